@@ -1,0 +1,67 @@
+# Every command anyone needs; `make` lists them.
+SHELL := /bin/bash
+PY    ?= python3
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
+.DEFAULT_GOAL := help
+
+.PHONY: help setup fmt lint test test-fast soak gen check-gen check golden demo bench lock clean
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@echo "vgpuscope: setting up $(VENV) (once, about a minute)"
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vgpuscope needs Python 3.11 or newer; $(PY) is $$($(PY) -V). Say PY=python3.12 or so."; exit 1; }
+	@$(PY) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BENCH_STAMP): requirements/bench.txt $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@touch $@
+
+setup: $(STAMP)  ## virtual environment with locked dependencies
+
+fmt: $(STAMP)  ## format and fix what can be fixed
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: $(STAMP)  ## ruff, mypy strict, import contracts
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+test: $(STAMP)  ## everything that proves the product; installs what it needs
+	@tools/need cc gcc
+	@tools/need promtool prometheus
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(STAMP)  ## the part without other programs; under a minute
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
+
+soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
+	$(BIN)/python -m pytest -m soak -s
+
+gen: $(STAMP)  ## write all generated files
+	$(BIN)/python tools/gen.py
+
+check-gen: $(STAMP)  ## fail if a generated file is not current
+	$(BIN)/python tools/gen.py --check
+
+check: lint check-gen test  ## what CI runs
+
+golden: $(STAMP)  ## rewrite the golden files; read the diff
+	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/test_golden.py; git diff --stat -- tests
+
+demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
+	@exec $(BIN)/vgpuscope demo
+
+bench: $(BENCH_STAMP)  ## measure against peers and lower bounds, all in one run
+	@tools/need cc gcc
+	$(BIN)/python -m bench
+
+lock: $(STAMP)  ## write the lock files anew
+	@$(BIN)/python -m pip install --quiet uv && tools/lock
+
+clean:  ## remove what was installed and built here
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,131 @@
+"""What the driver says of the cards of a node at one moment. None: the driver did not say."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from vgpuscope.model.quantity import Bytes, Celsius, DeviceUUID, Hertz, Joules, Pid, Ratio, Watts
+
+Health = Literal["ok", "lost", "reset-required", "unresponsive", "no-permission", "error"]
+HEALTH: tuple[Health, ...] = ("ok", "lost", "reset-required", "unresponsive", "no-permission", "error")
+
+ThrottleReason = Literal[
+    "idle",
+    "app-clocks",
+    "sw-power-cap",
+    "hw-slowdown",
+    "sync-boost",
+    "sw-thermal",
+    "hw-thermal",
+    "hw-power-brake",
+    "display-clocks",
+]
+THROTTLE_REASONS: tuple[ThrottleReason, ...] = (
+    "idle",
+    "app-clocks",
+    "sw-power-cap",
+    "hw-slowdown",
+    "sync-boost",
+    "sw-thermal",
+    "hw-thermal",
+    "hw-power-brake",
+    "display-clocks",
+)
+
+ProcessKind = Literal["compute", "graphics", "mps"]
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """Frame buffer of a card or instance; total = used + free + reserved."""
+
+    total: Bytes
+    used: Bytes  # without what the driver reserves
+    free: Bytes
+    reserved: Bytes | None = None  # None: an old driver that hides it inside used
+
+
+class GpuProcess(Struct, frozen=True, kw_only=True):
+    """One process the driver lists on a card (or instance): listed once, whatever engines it uses."""
+
+    pid: Pid
+    kinds: frozenset[ProcessKind]
+    memory: Bytes | None = None
+    sm: Ratio | None = None  # share of SM time since the last sample; 0 when the driver saw nothing of it
+    encoder: Ratio | None = None
+    decoder: Ratio | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+class MigInstance(Struct, frozen=True, kw_only=True):
+    """One MIG device. Two compute instances of one GPU instance share its memory pool."""
+
+    uuid: DeviceUUID
+    index: int  # within its card; numbers may have holes
+    gpu_instance: int
+    compute_instance: int
+    profile: str | None = None  # "1g.10gb"
+    memory: Memory | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+    slices: int | None = None  # compute slices of the instance, of the card's seven
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """One physical card as read once."""
+
+    uuid: DeviceUUID
+    index: int
+    model: str
+    health: Health = "ok"
+    serial: str | None = None
+    minor: int | None = None
+    pci_bus_id: str | None = None
+    mig_enabled: bool | None = None
+    memory: Memory | None = None
+    utilization: Ratio | None = None  # share of time with at least one kernel; says nothing about how many SMs
+    memory_controller: Ratio | None = None  # share of time memory was read or written; not how full it is
+    encoder: Ratio | None = None
+    decoder: Ratio | None = None
+    jpeg: Ratio | None = None
+    ofa: Ratio | None = None
+    power: Watts | None = None
+    power_limit: Watts | None = None  # the enforced one
+    energy: Joules | None = None  # since the driver was loaded
+    temperature: Celsius | None = None
+    memory_temperature: Celsius | None = None
+    sm_clock: Hertz | None = None
+    memory_clock: Hertz | None = None
+    sm_clock_max: Hertz | None = None
+    memory_clock_max: Hertz | None = None
+    fan: Ratio | None = None
+    throttle: frozenset[ThrottleReason] | None = None
+    pcie_sent: Bytes | None = None  # counters since driver load, where the driver has them
+    pcie_received: Bytes | None = None
+    ecc_corrected: int | None = None  # since driver load
+    ecc_uncorrected: int | None = None
+    remapped_corrected: int | None = None
+    remapped_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    processes: tuple[GpuProcess, ...] | None = None  # None: the list itself could not be read
+    instances: tuple[MigInstance, ...] = ()
+
+
+class XidCount(Struct, frozen=True, kw_only=True):
+    """How often a card reported one XID since the agent began to listen."""
+
+    gpu: DeviceUUID
+    xid: int
+    count: int
+
+
+class DeviceReading(Struct, frozen=True, kw_only=True):
+    """Everything the driver said in one sample."""
+
+    at: float  # unix time of the sample
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    xids: tuple[XidCount, ...] = ()
+    last_xid: tuple[tuple[DeviceUUID, int], ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()  # values refused so far, by reason: garbage is dropped, not clamped

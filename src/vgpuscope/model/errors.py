@@ -1,0 +1,124 @@
+"""Every error that a user can meet. The code is the contract: log line, metric label, API body and docs say the same word.
+
+    ScopeError
+    ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
+    ├── PortBusy                                             exit code 1
+    └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
+                    ├─ RegionRefused, RegionsUnreadable
+                    ├─ PodsUnreadable, PodsForbidden
+                    └─ PodResourcesDown
+"""
+
+from typing import ClassVar
+
+
+class ScopeError(Exception):
+    """Something a user can act on; str() says what happened, hint says what to do."""
+
+    code: ClassVar[str] = "INTERNAL"
+    meaning: ClassVar[str] = "A promise of our own code was broken."
+    hint: ClassVar[str] = "Please report it with the log."
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.advice = hint or self.hint
+
+
+class ConfigInvalid(ScopeError):
+    code = "CONFIG_INVALID"
+    meaning = "A flag, an environment variable or a key of the configuration file is unknown or has a bad value."
+    hint = "`vgpuscope config print` shows every key with its value and where it came from."
+    status = 422
+    exit_code = 2
+
+
+class WebConfigInvalid(ConfigInvalid):
+    code = "WEB_CONFIG_INVALID"
+    meaning = "The web configuration file (TLS, basic auth, bearer tokens) cannot be used."
+    hint = "The file has the shape of Prometheus' exporter-toolkit; see docs/security.md."
+
+
+class RatioInvalid(ConfigInvalid):
+    code = "RATIO_INVALID"
+    meaning = "The virtualisation ratio is not a number above 0."
+    hint = "gpu_allocation.txt holds one number, integer or decimal, above 0: for example 2 when a card is cut in two."
+
+
+class PortBusy(ScopeError):
+    code = "PORT_BUSY"
+    meaning = "The address to listen on is taken, or may not be used by this user."
+    hint = "Say --listen HOST:PORT with a free port; `ss -ltnp` shows who holds this one."
+
+
+class SourceDown(ScopeError):
+    code = "SOURCE_DOWN"
+    meaning = "A source of data could not be read; what it would have given is absent, the rest is served."
+    hint = "vgpuscope_source_up says which source, the log says why."
+    status = 503
+    retryable = True
+
+
+class DriverAbsent(SourceDown):
+    code = "DRIVER_ABSENT"
+    meaning = "libnvidia-ml.so.1 cannot be loaded: no driver on this node, or the container was not given it."
+    hint = "In a container use the nvidia runtime class or NVIDIA_DRIVER_CAPABILITIES=utility. The agent keeps trying."
+
+
+class DriverFailed(SourceDown):
+    code = "DRIVER_FAILED"
+    meaning = "NVML answers with an error for every card (driver unloaded, version mismatch, rights lost)."
+    hint = "`nvidia-smi` on the node says the same; the agent initialises anew by itself when the driver is back."
+
+
+class DriverHung(SourceDown):
+    code = "DRIVER_HUNG"
+    meaning = "A call into the driver has not come back in time."
+    hint = "Look for XIDs in the kernel log; the agent goes on as soon as the call returns."
+
+
+class RegionsUnreadable(SourceDown):
+    code = "REGIONS_UNREADABLE"
+    meaning = "HAMi's directory of container regions is there but cannot be listed."
+    hint = "Mount <hook path>/containers into the agent and let it run as a user who may read it."
+
+
+class RegionRefused(SourceDown):
+    code = "REGION_REFUSED"
+    meaning = "A region file has a size, magic or version that no known HAMi release writes."
+    hint = "The reason is in the log and in vgpuscope_regions_refused; a file that was only just created is taken next time."
+
+    def __init__(self, reason: str, message: str | None = None) -> None:
+        super().__init__(message or reason)
+        self.reason = reason
+
+
+class PodsUnreadable(SourceDown):
+    code = "PODS_UNREADABLE"
+    meaning = "The pods of this node could not be read from the API server, the kubelet or the file."
+    hint = "Check --pods, --kubeconfig and the network; numbers go on with pod UIDs instead of names."
+
+
+class PodsForbidden(PodsUnreadable):
+    code = "PODS_FORBIDDEN"
+    meaning = "The API server or kubelet refused our credentials."
+    hint = "The service account needs get, list, watch on pods (or nodes/proxy for the kubelet)."
+
+
+class PodResourcesDown(SourceDown):
+    code = "PODRESOURCES_DOWN"
+    meaning = "The kubelet's PodResources socket does not answer."
+    hint = "Mount the directory /var/lib/kubelet/pod-resources (not the socket) into the agent."
+
+
+def error_types() -> tuple[type[ScopeError], ...]:
+    """All error types, parents first."""
+    found: list[type[ScopeError]] = []
+    queue: list[type[ScopeError]] = [ScopeError]
+    while queue:
+        kind = queue.pop(0)
+        found.append(kind)
+        queue.extend(kind.__subclasses__())
+    return tuple(found)

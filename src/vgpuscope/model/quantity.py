@@ -1,0 +1,17 @@
+"""The units everything is counted in once it is inside: bytes, seconds, ratios 0-1, watts, joules, hertz."""
+
+from typing import TypeAlias
+
+Bytes: TypeAlias = int
+Ratio: TypeAlias = float
+Seconds: TypeAlias = float
+Watts: TypeAlias = float
+Joules: TypeAlias = float
+Celsius: TypeAlias = float
+Hertz: TypeAlias = float
+
+DeviceUUID: TypeAlias = str  # GPU-… for a card, MIG-… for an instance
+PodUID: TypeAlias = str
+Pid: TypeAlias = int
+
+MIB = 1024 * 1024

@@ -1,0 +1,77 @@
+"""What HAMi's shared-memory region of one container says."""
+
+from msgspec import Struct
+
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, PodUID, Ratio
+
+
+class SlotDevice(Struct, frozen=True, kw_only=True):
+    """What one process slot records of one device."""
+
+    context: Bytes
+    module: Bytes
+    buffer: Bytes
+    offset: Bytes
+    total: Bytes
+    driver_used: Bytes  # what NVML reports for the host pid; 0 while that is unknown
+    sm: Ratio
+
+
+class Slot(Struct, frozen=True, kw_only=True):
+    """One process slot in use."""
+
+    pid: Pid  # inside the container
+    host_pid: Pid  # 0: not found out yet
+    status: int  # 0 exited, 1 running, 2 suspended
+    devices: tuple[SlotDevice, ...]  # by device index, as long as Region.devices
+
+
+class RegionDevice(Struct, frozen=True, kw_only=True):
+    """One device slot of a region."""
+
+    index: int
+    uuid: DeviceUUID | None  # None: not written yet, or not text
+    memory_limit: Bytes  # 0: unlimited
+    sm_limit: Ratio  # 1.0: unlimited
+
+
+class Region(Struct, frozen=True, kw_only=True):
+    """One region, decoded. Slots beyond the process count are never read; exited ones stay listed by status 0."""
+
+    layout: str  # "v0", "v1", "v1s"
+    version: tuple[int, int] | None
+    device_count: int  # as written, before the limit of 16
+    process_count: int  # as written, before the limits 0 and 1024
+    devices: tuple[RegionDevice, ...]
+    slots: tuple[Slot, ...]
+    utilization_switch: int
+    recent_kernel: int  # -1: blocked by a container of higher priority
+    priority: int  # 0 high, 1 low
+    last_kernel: int  # unix seconds; 0: not recorded
+    writing: bool = False  # a slot was being written while we read
+
+    def live_slots(self) -> tuple[Slot, ...]:
+        """The slots whose process has not said goodbye."""
+        return tuple(slot for slot in self.slots if slot.status != 0)
+
+
+class ContainerRegion(Struct, frozen=True, kw_only=True):
+    """A region with the container that its directory names."""
+
+    pod_uid: PodUID
+    container: str
+    region: Region | None  # None: the directory is there, but no region has been written yet
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """A region file, or its directory, that was not accepted, and why."""
+
+    path: str
+    reason: str
+
+
+class RegionReading(Struct, frozen=True, kw_only=True):
+    """All regions of a node in one sample."""
+
+    containers: tuple[ContainerRegion, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
