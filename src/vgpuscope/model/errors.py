@@ -1,12 +1,12 @@
-"""Every error that a user can meet. The code is the contract: log line, metric label, API body and docs say the same word.
+"""Every error a user can meet. The code is the contract: log line, metric label, API body and docs say one word.
 
-    ScopeError
-    ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
-    ├── PortBusy                                             exit code 1
-    └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
-                    ├─ RegionRefused, RegionsUnreadable
-                    ├─ PodsUnreadable, PodsForbidden
-                    └─ PodResourcesDown
+ScopeError
+├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
+├── PortBusy                                             exit code 1
+└── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
+                ├─ RegionRefused, RegionsUnreadable
+                ├─ PodsUnreadable, PodsForbidden
+                └─ PodResourcesDown
 """
 
 from typing import ClassVar
@@ -88,7 +88,7 @@ class RegionsUnreadable(SourceDown):
 class RegionRefused(SourceDown):
     code = "REGION_REFUSED"
     meaning = "A region file has a size, magic or version that no known HAMi release writes."
-    hint = "The reason is in the log and in vgpuscope_regions_refused; a file that was only just created is taken next time."
+    hint = "The log names file and reason; a file that was only just created is taken at the next sample."
 
     def __init__(self, reason: str, message: str | None = None) -> None:
         super().__init__(message or reason)
