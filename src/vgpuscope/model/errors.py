@@ -59,12 +59,14 @@ class SourceDown(ScopeError):
     hint = "vgpuscope_source_up says which source, the log says why."
     status = 503
     retryable = True
+    absent: ClassVar[bool] = False  # True: known not to be on this node, which is not a fault
 
 
 class DriverAbsent(SourceDown):
     code = "DRIVER_ABSENT"
     meaning = "libnvidia-ml.so.1 cannot be loaded: no driver on this node, or the container was not given it."
     hint = "In a container use the nvidia runtime class or NVIDIA_DRIVER_CAPABILITIES=utility. The agent keeps trying."
+    absent = True
 
 
 class DriverFailed(SourceDown):
@@ -83,6 +85,13 @@ class RegionsUnreadable(SourceDown):
     code = "REGIONS_UNREADABLE"
     meaning = "HAMi's directory of container regions is there but cannot be listed."
     hint = "Mount <hook path>/containers into the agent and let it run as a user who may read it."
+
+
+class RegionsAbsent(SourceDown):
+    code = "REGIONS_ABSENT"
+    meaning = "There is no directory of container regions: HAMi does not run on this node, or it is not mounted."
+    hint = "Say --hook-path (HAMi's default is /usr/local/vgpu) and mount it read-only; without HAMi all is well."
+    absent = True
 
 
 class RegionRefused(SourceDown):
@@ -105,6 +114,13 @@ class PodsForbidden(PodsUnreadable):
     code = "PODS_FORBIDDEN"
     meaning = "The API server or kubelet refused our credentials."
     hint = "The service account needs get, list, watch on pods (or nodes/proxy for the kubelet)."
+
+
+class PodResourcesAbsent(SourceDown):
+    code = "PODRESOURCES_ABSENT"
+    meaning = "There is no PodResources socket: no kubelet on this node, or its directory is not mounted."
+    hint = "Mount the directory /var/lib/kubelet/pod-resources; on a plain GPU server say --podresources-socket none."
+    absent = True
 
 
 class PodResourcesDown(SourceDown):
