@@ -3,6 +3,7 @@
 ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
 ├── PortBusy                                             exit code 1
+├── AnnotationMalformed
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ PodsUnreadable, PodsForbidden
@@ -51,6 +52,12 @@ class PortBusy(ScopeError):
     code = "PORT_BUSY"
     meaning = "The address to listen on is taken, or may not be used by this user."
     hint = "Say --listen HOST:PORT with a free port; `ss -ltnp` shows who holds this one."
+
+
+class AnnotationMalformed(ScopeError):
+    code = "ANNOTATION_MALFORMED"
+    meaning = "An annotation that HAMi writes on a pod is not in any form that a known HAMi release writes."
+    hint = "`kubectl get pod -o yaml` shows it; the pod is reported by what the driver and its region say instead."
 
 
 class SourceDown(ScopeError):

@@ -49,6 +49,7 @@ class Region(Struct, frozen=True, kw_only=True):
     priority: int  # 0 high, 1 low
     last_kernel: int  # unix seconds; 0: not recorded
     writing: bool = False  # a slot was being written while we read
+    corrupt: int = 0  # records with numbers that cannot be (a counter run below zero); those numbers are given as 0
 
     def live_slots(self) -> tuple[Slot, ...]:
         """The slots whose process has not said goodbye."""
