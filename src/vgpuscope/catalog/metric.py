@@ -1,0 +1,97 @@
+"""What a row of the table of metrics says."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")
+DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
+
+FAMILY_HELP: dict[str, str] = {
+    "native": "our own names: base units, identity in labels",
+    "hami": "the names of HAMi v2.10, with its labels and scales",
+    "hami-legacy": "HAMi's names before v2.9; where releases differ, the union of their labels",
+    "handbook": "the names of the HAMi handbook's monitoring chapter",
+    "pod": "the names of k8s-vgpu-monitor, with namespace added",
+    "dcgm": "the names and labels of dcgm-exporter; off by default, because beside a dcgm-exporter it counts twice",
+}
+
+Type = Literal["gauge", "counter"]
+Scope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
+
+Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value
+
+
+class Alias(Struct, frozen=True, kw_only=True):
+    """The same number under a name that others promised: with their labels and their scale."""
+
+    family: str
+    name: str
+    labels: Labels
+    scale: float = 1.0
+    help: str = ""
+    type: Type | None = None  # None: as the metric's
+    const: tuple[tuple[str, str], ...] = ()
+    when: str = ""  # attribute of the row that must not be empty for the alias to appear
+
+
+class Metric(Struct, frozen=True, kw_only=True):
+    """One metric: the only place where its name is spelled."""
+
+    name: str
+    type: Type
+    help: str
+    unit: str  # base unit, or "" for a bare number
+    scope: Scope
+    labels: Labels
+    family: str = "native"
+    extra: tuple[str, ...] = ()  # labels whose values come with the sample: a state, a reason, an owner
+    each: int | None = 1  # series per thing of its scope; None: as many as there are distinct reasons
+    volatile: bool = False  # extra labels hold numbers (the seeds' own choice): never cached
+    when: str = ""
+    const: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[Alias, ...] = ()
+
+    def exposed(self, families: frozenset[str]) -> tuple["Exposed", ...]:
+        """The names under which this metric appears when these families are on."""
+        own = Alias(family=self.family, name=self.name, labels=self.labels, const=self.const, when=self.when)
+        return tuple(self._under(alias) for alias in (own, *self.aliases) if alias.family in families)
+
+    def _under(self, alias: Alias) -> "Exposed":
+        return Exposed(
+            name=alias.name,
+            type=alias.type or self.type,
+            help=alias.help or self.help,
+            family=alias.family,
+            labels=alias.labels,
+            const=alias.const,
+            extra=self.extra,
+            scale=alias.scale,
+            when=alias.when,
+            volatile=self.volatile,
+        )
+
+
+class Exposed(Struct, frozen=True, kw_only=True):
+    """One name on the page."""
+
+    name: str
+    type: Type
+    help: str
+    labels: Labels
+    family: str
+    const: tuple[tuple[str, str], ...] = ()
+    extra: tuple[str, ...] = ()
+    scale: float = 1.0
+    when: str = ""
+    volatile: bool = False
+
+
+def same(*names: str) -> Labels:
+    """Labels that are called like the row's attributes."""
+    return tuple((name, name) for name in names)
+
+
+def renamed(**labels: str) -> Labels:
+    """Labels with other names: exposed=attribute."""
+    return tuple(labels.items())

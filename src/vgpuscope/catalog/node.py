@@ -1,0 +1,673 @@
+"""Every metric of the node agent."""
+
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, renamed, same
+from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
+from vgpuscope.model.quantity import MIB
+from vgpuscope.model.usage import MODES, STATES
+
+GPU = same("node", "gpu_uuid")
+MIG = same("node", "gpu_uuid", "mig_uuid")
+CONTAINER = same("node", "namespace", "pod", "pod_uid", "container", "gpu_uuid", "mig_uuid")
+POD = same("node", "namespace", "pod", "pod_uid", "gpu_uuid")
+VGPU = same("node", "namespace", "pod", "pod_uid", "container", "vdevice_index", "gpu_uuid")
+NODE = same("node")
+SOURCE = same("node", "source")
+
+ZONE = (("zone", "vGPU"),)  # HAMi puts this constant on every series but hami_build_info
+HAMI_HOST = renamed(node="node", device_index="gpu_index", device_uuid="gpu_uuid", device_type="hami_type")
+HAMI_HOST_NO_NODE = renamed(device_index="gpu_index", device_uuid="gpu_uuid", device_type="hami_type")
+LEGACY_HOST = renamed(nodeid="node", deviceidx="gpu_index", deviceuuid="gpu_uuid", devicetype="hami_type")
+HAMI_CONTAINER = renamed(
+    namespace="namespace", pod="pod", container="container", vdevice_index="vdevice_index", device_uuid="gpu_uuid"
+)
+LEGACY_CONTAINER = renamed(
+    podnamespace="namespace", podname="pod", ctrname="container", vdeviceid="vdevice_index", deviceuuid="gpu_uuid"
+)
+HANDBOOK_CONTAINER = renamed(pod="pod", namespace="namespace", device="gpu_uuid", container="container")
+HANDBOOK_GPU = renamed(node="node", device="gpu_uuid")
+POD_MONITOR = renamed(pod="pod", namespace="namespace", gpu_id="gpu_index")
+
+DCGM_DEVICE = (
+    ("gpu", "gpu_index"),
+    ("UUID", "gpu_uuid"),
+    ("pci_bus_id", "pci_bus_id"),
+    ("device", "device"),
+    ("modelName", "model"),
+    ("Hostname", "node"),
+    ("DCGM_FI_DRIVER_VERSION", "driver_version"),
+    ("container", "container"),
+    ("namespace", "namespace"),
+    ("pod", "pod"),
+    ("pod_uid", "pod_uid"),
+)
+DCGM_INSTANCE = (("GPU_I_PROFILE", "profile"), ("GPU_I_ID", "gpu_instance"), *DCGM_DEVICE)
+
+
+def _dcgm(
+    name: str,
+    labels: Labels = DCGM_DEVICE,
+    *,
+    scale: float = 1.0,
+    when: str = "",
+    help: str = "",
+    type: Type | None = None,
+) -> Alias:
+    return Alias(family="dcgm", name=name, labels=labels, scale=scale, when=when, help=help, type=type)
+
+
+def _metric(scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Metric(name=name, type=kind, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)  # type: ignore[arg-type]
+
+
+def _gpu(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    return _metric("gpu", GPU, f"vgpuscope_gpu_{name}", help, unit, *aliases, **more)
+
+
+def _mig(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    return _metric("mig", MIG, f"vgpuscope_mig_{name}", help, unit, *aliases, **more)
+
+
+def _container(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    return _metric("container", CONTAINER, f"vgpuscope_container_{name}", help, unit, *aliases, **more)
+
+
+def _pod(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
+    return _metric("pod", POD, f"vgpuscope_pod_{name}", help, unit, *aliases)
+
+
+def _vgpu(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
+    return _metric("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases)
+
+
+def _node(name: str, help: str, unit: str, **more: object) -> Metric:
+    return _metric("node", NODE, f"vgpuscope_{name}", help, unit, **more)
+
+
+def _hami_host(name: str, scale: float, help: str, labels: Labels = HAMI_HOST) -> Alias:
+    return Alias(family="hami", name=name, labels=labels, scale=scale, help=help, const=ZONE)
+
+
+def _hami(name: str, scale: float, help: str) -> Alias:
+    return Alias(family="hami", name=name, labels=HAMI_CONTAINER, scale=scale, help=help, const=ZONE, when="pod")
+
+
+def _legacy(name: str, scale: float, help: str) -> Alias:
+    return Alias(
+        family="hami-legacy", name=name, labels=LEGACY_CONTAINER, scale=scale, help=help, const=ZONE, when="pod"
+    )
+
+
+def _handbook(name: str, labels: Labels, scale: float, help: str, when: str = "") -> Alias:
+    return Alias(family="handbook", name=name, labels=labels, scale=scale, help=help, when=when)
+
+
+def _pod_monitor(name: str, scale: float, help: str) -> Alias:
+    return Alias(family="pod", name=name, labels=POD_MONITOR, scale=scale, help=help, when="pod")
+
+
+# ── cards ────────────────────────────────────────────────────────────────────────────────────────────────────────
+GPU_INFO = _metric(
+    "gpu",
+    same("node", "gpu_uuid", "gpu_index", "model", "serial", "minor", "pci_bus_id", "driver_version"),
+    "vgpuscope_gpu_info",
+    "What the card is; always 1. Join on gpu_uuid: the index may change at a reboot.",
+    "",
+)
+GPU_HEALTH = _gpu(
+    "health", "1 for the state the card is in, 0 for the others.", "", extra=("health",), each=len(HEALTH)
+)
+GPU_MODE = _gpu(
+    "mode",
+    "How the card is shared: 1 for the mode it is in, 0 for the others; free: nobody holds or uses it.",
+    "",
+    extra=("mode",),
+    each=len(MODES) + 1,
+)
+GPU_SHARERS = _gpu("sharers", "Containers that hold or use the card.", "")
+GPU_PROCESSES = _gpu("processes", "Processes the driver lists on the card, each counted once.", "")
+GPU_MEMORY_TOTAL = _gpu(
+    "memory_total_bytes",
+    "Frame buffer of the card.",
+    "bytes",
+    _handbook("hami_gpu_memory_total_bytes", HANDBOOK_GPU, 1, "Memory of the physical GPU in bytes"),
+    _dcgm("DCGM_FI_DEV_FB_TOTAL", scale=1 / MIB, when="whole", help="Total Frame Buffer of the GPU in MB."),
+)
+GPU_MEMORY_USED = _gpu(
+    "memory_used_bytes",
+    "Frame buffer in use, without what the driver reserves for itself.",
+    "bytes",
+    _handbook("hami_gpu_memory_used_bytes", HANDBOOK_GPU, 1, "Memory in use on the physical GPU in bytes"),
+    _dcgm("DCGM_FI_DEV_FB_USED", scale=1 / MIB, when="whole", help="Framebuffer memory used (in MiB)."),
+)
+GPU_MEMORY_FREE = _gpu(
+    "memory_free_bytes",
+    "Frame buffer that is free.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_FREE", scale=1 / MIB, when="whole", help="Framebuffer memory free (in MiB)."),
+)
+GPU_MEMORY_RESERVED = _gpu(
+    "memory_reserved_bytes",
+    "Frame buffer the driver keeps for itself; total = used + free + reserved.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_RESERVED", scale=1 / MIB, when="whole", help="Framebuffer memory reserved (in MiB)."),
+)
+GPU_MEMORY_LEDGER = _gpu(
+    "memory_ledger_bytes",
+    "Where the card's memory went: containers + system + unattributed + free = total.",
+    "bytes",
+    extra=("owner",),
+    each=4,
+)
+GPU_UTILIZATION = _gpu(
+    "utilization_ratio",
+    "Share of the last sample period in which at least one kernel ran, 0-1. Says nothing about how many SMs.",
+    "ratio",
+    _hami_host("hami_host_gpu_utilization_ratio", 100, "GPU core utilization ratio (0-100)"),
+    Alias(
+        family="hami-legacy",
+        name="HostCoreUtilization",
+        labels=LEGACY_HOST,
+        scale=100,
+        help="GPU core utilization (0-100)",
+        const=ZONE,
+    ),
+    _dcgm("DCGM_FI_DEV_GPU_UTIL", scale=100, help="GPU utilization (in %)."),
+)
+GPU_UTILIZATION_MEAN = _gpu("utilization_mean_ratio", "Mean utilisation over the last window, 0-1.", "ratio")
+GPU_UTILIZATION_MAX = _gpu("utilization_max_ratio", "Highest utilisation sampled in the last window, 0-1.", "ratio")
+GPU_BUSY = _gpu(
+    "busy_seconds_total",
+    "Utilisation integrated over time; its rate() is the true mean between any two scrapes.",
+    "seconds",
+)
+GPU_SM_LEDGER = _gpu(
+    "sm_ledger_seconds_total",
+    "Busy time that no living container has: system processes, unattributed, containers that ended. "
+    "With the containers' own sm_seconds it adds up to busy_seconds.",
+    "seconds",
+    extra=("owner",),
+    each=3,
+)
+GPU_MEMORY_CONTROLLER = _gpu(
+    "memory_controller_ratio",
+    "Share of time in which memory was read or written, 0-1. Not how full it is.",
+    "ratio",
+    _hami_host(
+        "hami_host_gpu_memory_controller_utilization_ratio",
+        100,
+        "GPU memory controller utilization ratio (0-100)",
+        HAMI_HOST_NO_NODE,
+    ),
+    _dcgm("DCGM_FI_DEV_MEM_COPY_UTIL", scale=100, help="Memory utilization (in %)."),
+)
+GPU_MEMORY_CONTROLLER_MEAN = _gpu("memory_controller_mean_ratio", "Mean over the last window, 0-1.", "ratio")
+GPU_MEMORY_CONTROLLER_MAX = _gpu("memory_controller_max_ratio", "Highest sample in the last window, 0-1.", "ratio")
+GPU_MEMORY_USED_MAX = _gpu("memory_used_max_bytes", "Highest memory use sampled in the last window.", "bytes")
+GPU_ENCODER = _gpu(
+    "encoder_ratio",
+    "Share of time the video encoder was busy, 0-1.",
+    "ratio",
+    _dcgm("DCGM_FI_DEV_ENC_UTIL", scale=100, help="Encoder utilization (in %)."),
+)
+GPU_DECODER = _gpu(
+    "decoder_ratio",
+    "Share of time the video decoder was busy, 0-1.",
+    "ratio",
+    _dcgm("DCGM_FI_DEV_DEC_UTIL", scale=100, help="Decoder utilization (in %)."),
+)
+GPU_JPEG = _gpu("jpeg_ratio", "Share of time the JPEG engine was busy, 0-1.", "ratio")
+GPU_OFA = _gpu("ofa_ratio", "Share of time the optical flow engine was busy, 0-1.", "ratio")
+GPU_POWER = _gpu(
+    "power_watts",
+    "Power draw.",
+    "watts",
+    _dcgm("DCGM_FI_DEV_POWER_USAGE", help="Power draw (in W)."),
+)
+GPU_POWER_MEAN = _gpu("power_mean_watts", "Mean power draw over the last window.", "watts")
+GPU_POWER_MAX = _gpu("power_max_watts", "Highest power draw sampled in the last window.", "watts")
+GPU_POWER_LIMIT = _gpu(
+    "power_limit_watts",
+    "The power limit that is enforced on this card: the lowest of all limiters.",
+    "watts",
+    _dcgm("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", help="Enforced power limit (in W)."),
+)
+GPU_ENERGY = _gpu(
+    "energy_joules_total",
+    "Energy since the agent first saw the card; a driver reload does not reset it.",
+    "joules",
+)
+GPU_ENERGY_LEDGER = _gpu(
+    "energy_ledger_joules_total",
+    "Energy that no living container has: system processes, unattributed, containers that ended. "
+    "With the containers' own energy it adds up to the card's.",
+    "joules",
+    extra=("owner",),
+    each=3,
+)
+GPU_TEMPERATURE = _gpu(
+    "temperature_celsius",
+    "Core temperature.",
+    "celsius",
+    _dcgm("DCGM_FI_DEV_GPU_TEMP", help="GPU temperature (in C)."),
+)
+GPU_MEMORY_TEMPERATURE = _gpu(
+    "memory_temperature_celsius",
+    "Memory temperature.",
+    "celsius",
+    _dcgm("DCGM_FI_DEV_MEMORY_TEMP", help="Memory temperature (in C)."),
+)
+GPU_SM_CLOCK = _gpu(
+    "sm_clock_hertz",
+    "SM clock.",
+    "hertz",
+    _dcgm("DCGM_FI_DEV_SM_CLOCK", scale=1e-6, help="SM clock frequency (in MHz)."),
+)
+GPU_MEMORY_CLOCK = _gpu(
+    "memory_clock_hertz",
+    "Memory clock.",
+    "hertz",
+    _dcgm("DCGM_FI_DEV_MEM_CLOCK", scale=1e-6, help="Memory clock frequency (in MHz)."),
+)
+GPU_SM_CLOCK_LIMIT = _gpu("sm_clock_limit_hertz", "Highest SM clock of this card.", "hertz")
+GPU_MEMORY_CLOCK_LIMIT = _gpu("memory_clock_limit_hertz", "Highest memory clock of this card.", "hertz")
+GPU_SM_CLOCK_MEAN = _gpu("sm_clock_mean_hertz", "Mean SM clock over the last window.", "hertz")
+GPU_FAN = _gpu("fan_speed_ratio", "Intended fan speed, 0-1; may pass 1.", "ratio")
+GPU_THROTTLE = _gpu(
+    "throttle_active",
+    "1 while the reason holds clocks down. idle is not a fault.",
+    "",
+    extra=("reason",),
+    each=len(THROTTLE_REASONS),
+)
+GPU_PCIE_SENT = _gpu("pcie_sent_bytes_total", "Bytes sent over PCIe since the driver was loaded.", "bytes")
+GPU_PCIE_RECEIVED = _gpu("pcie_received_bytes_total", "Bytes received over PCIe since the driver was loaded.", "bytes")
+GPU_ECC_CORRECTED = _gpu(
+    "ecc_corrected_errors_total",
+    "Corrected ECC errors since the driver was loaded.",
+    "",
+    _dcgm("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", help="Total number of single-bit volatile ECC errors."),
+)
+GPU_ECC_UNCORRECTED = _gpu(
+    "ecc_uncorrected_errors_total",
+    "Uncorrected ECC errors since the driver was loaded.",
+    "",
+    _dcgm("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", help="Total number of double-bit volatile ECC errors."),
+)
+GPU_REMAPPED_CORRECTED = _gpu(
+    "remapped_rows_corrected",
+    "Rows remapped for corrected errors over the card's life.",
+    "",
+    _dcgm(
+        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", help="Number of remapped rows for correctable errors", type="counter"
+    ),
+)
+GPU_REMAPPED_UNCORRECTED = _gpu(
+    "remapped_rows_uncorrected",
+    "Rows remapped for uncorrected errors over the card's life.",
+    "",
+    _dcgm(
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        help="Number of remapped rows for uncorrectable errors",
+        type="counter",
+    ),
+)
+GPU_REMAP_PENDING = _gpu("remap_pending", "1 if a row waits to be remapped at the next reset.", "")
+GPU_REMAP_FAILED = _gpu(
+    "remap_failed",
+    "1 if remapping of a row has failed.",
+    "",
+    _dcgm("DCGM_FI_DEV_ROW_REMAP_FAILURE", help="Whether remapping of rows has failed"),
+)
+GPU_XIDS = _gpu(
+    "xid_errors_total",
+    "XID errors since the agent began to listen. 13, 31, 43, 45, 68 and 109 are usually the application's.",
+    "",
+    extra=("xid",),
+    each=None,
+)
+GPU_LAST_XID = Metric(
+    name="DCGM_FI_DEV_XID_ERRORS",
+    type="gauge",
+    help="Value of the last XID error encountered.",
+    unit="",
+    scope="gpu",
+    labels=DCGM_DEVICE,
+    family="dcgm",
+)
+GPU_TOTAL_ENERGY = Metric(
+    name="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    type="counter",
+    help="Total energy consumption since boot (in mJ).",
+    unit="",
+    scope="gpu",
+    labels=DCGM_DEVICE,
+    family="dcgm",
+)
+HOST_MEMORY_USED = Metric(
+    name="hami_host_gpu_memory_used_bytes",
+    type="gauge",
+    help="GPU device memory usage in bytes",
+    unit="bytes",
+    scope="gpu",
+    labels=HAMI_HOST,
+    family="hami",
+    const=ZONE,
+    aliases=(
+        Alias(
+            family="hami-legacy",
+            name="HostGPUMemoryUsage",
+            labels=LEGACY_HOST,
+            help="GPU device memory usage in bytes",
+            const=ZONE,
+        ),
+    ),
+)
+
+# ── MIG instances ────────────────────────────────────────────────────────────────────────────────────────────────
+MIG_INFO = _metric(
+    "mig",
+    same("node", "gpu_uuid", "mig_uuid", "mig_index", "profile", "gpu_instance", "compute_instance"),
+    "vgpuscope_mig_info",
+    "What the instance is; always 1.",
+    "",
+)
+MIG_MEMORY_TOTAL = _mig("memory_total_bytes", "Memory of the instance.", "bytes")
+MIG_MEMORY_USED = _mig(
+    "memory_used_bytes",
+    "Memory in use in the instance; compute instances of one GPU instance share a pool and show the same.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_USED", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory used (in MiB)."),
+)
+MIG_MEMORY_FREE = _mig(
+    "memory_free_bytes",
+    "Memory free in the instance.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_FREE", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory free (in MiB)."),
+)
+MIG_MEMORY_RESERVED = _mig(
+    "memory_reserved_bytes",
+    "Memory the driver keeps for itself in the instance.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_RESERVED", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory reserved (in MiB)."),
+)
+MIG_MEMORY_LEDGER = _mig(
+    "memory_ledger_bytes",
+    "Where the instance's memory went: containers + system + unattributed + free = total.",
+    "bytes",
+    extra=("owner",),
+    each=4,
+)
+
+# ── containers: the rows of the ledger ───────────────────────────────────────────────────────────────────────────
+CONTAINER_INFO = _container(
+    "info",
+    "How the container came to the card; always 1. allocated=false: it uses the card though nobody gave it.",
+    "",
+    extra=("mode", "allocated"),
+)
+CONTAINER_STATE = _container(
+    "state",
+    "1 for the state the container is in: not-started (holds the card, no CUDA yet), idle, active, "
+    "unknown (runs, but the driver does not tell how busy). A container that is gone has no series.",
+    "",
+    extra=("state",),
+    each=len(STATES),
+)
+CONTAINER_METHOD = _container(
+    "method_info",
+    "How the container's part of a resource was found out; always 1.",
+    "",
+    extra=("resource", "method"),
+    each=3,
+)
+CONTAINER_PROCESSES = _container("processes", "Processes of the container on the card.", "")
+CONTAINER_MEMORY_USED = _container(
+    "memory_used_bytes",
+    "Physical memory the container holds on the card: a row of the ledger.",
+    "bytes",
+    _handbook("hami_vgpu_memory_usage_bytes", HANDBOOK_CONTAINER, 1, "GPU memory used by the container", "pod"),
+    _dcgm(
+        "DCGM_FI_DEV_FB_USED",
+        DCGM_INSTANCE,
+        scale=1 / MIB,
+        when="shared",
+        help="Framebuffer memory used (in MiB).",
+    ),
+)
+CONTAINER_MEMORY_TOTAL = _container(
+    "memory_total_bytes",
+    "Memory the container may use: HAMi's limit, its MIG instance, or the card divided by the virtualisation ratio.",
+    "bytes",
+)
+CONTAINER_SM = _container(
+    "sm_ratio",
+    "Share of the card's busy time that is the container's, 0-1 of the whole card: a row of the ledger.",
+    "ratio",
+    _handbook("hami_vgpu_utilization_percent", HANDBOOK_CONTAINER, 100, "GPU compute used by the container", "pod"),
+    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="shared", help="GPU utilization (in %)."),
+)
+CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean over the last window, 0-1 of the whole card.", "ratio")
+CONTAINER_SM_MAX = _container("sm_max_ratio", "Highest sample in the last window, 0-1 of the whole card.", "ratio")
+CONTAINER_SM_SECONDS = _container("sm_seconds_total", "The container's busy time on the card.", "seconds")
+CONTAINER_ENERGY = _container(
+    "energy_joules_total",
+    "The container's part of the card's energy, split by SM time, then by memory.",
+    "joules",
+    _dcgm(
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        DCGM_INSTANCE,
+        scale=1000,
+        when="shared",
+        help="Total energy consumption since boot (in mJ).",
+    ),
+)
+CONTAINER_POWER = _container(
+    "power_watts",
+    "The container's part of the card's power over the last sample.",
+    "watts",
+    _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="shared", help="Power draw (in W)."),
+)
+
+# ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+POD_MEMORY_USED = _pod(
+    "memory_used_bytes",
+    "Physical memory of the pod's containers on the card.",
+    "bytes",
+    _pod_monitor("pod_gpu_memory_used", 1 / MIB, "GPU memory usage per pod (aggregated physical usage, MB)"),
+)
+POD_MEMORY_TOTAL = _pod(
+    "memory_total_bytes",
+    "Memory the pod may use on the card: HAMi's limit where there is one, else the card divided by the ratio.",
+    "bytes",
+    _pod_monitor("pod_total_gpu_memory", 1 / MIB, "Total GPU memory per pod (allocated vGPU memory, MB)"),
+)
+POD_SM = _pod(
+    "sm_ratio",
+    "Share of the card's busy time that is the pod's, 0-1 of the whole card.",
+    "ratio",
+    _pod_monitor("pod_gpu_sm_util", 100, "GPU SM utilization per pod (aggregated physical utilization, %)"),
+)
+
+# ── HAMi's regions ───────────────────────────────────────────────────────────────────────────────────────────────
+VGPU_MEMORY_USED = _vgpu(
+    "memory_used_bytes",
+    "Memory as HAMi accounts it: what its limit is enforced on.",
+    "bytes",
+    _hami("hami_vgpu_memory_used_bytes", 1, "vGPU device memory usage in bytes"),
+    _hami("hami_container_device_memory_bytes", 1, "Container device memory usage in bytes"),
+    _legacy("vGPU_device_memory_usage_in_bytes", 1, "vGPU device memory usage in bytes"),
+)
+VGPU_MEMORY_LIMIT = _vgpu("memory_limit_bytes", "HAMi's memory limit; absent when there is none.", "bytes")
+HAMI_VGPU_MEMORY_LIMIT = Metric(
+    name="hami_vgpu_memory_limit_bytes",
+    type="gauge",
+    help="vGPU device memory limit in bytes",
+    unit="bytes",
+    scope="vgpu",
+    labels=HAMI_CONTAINER,
+    family="hami",
+    const=ZONE,
+    when="pod",
+    aliases=(_legacy("vGPU_device_memory_limit_in_bytes", 1, "vGPU device memory limit in bytes, 0 is unlimited"),),
+)
+VGPU_CONTEXT = _vgpu(
+    "memory_context_bytes",
+    "Memory of CUDA contexts.",
+    "bytes",
+    _hami("hami_vgpu_memory_context_bytes", 1, "Container device memory context size in bytes"),
+    _legacy("vGPU_device_memory_context_size_bytes", 1, "Container device memory context size in bytes"),
+)
+VGPU_MODULE = _vgpu(
+    "memory_module_bytes",
+    "Memory of loaded modules.",
+    "bytes",
+    _hami("hami_vgpu_memory_module_bytes", 1, "Container device memory module size in bytes"),
+    _legacy("vGPU_device_memory_module_size_bytes", 1, "Container device memory module size in bytes"),
+)
+VGPU_BUFFER = _vgpu(
+    "memory_buffer_bytes",
+    "Memory of the application's allocations.",
+    "bytes",
+    _hami("hami_vgpu_memory_buffer_bytes", 1, "Container device memory buffer size in bytes"),
+    _legacy("vGPU_device_memory_buffer_size_bytes", 1, "Container device memory buffer size in bytes"),
+)
+VGPU_MEMORY_DESC = Metric(
+    name="Device_memory_desc_of_container",
+    type="gauge",
+    help="Container device memory description (deprecated: its labels hold numbers)",
+    unit="bytes",
+    scope="vgpu",
+    labels=LEGACY_CONTAINER,
+    family="hami-legacy",
+    const=ZONE,
+    when="pod",
+    extra=("context", "module", "data", "offset"),
+    volatile=True,
+)
+VGPU_SM = _vgpu(
+    "sm_ratio",
+    "SM use of the container's processes as HAMi's library sees it, of the whole card; the sum may pass 1.",
+    "ratio",
+    _hami("hami_container_device_utilization_ratio", 100, "Container device SM utilization ratio"),
+    _legacy("Device_utilization_desc_of_container", 100, "Container device SM utilization"),
+)
+VGPU_SM_LIMIT = _vgpu("sm_limit_ratio", "HAMi's SM limit, 0-1 of the card; absent when there is none.", "ratio")
+VGPU_PRIORITY = _vgpu("priority", "Task priority: 0 high, 1 low.", "")
+VGPU_BLOCKED = _vgpu("blocked", "1 while a container of higher priority keeps this one from launching kernels.", "")
+VGPU_LAST_KERNEL = _vgpu(
+    "last_kernel_timestamp_seconds", "When HAMi's library last saw a kernel launch or an attach.", "seconds"
+)
+VGPU_LAST_KERNEL_AGE = Metric(
+    name="hami_container_last_kernel_elapsed_seconds",
+    type="gauge",
+    help="Seconds since last kernel execution in container",
+    unit="seconds",
+    scope="vgpu",
+    labels=HAMI_CONTAINER,
+    family="hami",
+    const=ZONE,
+    when="pod",
+    aliases=(_legacy("Device_last_kernel_of_container", 1, "Seconds since last kernel execution in container"),),
+)
+MIG_HOLDING = Metric(
+    name="hami_mig_device_info",
+    type="gauge",
+    help="MIG runtime identity for a container allocation",
+    unit="",
+    scope="holding",
+    labels=(
+        *HAMI_CONTAINER,
+        ("mig_uuid", "mig_uuid"),
+        ("profile", "profile"),
+        ("gpu_instance_id", "gpu_instance"),
+        ("compute_instance_id", "compute_instance"),
+    ),
+    family="hami",
+    const=ZONE,
+    aliases=(
+        Alias(
+            family="hami-legacy",
+            name="MigInfo",
+            labels=(*LEGACY_CONTAINER, ("instanceid", "gpu_instance")),
+            help="Mig device information for container",
+            const=ZONE,
+        ),
+    ),
+)
+
+# ── sources and the agent itself ─────────────────────────────────────────────────────────────────────────────────
+SOURCE_UP = _metric("source", SOURCE, "vgpuscope_source_up", "1 if the last read of the source was good.", "")
+SOURCE_ABSENT = _metric(
+    "source",
+    SOURCE,
+    "vgpuscope_source_absent",
+    "1 if the source is known not to be on this node, which is not a fault.",
+    "",
+)
+SOURCE_READ_SECONDS = _metric(
+    "source", SOURCE, "vgpuscope_source_read_seconds", "How long the last read of the source took.", "seconds"
+)
+SOURCE_AGE_SECONDS = _metric(
+    "source", SOURCE, "vgpuscope_source_age_seconds", "Age of the source's last good read.", "seconds"
+)
+BUILD_INFO = _metric(
+    "node",
+    same("version", "revision", "build_date", "python_version", "platform"),
+    "vgpuscope_build_info",
+    "What runs here; always 1.",
+    "",
+    Alias(
+        family="hami",
+        name="hami_build_info",
+        labels=renamed(
+            version="version",
+            revision="revision",
+            build_date="build_date",
+            go_version="python_version",
+            compiler="compiler",
+            platform="platform",
+        ),
+        help="Build information; go_version holds the version of the language that runs here, Python's",
+    ),
+)
+SAMPLES = _node("samples_total", "Samples taken of this node.", "")
+SAMPLE_SECONDS = _node("sample_seconds", "How long the last sample took, end to end.", "seconds")
+SAMPLE_TIME = _node("sample_timestamp_seconds", "When the last sample was taken.", "seconds")
+RATIO = _node("virtualization_ratio", "vGPUs a card is cut into (gpu_allocation.txt).", "ratio")
+REGIONS = _node("regions", "HAMi regions read in the last sample.", "")
+REGIONS_REFUSED = _node(
+    "regions_refused", "HAMi regions not accepted in the last sample, by reason.", "", extra=("reason",), each=None
+)
+REGIONS_ORPHANED = _node(
+    "regions_orphaned", "Region directories whose pod is gone; HAMi's monitor removes them, this agent never does.", ""
+)
+CORRECTIONS = _node(
+    "region_corrections_total",
+    "Region values corrected: false-zero (the library's watcher was refilling), dead-process (killed, still counted).",
+    "",
+    extra=("kind",),
+    each=2,
+)
+DROPPED = _node(
+    "dropped_values_total",
+    "Values of the driver refused as garbage, by reason; they are absent, not clamped.",
+    "",
+    extra=("reason",),
+    each=None,
+)
+SCALED = _node(
+    "ledger_scaled_total",
+    "Times the rows of a card together passed its total and were cut down in proportion, by resource.",
+    "",
+    extra=("resource",),
+    each=2,
+)
+ENDED = _node("containers_ended_total", "Containers whose series were taken away because they ended.", "")
+ERRORS = _node("errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None)
+PROCESS_CPU = _metric("node", (), "process_cpu_seconds_total", "CPU time of the agent.", "seconds")
+PROCESS_RSS = _metric("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
+PROCESS_FDS = _metric("node", (), "process_open_fds", "Open file descriptors of the agent.", "")
+PROCESS_START = _metric("node", (), "process_start_time_seconds", "When the agent was started.", "seconds")
+
+METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,0 +1,126 @@
+"""Whose a sample is. Every label of every family is an attribute of one of these rows; '' means: has none.
+
+A row holds identity only. What changes while the thing stays the same thing is a value, or an extra label of a
+one-hot metric, never part of a row.
+"""
+
+from typing import NamedTuple
+
+
+class GpuRow(NamedTuple):
+    """A physical card."""
+
+    node: str
+    gpu_uuid: str
+    gpu_index: str
+    model: str
+    serial: str = ""
+    minor: str = ""
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    hami_type: str = ""  # HAMi's monitor always puts NVIDIA- before the model
+    device: str = ""  # nvidia0
+    namespace: str = ""  # of the one container that has the whole card
+    pod: str = ""
+    pod_uid: str = ""
+    container: str = ""
+    whole: str = ""  # not in MIG mode: device-wide memory is the card's own
+
+
+class MigRow(NamedTuple):
+    """A MIG instance."""
+
+    node: str
+    gpu_uuid: str
+    mig_uuid: str
+    gpu_index: str
+    mig_index: str
+    profile: str
+    gpu_instance: str
+    compute_instance: str
+    model: str
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    device: str = ""
+    namespace: str = ""  # of the one container that has the instance
+    pod: str = ""
+    pod_uid: str = ""
+    container: str = ""
+
+
+class ContainerRow(NamedTuple):
+    """A container on a card or instance."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    gpu_uuid: str
+    mig_uuid: str = ""
+    gpu_index: str = ""
+    model: str = ""
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    device: str = ""
+    profile: str = ""
+    gpu_instance: str = ""
+    shared: str = ""  # the card's own series does not carry this pod's name
+
+
+class PodRow(NamedTuple):
+    """A pod on a card."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    gpu_uuid: str
+    gpu_index: str
+
+
+class VgpuRow(NamedTuple):
+    """One device of a container's HAMi region."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    vdevice_index: str
+    gpu_uuid: str
+
+
+class HoldingRow(NamedTuple):
+    """A MIG instance that HAMi says a container holds."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    vdevice_index: str
+    gpu_uuid: str
+    mig_uuid: str
+    profile: str
+    gpu_instance: str
+    compute_instance: str
+
+
+class SourceRow(NamedTuple):
+    """Something the agent reads from."""
+
+    node: str
+    source: str
+
+
+class NodeRow(NamedTuple):
+    """The node itself, and the build of the program that runs there."""
+
+    node: str
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""
