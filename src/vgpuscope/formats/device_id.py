@@ -1,0 +1,61 @@
+"""The ids by which device plugins name what they hand out: text of many shapes → which card or instance it means.
+
+GPU-<uuid>                a whole card
+MIG-<uuid>                a MIG instance
+MIG-GPU-<uuid>/<gi>/<ci>  the same, before driver R470
+0                         a card by its index
+GPU-<uuid>-3              one of HAMi's shares of a card
+nvidia0/gi3/vgpu1         GKE: card, then instance and replica where there are such
+any of these with ::<n>   a replica: time slicing or MPS
+"""
+
+import re
+
+from msgspec import Struct
+
+from vgpuscope.model.quantity import DeviceUUID
+
+
+class DeviceRef(Struct, frozen=True, kw_only=True):
+    """The device an id means; all None when the id has no known shape."""
+
+    uuid: DeviceUUID | None = None  # of the physical card
+    mig: DeviceUUID | None = None
+    index: int | None = None  # of the card
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    replica: bool = False  # one of several equal parts: others may hold the same device at the same time
+    hami: bool = False  # a share that HAMi's plugin advertises; its number means nothing
+
+
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NUMBER = r"[0-9]{1,9}"
+_ID = re.compile(
+    rf"""(?: (?P<mig_old> MIG-(?P<parent>GPU-{_UUID})/(?P<old_gi>{_NUMBER})/(?P<old_ci>{_NUMBER}) )
+           | (?: (?P<uuid>GPU-{_UUID}) | (?P<mig>MIG-{_UUID}) ) (?P<hami>-{_NUMBER})?
+           | (?P<index>{_NUMBER})
+           | nvidia(?P<gke>{_NUMBER}) (?:/gi(?P<gi>{_NUMBER}))? (?P<vgpu>/vgpu{_NUMBER})?
+         ) (?P<replica>::{_NUMBER})?""",
+    re.VERBOSE,
+)
+
+
+def parse_device_id(id: str) -> DeviceRef:  # noqa: A002 - the kubelet's word for it
+    """The device that an id means; a DeviceRef of nothing for a shape that is not known."""
+    found = _ID.fullmatch(id)
+    if found is None:
+        return DeviceRef()
+    part = found.groupdict()
+    return DeviceRef(
+        uuid=part["uuid"] or part["parent"],
+        mig=part["mig"] or part["mig_old"],
+        index=_number(part["index"] or part["gke"]),
+        gpu_instance=_number(part["old_gi"] or part["gi"]),
+        compute_instance=_number(part["old_ci"]),
+        replica=bool(part["replica"] or part["vgpu"]),
+        hami=part["hami"] is not None,
+    )
+
+
+def _number(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
