@@ -1,0 +1,482 @@
+"""The configuration: one typed value, read once from flags, environment, file and defaults, in that order of weight.
+
+A setting is one field below. Its flag, environment variable, `config print` row and documentation follow from it.
+A new service adds one Struct and one field of Config.
+"""
+
+import difflib
+import math
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct
+
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES
+from vgpuscope.model.errors import ConfigInvalid, RatioInvalid
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime import address, duration, log, yamlfile
+
+PREFIX: Final = "VGPUSCOPE_"
+FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the node agent."""
+
+    listen: Annotated[
+        str,
+        Meta(
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:9394.",
+            extra={"form": "address", "placeholder": "HOST:PORT"},
+        ),
+    ] = "0.0.0.0:9394"
+    node_name: Annotated[
+        str,
+        Meta(
+            description="Name of this node, as Kubernetes knows it.",
+            extra={"placeholder": "NAME", "aliases": ("NODE_NAME", "CURRENT_NODE_NAME"), "unset": "the host's name"},
+        ),
+    ] = ""
+    hook_path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="HAMi's directory on the host; container regions are read below its containers/.",
+            extra={"placeholder": "DIR", "aliases": ("HOOK_PATH",)},
+        ),
+    ] = "/usr/local/vgpu"
+    proc_root: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Where the host's /proc is mounted.",
+            extra={"placeholder": "DIR"},
+        ),
+    ] = "/proc"
+    pods: Annotated[
+        str,
+        Meta(
+            description="Who knows the pods of this node: kube (API server), kubelet, file:PATH (a PodList in JSON) or "
+            "none. auto is kube in a cluster or with a kubeconfig, else none.",
+            extra={"form": "pods", "placeholder": "kube|kubelet|file:PATH|none"},
+        ),
+    ] = "auto"
+    kubeconfig: Annotated[
+        str | None,
+        Meta(
+            description="Kubeconfig for --pods kube; in a cluster the service account is used without one.",
+            extra={"placeholder": "FILE", "unset": "service account"},
+        ),
+    ] = None
+    kubelet_url: Annotated[
+        str | None,
+        Meta(
+            description="Address of the kubelet for --pods kubelet.",
+            extra={"form": "url", "flag": None, "unset": "https://<node name>:10250"},
+        ),
+    ] = None
+    kubelet_ca: Annotated[
+        str | None,
+        Meta(
+            description="Certificate authority that signed the kubelet's certificate (PEM).",
+            extra={"flag": None, "unset": "the cluster's"},
+        ),
+    ] = None
+    kubelet_insecure: Annotated[
+        bool,
+        Meta(description="Take the kubelet's certificate unseen.", extra={"flag": None}),
+    ] = False
+    podresources_socket: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The kubelet's PodResources socket (who was given which device), or none.",
+            extra={"placeholder": "PATH|none"},
+        ),
+    ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    sample_interval: Annotated[
+        Seconds,
+        Meta(
+            ge=0.05,
+            le=3600,
+            description="Time between two samples of the node.",
+            extra={"form": "duration", "placeholder": "SECONDS"},
+        ),
+    ] = 1.0
+    families: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
+            extra={"form": "families", "placeholder": "LIST"},
+        ),
+    ] = DEFAULT_FAMILIES
+    ratio: Annotated[
+        float | None,
+        Meta(
+            description="Virtualisation ratio: how many parts a card without HAMi limits is cut into. Above 0.",
+            extra={"form": "ratio", "placeholder": "N", "error": RatioInvalid, "unset": "from the ratio file, else 1"},
+        ),
+    ] = None
+    ratio_file: Annotated[
+        str | None,
+        Meta(
+            description="File that holds the virtualisation ratio; read again when it changes. Not with a ratio.",
+            extra={"placeholder": "FILE", "unset": "./gpu_allocation.txt where there is one"},
+        ),
+    ] = None
+    web_config_file: Annotated[
+        str | None,
+        Meta(
+            description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
+            "read again when it changes.",
+            extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
+        ),
+    ] = None
+    window: Annotated[
+        Seconds,
+        Meta(
+            ge=1,
+            le=3600,
+            description="Time over which mean and maximum of fast-changing values are kept; at least one scrape apart.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 60.0
+    driver_deadline: Annotated[
+        Seconds,
+        Meta(
+            ge=0.1,
+            le=600,
+            description="After this long a call into the driver counts as hung.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 5.0
+    resync_interval: Annotated[
+        Seconds,
+        Meta(
+            ge=1,
+            le=86400,
+            description="Time between two full lists of pods; in between a watch tells changes.",
+            extra={"form": "duration", "flag": None, "aliases": ("HAMI_RESYNC_INTERVAL",)},
+        ),
+    ] = 300.0
+
+
+class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much is logged, and in which shape."""
+
+    v: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10,
+            description="How much to log: 4 a summary, 5 with device detail, 6 for debugging. "
+            "Warnings and errors are always logged.",
+            extra={"flag": "--v", "placeholder": "LEVEL"},
+        ),
+    ] = 4
+    format: Annotated[
+        Literal["text", "json"],
+        Meta(description="Log lines as text like klog's, or one JSON object each.", extra={"flag": "--log-format"}),
+    ] = "text"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set; each field is a section of the file."""
+
+    agent: AgentConfig = AgentConfig()
+    log: LogConfig = LogConfig()
+
+
+_EXCLUSIVE = (("agent.ratio", "agent.ratio_file"), ("agent.kubelet_ca", "agent.kubelet_insecure"))
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One row of the table of settings."""
+
+    path: str  # agent.sample_interval
+    flag: str | None  # --sample-interval; None: only by file and environment
+    env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
+    aliases: tuple[str, ...]  # names that HAMi and others use for the same
+    kind: str  # what a value looks like, for people
+    placeholder: str | None
+    choices: tuple[str, ...]
+    default: Any
+    default_text: str
+    description: str
+    secret: bool
+    type: Any
+    form: str | None
+    error: Any  # the ConfigInvalid that a bad value raises
+
+    @property
+    def section(self) -> str:
+        return self.path.partition(".")[0]
+
+    def shown(self, value: object) -> str:
+        """The value for people: secrets hidden, nothing set told as such."""
+        if value is None or value == "":
+            return f"({self.default_text})"
+        if self.secret:
+            return "[redacted]"
+        return log.clean(_text(value))
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """The configuration in effect, and where each value came from."""
+
+    config: Config
+    origins: dict[str, str]  # path → "flag", "env NAME", "file PATH" or "default"
+
+    def value(self, path: str) -> Any:
+        """What is in effect for one setting."""
+        section, _, name = path.partition(".")
+        return getattr(getattr(self.config, section), name)
+
+
+def load(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None = None) -> Loaded:
+    """The configuration in effect; ConfigInvalid names the key's path, the value and the reason."""
+    chosen: dict[str, _Given] = {}
+    for given in _all_given(flags=flags, environ=environ, file=file or environ.get(FILE_VARIABLE) or None):
+        checked = msgspec.structs.replace(given, value=_checked(given))
+        chosen[given.path] = checked
+    _settle_exclusive(chosen)
+    values = {path: given.value for path, given in chosen.items()}
+    if not values.get("agent.node_name"):
+        values["agent.node_name"] = socket.gethostname().lower()  # as the kubelet does
+    origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
+    return Loaded(config=_built(values), origins=origins)
+
+
+def pods_source(agent: AgentConfig, *, environ: Mapping[str, str]) -> str:
+    """agent.pods with "auto" decided: kube in a cluster or with a kubeconfig, else none."""
+    if agent.pods != "auto":
+        return agent.pods
+    return "kube" if agent.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST") else "none"
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def settings_of(root: type[Struct]) -> tuple[Setting, ...]:
+    """The table of settings of a configuration type: one row for each field of each section."""
+    return tuple(
+        _setting(section.name, field)
+        for section in msgspec.structs.fields(root)
+        for field in msgspec.structs.fields(section.type)
+    )
+
+
+def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
+    meta = next(m for m in get_args(field.type) if isinstance(m, Meta))
+    inner, extra = get_args(field.type)[0], meta.extra or {}
+    choices = tuple(map(str, get_args(inner))) if get_origin(inner) is Literal else ()
+    default = field.default
+    return Setting(
+        path=f"{section}.{field.name}",
+        flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
+        env=f"{PREFIX}{section}_{field.name}".upper(),
+        aliases=extra.get("aliases", ()),
+        kind=_kind(inner, extra.get("form"), choices),
+        placeholder=extra.get("placeholder"),
+        choices=choices,
+        default=default,
+        default_text=extra.get("unset") or _text(default),
+        description=meta.description or "",
+        secret=extra.get("secret", False),
+        type=field.type,
+        form=extra.get("form"),
+        error=extra.get("error", ConfigInvalid),
+    )
+
+
+def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
+    if choices:
+        return " or ".join(choices)
+    if form in {"duration", "url", "address"}:
+        return str(form)
+    names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    for part in (inner, *get_args(inner)):
+        if part in names and get_origin(inner) is not tuple:
+            return names[part]
+    return "list"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# --- where values come from ------------------------------------------------------------------------------------------
+
+
+class _Given(Struct, frozen=True, kw_only=True):
+    """One value that somebody gave; of two for one path the heavier counts."""
+
+    path: str
+    value: Any
+    origin: str
+    said: str  # for messages: "flag --listen", "env NODE_NAME", "file /etc/x.yaml"
+    weight: int
+
+
+def _all_given(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> Iterator[_Given]:
+    """Every given value, the lightest first."""
+    if file is not None:
+        yield from _from_file(file)
+    for setting in SETTINGS:
+        for name in reversed(setting.aliases):
+            yield from _from_variable(setting, name, environ, weight=1)
+    _refuse_unknown_variables(environ)
+    for setting in SETTINGS:
+        yield from _from_variable(setting, setting.env, environ, weight=2)
+    for path, value in flags.items():
+        if value is not None:
+            yield _Given(path=path, value=value, origin="flag", said=f"flag {_BY_PATH[path].flag}", weight=3)
+
+
+def _from_variable(setting: Setting, name: str, environ: Mapping[str, str], *, weight: int) -> Iterator[_Given]:
+    if text := environ.get(name, "").strip():  # charts set variables to nothing to mean "not set"
+        yield _Given(path=setting.path, value=text, origin=f"env {name}", said=f"env {name}", weight=weight)
+
+
+def _from_file(file: str) -> Iterator[_Given]:
+    content = yamlfile.mapping(yamlfile.read(file), path=file)
+    for section, body in content.items():
+        if section not in Config.__struct_fields__:
+            raise _unknown(f"{section} in {file}", section, Config.__struct_fields__)
+        for name, value in yamlfile.section(body, at=f"{section} in {file}").items():
+            path = f"{section}.{name}"
+            if path not in _BY_PATH:
+                raise _unknown(f"{path} in {file}", path, _BY_PATH)
+            yield _Given(path=path, value=value, origin=f"file {file}", said=f"file {file}", weight=0)
+
+
+# In a pod of a namespace with a Service "vgpuscope-agent", Kubernetes sets VGPUSCOPE_AGENT_SERVICE_HOST and the like.
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
+
+
+def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
+    known = {s.env for s in SETTINGS} | {FILE_VARIABLE}
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in known or _SERVICE_LINK.search(name):
+            continue
+        if name.endswith("_PORT") and "://" in environ[name]:
+            continue
+        raise _unknown(f"env {name}", name, known)
+
+
+def _unknown(said: str, key: str, known: Any) -> ConfigInvalid:
+    close = difflib.get_close_matches(key, list(known), n=1)
+    hint = f"Did you mean {close[0]}?" if close else None
+    return ConfigInvalid(f"{said}: no such setting", hint=hint)
+
+
+# --- what a value must be --------------------------------------------------------------------------------------------
+
+
+def _checked(given: _Given) -> Any:
+    setting = _BY_PATH[given.path]
+    try:
+        value = _FORMS[setting.form](given.value) if setting.form else given.value
+        return msgspec.convert(value, setting.type, strict=not isinstance(given.value, str))
+    except ValueError as e:  # msgspec's is one too
+        shown = "[redacted]" if setting.secret else log.clean(repr(given.value))
+        raise setting.error(f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}") from e
+
+
+_WORDS = {"`float | null`": "a number", "`float`": "a number", "`int`": "a whole number", "`bool`": "true or false"}
+_MORE_WORDS = {"`str | null`": "text", "`str`": "text", "`array`": "a list", "`object`": "keys", "`null`": "nothing"}
+
+
+def _reason(e: ValueError, setting: Setting) -> str:
+    """Why a value was refused, in words a user of a YAML file knows."""
+    if setting.choices:
+        return f"expected {' or '.join(setting.choices)}"
+    text = str(e)
+    for theirs, ours in (_WORDS | _MORE_WORDS).items():
+        text = text.replace(theirs, ours)
+    return text[:1].lower() + text[1:]
+
+
+def _duration(value: Any) -> Any:
+    return duration.seconds(value) if isinstance(value, str) else value
+
+
+def _address(value: Any) -> Any:
+    if isinstance(value, str):
+        address.split(value)
+    return value
+
+
+def _pods(value: Any) -> Any:
+    if isinstance(value, str) and value not in {"auto", "kube", "kubelet", "none"}:
+        kind, _, path = value.partition(":")
+        if kind != "file" or not path:
+            raise ValueError("expected kube, kubelet, file:PATH or none")
+    return value
+
+
+def _url(value: Any) -> Any:
+    if isinstance(value, str) and not re.match(r"https?://[^/@\s]+(/\S*)?$", value):
+        raise ValueError("expected https://HOST:PORT, without a user in it")
+    return value
+
+
+def _ratio(value: Any) -> Any:
+    number = msgspec.convert(value, float | None, strict=not isinstance(value, str))
+    if number is not None and not 0 < number < math.inf:
+        raise ValueError("expected a number above 0")
+    return number
+
+
+def _families(value: Any) -> Any:
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    names = msgspec.convert(names, list[str])
+    if "all" in names:
+        return list(FAMILIES)
+    if not names or names == [""]:
+        raise ValueError(f"expected at least one of {', '.join(FAMILIES)}")
+    for name in names:
+        if name not in FAMILIES:
+            raise ValueError(f"{name!r} is not a family; known are {', '.join(FAMILIES)}, all")
+    return list(dict.fromkeys(names))
+
+
+_FORMS: dict[str | None, Callable[[Any], Any]] = {
+    "duration": _duration,
+    "address": _address,
+    "pods": _pods,
+    "url": _url,
+    "ratio": _ratio,
+    "families": _families,
+}
+
+
+def _settle_exclusive(chosen: dict[str, _Given]) -> None:
+    """Of two that exclude each other the heavier counts; given in the same place they are a mistake."""
+    for pair in _EXCLUSIVE:
+        both = [chosen[path] for path in pair if path in chosen and chosen[path].value not in (None, False)]
+        if len(both) < 2:
+            continue
+        light, heavy = sorted(both, key=lambda given: given.weight)
+        if light.weight == heavy.weight:
+            raise ConfigInvalid(f"{pair[0]} and {pair[1]}: both given ({light.said}, {heavy.said}); only one may be")
+        del chosen[light.path]
+
+
+def _built(values: Mapping[str, Any]) -> Config:
+    sections = {}
+    for section in msgspec.structs.fields(Config):
+        own = {p.partition(".")[2]: v for p, v in values.items() if p.startswith(f"{section.name}.")}
+        sections[section.name] = section.type(**own)
+    return Config(**sections)
+
+
+SETTINGS: Final[tuple[Setting, ...]] = settings_of(Config)
+_BY_PATH: Final = {setting.path: setting for setting in SETTINGS}
