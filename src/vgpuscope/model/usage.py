@@ -163,6 +163,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     migs: tuple[MigHolding, ...] = ()
     xids: tuple[XidCount, ...] = ()
     last_xid: tuple[tuple[DeviceUUID, int], ...] = ()
+    regions: int = 0  # read in this sample
     regions_refused: dict[str, int] = {}  # now, by reason
     regions_orphaned: int = 0  # directories whose pod is gone: HAMi's monitor removes them, we never do
     sources: tuple[SourceState, ...] = ()

@@ -138,4 +138,5 @@ def _openmetrics_head(exposed: Exposed) -> str:
     name, kind = exposed.name, str(exposed.type)
     if kind == "counter":
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
-    return f"# HELP {name} {_help(exposed.help)}\n# TYPE {name} {kind}\n"
+    text = _help(exposed.help).replace('"', '\\"')
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
