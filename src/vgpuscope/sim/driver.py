@@ -1,0 +1,104 @@
+"""What the driver would say of a world, in the driver's units."""
+
+from vgpuscope.sim.hardware import Card, Instance
+from vgpuscope.sim.jobs import Life, Process
+from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Utilization
+from vgpuscope.sim.world import World
+
+_GARBAGE = 4294967280  # what real drivers give for zombies
+_MAX_INSTANCES = 7
+_CUDA = 13000
+
+
+def driver_state(world: World) -> DriverState:
+    """The whole driver at this moment."""
+    cards = tuple(_card(world, card) for card in world.cards)
+    return DriverState(driver=world.plan.driver, cuda=_CUDA, cards=cards, xids=tuple(world.xids))
+
+
+def _card(world: World, card: Card) -> CardState:
+    spec, load = card.spec, card.load
+    measured = not card.mig  # with MIG on, the card's own utilisation is not supported
+    return CardState(
+        index=card.index,
+        uuid=card.uuid,
+        name=spec.name,
+        serial=card.serial,
+        bus_id=card.bus_id,
+        total=card.total,
+        reserved=card.reserved,
+        used=card.used,
+        busy=round(card.busy * 100) if measured else None,
+        memory_busy=round(card.busy * 58) if measured else None,
+        encoder=round(load.encoder * 100) if measured else None,
+        decoder=round(load.decoder * 100) if measured else None,
+        power_mw=round(card.power * 1000),
+        limit_mw=round(spec.limit_watts * 1000),
+        energy_mj=int(card.energy * 1000),
+        temperature=round(card.temperature),
+        memory_temperature=round(card.temperature + 7),
+        sm_mhz=round(card.sm_clock),
+        sm_max_mhz=spec.sm_clock,
+        memory_mhz=spec.memory_clock,
+        memory_max_mhz=spec.memory_clock,
+        throttle=card.throttle,
+        sent=int(card.sent),
+        received=int(card.received),
+        ecc=(0, card.ecc_uncorrected),
+        remapped=(0, card.ecc_uncorrected, int(card.remap_pending), 0) if spec.remapping else None,
+        mig=card.mig if spec.mig else None,
+        max_instances=_MAX_INSTANCES if card.mig else 0,
+        instances=tuple(_instance(world, card, i) for i in card.instances),
+        processes=_processes(world, card),
+        lost=card.lost,
+        hung=card.hung,
+    )
+
+
+def _instance(world: World, card: Card, instance: Instance) -> InstanceState:
+    used = sum(
+        world.driver_memory(life, process, card)
+        for life, process in world.on_card(card)
+        if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
+    )
+    return InstanceState(
+        index=instance.index,
+        uuid=instance.uuid,
+        name=f"{card.spec.name} MIG {instance.profile}",
+        gpu_instance=instance.gpu_instance,
+        compute_instance=instance.compute_instance,
+        total=instance.total,
+        reserved=instance.reserved,
+        used=used,
+        slices=instance.slices,
+        memory_slices=int(instance.profile.split("g.")[0][-1]),
+    )
+
+
+def _processes(world: World, card: Card) -> tuple[ProcessState, ...]:
+    garbage = world.garbage(card)
+    return tuple(
+        _process(world, card, life, process, garbage=garbage and number == 0)
+        for number, (life, process) in enumerate(world.on_card(card))
+    )
+
+
+def _process(world: World, card: Card, life: Life, process: Process, *, garbage: bool) -> ProcessState:
+    place = world.instance_of(life)
+    return ProcessState(
+        pid=process.pid,
+        kinds=("C", "M") if life.job.kind == "M" else (life.job.kind,),
+        memory=world.driver_memory(life, process, card),
+        gpu_instance=place.gpu_instance if place else NO_INSTANCE,
+        compute_instance=place.compute_instance if place else NO_INSTANCE,
+        sample=_sample(world, card, process, garbage=garbage),
+    )
+
+
+def _sample(world: World, card: Card, process: Process, *, garbage: bool) -> Utilization | None:
+    sm = _GARBAGE if garbage else int(process.sm.get(card.index, 0.0) * 100)
+    encoder, decoder = int(process.demand.encoder * 100), int(process.demand.decoder * 100)
+    if not (sm or encoder or decoder):
+        return None
+    at = int(world.now * 1e6) - process.pid % 100 * 997  # processes are sampled one after the other
+    return Utilization(at=at, sm=sm, memory=min(sm, 100) * 58 // 100, encoder=encoder, decoder=decoder)

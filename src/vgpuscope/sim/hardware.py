@@ -1,0 +1,166 @@
+"""Cards as physical things: memory that adds up, power that follows load, heat that follows power."""
+
+import math
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+MIB = 1024 * 1024
+
+
+class Spec(NamedTuple):
+    """What a model of card is like. MiB, watts, MHz."""
+
+    name: str
+    memory: int
+    reserved: int
+    idle_watts: float
+    limit_watts: float
+    sm_clock: int
+    memory_clock: int
+    mig: bool = True
+    remapping: bool = True  # row remapping came with Ampere
+    codecs: bool = True  # has video engines worth reading
+    serial: bool = True
+
+
+A100_80 = Spec("NVIDIA A100-SXM4-80GB", 81920, 635, 62, 400, 1410, 1593)
+A100_40 = Spec("NVIDIA A100-PCIE-40GB", 40960, 581, 36, 250, 1410, 1215)
+H100 = Spec("NVIDIA H100 80GB HBM3", 81559, 551, 70, 700, 1980, 2619)
+T4 = Spec("Tesla T4", 15360, 443, 10, 70, 1590, 5001, mig=False, remapping=False)
+L4 = Spec("NVIDIA L4", 23034, 534, 14, 72, 2040, 6251, mig=False)
+
+_IDLE_CLOCK = 210
+_AMBIENT = 29.0
+_POWER_LAG = 1.5  # seconds
+_HEAT_LAG = 25.0
+_BASE_USED = 4 * MIB  # what the driver itself holds without counting it as reserved
+_FREE_RUNNING = 0.93  # of the power limit; above it the card slows itself down
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A MIG device. Two with the same gpu_instance share one pool of memory."""
+
+    index: int
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+    profile: str
+    memory: int  # MiB, of the whole GPU instance
+    slices: int  # compute slices of this device, of the card's seven
+
+    @property
+    def total(self) -> int:
+        """Bytes of its GPU instance."""
+        return self.memory * MIB
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that the driver keeps of them."""
+        return self.memory // 160 * MIB
+
+
+@dataclass
+class Load:
+    """What all processes together ask of a card at one moment."""
+
+    sm: float = 0.0  # 0-1
+    memory: int = 0
+    encoder: float = 0.0
+    decoder: float = 0.0
+
+
+@dataclass
+class Card:
+    """One card and how warm, busy and full it is."""
+
+    spec: Spec
+    index: int
+    uuid: str
+    serial: str
+    bus_id: str
+    random: Random
+    mig: bool = False
+    instances: list[Instance] = field(default_factory=list)
+    load: Load = field(default_factory=Load)
+    power: float = 0.0
+    temperature: float = 0.0
+    energy: float = 0.0  # joules since the driver was loaded
+    sent: float = 0.0
+    received: float = 0.0
+    ecc_uncorrected: int = 0
+    remap_pending: bool = False
+    lost: bool = False
+    hung: bool = False
+
+    def __post_init__(self) -> None:
+        self.power = self.spec.idle_watts
+        self.temperature = _AMBIENT + 4
+
+    @property
+    def total(self) -> int:
+        """Bytes on the board."""
+        return self.spec.memory * MIB
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that the driver keeps."""
+        return self.spec.reserved * MIB
+
+    @property
+    def used(self) -> int:
+        """Bytes in use, without the reserved ones."""
+        return _BASE_USED + self.load.memory
+
+    @property
+    def room(self) -> int:
+        """Bytes that processes can get altogether."""
+        return self.total - self.reserved - _BASE_USED
+
+    @property
+    def busy(self) -> float:
+        """Share of time with a kernel on the card."""
+        return min(1.0, self.load.sm)
+
+    @property
+    def sm_clock(self) -> float:
+        """MHz; falls when the card is idle or reaches its power limit."""
+        if self.busy == 0:
+            return _IDLE_CLOCK
+        over = max(0.0, self.power / self.spec.limit_watts - _FREE_RUNNING)
+        return self.spec.sm_clock * (1 - 2 * over)
+
+    @property
+    def throttle(self) -> int:
+        """The driver's bit mask: 1 idle, 4 power cap."""
+        if self.busy == 0:
+            return 1
+        return 4 if self.power > _FREE_RUNNING * self.spec.limit_watts else 0
+
+    def step(self, seconds: float) -> None:
+        """Lets time pass under the present load."""
+        spec, busy = self.spec, self.busy
+        wanted = spec.idle_watts + (spec.limit_watts - spec.idle_watts) * 0.97 * busy**0.85
+        wanted *= 1 + self.random.uniform(-0.02, 0.02)
+        self.power += (wanted - self.power) * -math.expm1(-seconds / _POWER_LAG)
+        self.power = min(self.power, spec.limit_watts)
+        self.energy += self.power * seconds
+        warm = _AMBIENT + 4 + 44 * self.power / spec.limit_watts
+        self.temperature += (warm - self.temperature) * -math.expm1(-seconds / _HEAT_LAG)
+        self.sent += busy * 1.4e9 * seconds
+        self.received += busy * 2.9e9 * seconds
+
+    def settle(self, load: Load) -> None:
+        """Takes a load as if it had been there for hours, so that the first picture is a warm one."""
+        self.load = load
+        for _ in range(8):
+            self.step(30)
+        self.energy = self.power * self.random.uniform(2e5, 9e5)
+
+    def reset(self) -> None:
+        """Comes back after a reset: counters begin anew."""
+        self.lost, self.remap_pending = False, False
+        self.energy = self.sent = self.received = 0.0
+        self.ecc_uncorrected = 0
+        self.power, self.temperature = self.spec.idle_watts, _AMBIENT + 6

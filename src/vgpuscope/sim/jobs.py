@@ -1,0 +1,128 @@
+"""Scripted pods: what is planned (Job), and each life of it (Life) with its processes."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal, NamedTuple
+
+from vgpuscope.sim.workloads import Demand, Shape
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
+Ending = Literal["exit", "kill"]
+
+_PENDING = 1.5  # seconds from creation to a running container
+HOST_PID_DELAY = 2.0  # HAMi finds out a process' host pid some moments after it starts
+
+
+class Hami(NamedTuple):
+    """What HAMi's scheduler gives per card."""
+
+    memory: int  # MiB; 0: no limit
+    cores: int = 0  # percent; 0: no limit
+    priority: int = 1
+    layout: str = "v1.2"
+
+
+class Timeline(NamedTuple):
+    """When lives of a job begin, in seconds after the demo began, and how long each lasts (None: for good)."""
+
+    first: float = -3600.0
+    life: float | None = None
+    period: float | None = None
+    ends: Phase = "Succeeded"
+    linger: float = 12.0  # a finished pod stays listed for so long
+
+    def born(self, elapsed: float) -> float | None:
+        """When the life that counts at this moment began; None before the first and between two."""
+        if elapsed < self.first:
+            return None
+        turn = int((elapsed - self.first) // self.period) if self.period else 0
+        born = self.first + turn * (self.period or 0.0)
+        return born if self.life is None or elapsed < born + self.life + self.linger else None
+
+
+class Job(NamedTuple):
+    """A workload as planned. Neither hami nor resource nor claim: it was given nothing and uses the card anyway."""
+
+    name: str
+    shape: Shape | None  # None: never starts CUDA
+    cards: tuple[int, ...] = (0,)
+    namespace: str = "default"
+    container: str = "main"
+    timeline: Timeline = Timeline()
+    hami: Hami | None = None
+    resource: str | None = None  # resource of the device plugin
+    replicas: tuple[int, ...] = ()  # of a time-sliced or MPS card
+    instances: tuple[int, ...] = ()  # MIG indices on the one card
+    claim: str | None = None  # a DRA claim
+    workers: int = 1
+    warmup: float = 4.0  # from container start to CUDA
+    killed_every: float | None = None  # the last worker is SIGKILLed so often …
+    respawned_after: float = 25.0  # … and comes back so much later
+    sidecar: str | None = None  # a second container without a card
+    kind: Literal["C", "M", "G"] = "C"
+    command: str = "python3"
+    host: bool = False  # not a pod at all
+    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    static: bool = False  # a static pod: its cgroups carry the configuration hash
+
+    @property
+    def restarts(self) -> bool:
+        """Whether its pods come one after the other and so need names of their own."""
+        return self.timeline.period is not None
+
+
+@dataclass
+class Process:
+    """One process of a life: whatever engine it uses, one pid."""
+
+    pid: int
+    inner_pid: int
+    began: float  # seconds after the demo began
+    worker: int
+    command: str
+    ended: Ending | None = None
+    demand: Demand = field(default_factory=Demand)
+    memory: dict[int, int] = field(default_factory=dict)  # bytes by card, as the library counts them
+    sm: dict[int, float] = field(default_factory=dict)  # share by card, after the card was divided
+
+
+@dataclass
+class Life:
+    """One pod, from creation to deletion."""
+
+    job: Job
+    born: float
+    uid: str
+    name: str
+    container_id: str
+    sidecar_id: str
+    config_hash: str
+    region_name: str
+    random: Random
+    processes: list[Process] = field(default_factory=list)
+    spawned: int = 0  # processes so far
+    blocked: bool = False  # by a container of higher priority
+
+    def phase(self, elapsed: float) -> Phase:
+        """What its pod status says."""
+        age = elapsed - self.born
+        if self.job.timeline.life is not None and age >= self.job.timeline.life:
+            return self.job.timeline.ends
+        return "Running" if age >= _PENDING else "Pending"
+
+    def wanted_workers(self, elapsed: float) -> int:
+        """How many processes it should have now."""
+        age = elapsed - self.born - _PENDING - self.job.warmup
+        if self.job.shape is None or age < 0 or self.phase(elapsed) != "Running":
+            return 0
+        if self.job.killed_every is not None and age % self.job.killed_every > self._kill_point():
+            return self.job.workers - 1
+        return self.job.workers
+
+    def running(self) -> list[Process]:
+        """The processes that live."""
+        return [p for p in self.processes if p.ended is None]
+
+    def _kill_point(self) -> float:
+        assert self.job.killed_every is not None
+        return self.job.killed_every - self.job.respawned_after

@@ -1,0 +1,404 @@
+"""The kinds of nodes in the demo, as plans: which cards, who works on them, and what goes wrong when."""
+
+from typing import NamedTuple
+
+from vgpuscope.sim.hardware import A100_40, A100_80, H100, L4, T4, Spec
+from vgpuscope.sim.jobs import Hami, Job, Timeline
+from vgpuscope.sim.workloads import inference, leak, notebook, training, transcoding
+
+
+class Window(NamedTuple):
+    """A stretch of time that comes again and again, in seconds after the demo began."""
+
+    start: float
+    length: float
+    period: float
+
+    def holds(self, elapsed: float) -> bool:
+        """Whether this moment lies inside."""
+        return elapsed >= self.start and (elapsed - self.start) % self.period < self.length
+
+
+class Slice(NamedTuple):
+    """A MIG instance as planned: where, how big, and when it exists (None: always)."""
+
+    card: int
+    number: int  # among the card's MIG devices
+    gpu_instance: int
+    profile: str
+    memory: int  # MiB
+    slices: int
+    compute_instance: int = 0
+    exists: Window | None = None
+
+
+class Fault(NamedTuple):
+    """What goes wrong with a card."""
+
+    card: int
+    lost: Window | None = None
+    hung: Window | None = None
+    garbage: Window | None = None  # utilisation samples beyond 100 %
+    xids: tuple[tuple[float, int], ...] = ()  # seconds into the lost window's period, and the number
+
+
+class Plan(NamedTuple):
+    """A node before it lives."""
+
+    name: str
+    kind: str
+    look_for: str
+    cards: tuple[Spec, ...]
+    jobs: tuple[Job, ...]
+    runtime: str = "containerd"  # how its cgroups are spelled
+    driver: str = "580.95.05"
+    slices: tuple[Slice, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+WHOLE = "nvidia.com/gpu"
+
+HAMI = Plan(
+    name="hami-a",
+    kind="HAMi, 4 × A100-80G",
+    look_for="limits, over-commit on card 1, a leak, a SIGKILLed worker, jobs that come and go, a pod nobody allowed",
+    cards=(A100_80,) * 4,
+    jobs=(
+        Job(
+            name="train-bert-0",
+            namespace="ml-team",
+            container="train",
+            shape=training(sm=0.42, memory=14000),
+            hami=Hami(memory=40960, cores=50),
+            workers=2,
+            killed_every=60,
+            sidecar="logs",
+        ),
+        Job(
+            name="serve-llama-7d9f8b6c5-x2x9k",
+            namespace="serving",
+            container="server",
+            shape=inference(sm=0.3, memory=17000),
+            hami=Hami(memory=20480, cores=30),
+        ),
+        Job(
+            name="notebook-alice",
+            namespace="research",
+            container="jupyter",
+            shape=notebook(memory=9000),
+            hami=Hami(memory=16384, layout="v1s"),
+        ),
+        Job(
+            name="etl-leaky-0",
+            namespace="research",
+            container="etl",
+            cards=(1,),
+            shape=leak(start=3000, limit=49152, seconds=150),
+            hami=Hami(memory=49152, cores=20),
+            timeline=Timeline(first=-20, life=220, period=240, ends="Failed"),
+        ),
+        Job(
+            name="embed-api-0",
+            namespace="serving",
+            container="server",
+            cards=(1,),
+            shape=inference(sm=0.55, memory=12000, every=11, length=5),
+            hami=Hami(memory=40960, cores=60, layout="v1.1"),
+        ),
+        Job(
+            name="rerank-api-0",
+            namespace="serving",
+            container="server",
+            cards=(1,),
+            shape=inference(sm=0.35, memory=8000, every=23, length=7),
+            hami=Hami(memory=40960, layout="v0"),
+        ),
+        Job(
+            name="finetune",
+            namespace="batch",
+            container="job",
+            cards=(2,),
+            shape=training(sm=0.6, memory=22000),
+            hami=Hami(memory=30720, cores=60),
+            timeline=Timeline(first=-12, life=35, period=52),
+        ),
+        Job(
+            name="sweep-unlimited",
+            namespace="batch",
+            container="sweep",
+            cards=(2,),
+            shape=training(sm=0.3, memory=11000),
+            hami=Hami(memory=0),
+        ),
+        Job(
+            name="warming-up",
+            namespace="serving",
+            container="server",
+            cards=(2,),
+            shape=None,
+            hami=Hami(memory=8192, cores=10),
+        ),
+        Job(
+            name="train-pair-0",
+            namespace="ml-team",
+            container="train",
+            cards=(2, 3),
+            shape=training(sm=0.28, memory=19000),
+            hami=Hami(memory=24576, cores=40),
+        ),
+        Job(
+            name="nightly-low",
+            namespace="batch",
+            container="job",
+            cards=(3,),
+            shape=training(sm=0.5, memory=9000),
+            hami=Hami(memory=16384, cores=60, priority=1),
+        ),
+        Job(
+            name="urgent",
+            namespace="serving",
+            container="server",
+            cards=(3,),
+            shape=inference(sm=0.6, memory=6000, every=8, length=7),
+            hami=Hami(memory=12288, cores=70, priority=0),
+            timeline=Timeline(first=15, life=25, period=70),
+        ),
+        Job(
+            name="node-debugger",
+            namespace="kube-system",
+            container="shell",
+            cards=(3,),
+            shape=inference(sm=0.12, memory=1500, every=29, length=9),
+            qos="BestEffort",
+        ),
+        Job(name="nv-hostengine", shape=notebook(memory=312), cards=(3,), host=True, command="nv-hostengine"),
+    ),
+)
+
+WHOLE_CARDS = Plan(
+    name="whole-b",
+    kind="whole cards, 4 × H100",
+    look_for="a busy card, one held by an idle notebook, one claimed by DRA at times, a free one",
+    cards=(H100,) * 4,
+    runtime="crio",
+    jobs=(
+        Job(
+            name="pretrain-0",
+            namespace="ml-team",
+            container="train",
+            shape=training(sm=0.98, memory=71000),
+            resource=WHOLE,
+            qos="Guaranteed",
+        ),
+        Job(
+            name="notebook-carol",
+            namespace="research",
+            container="jupyter",
+            cards=(1,),
+            shape=notebook(memory=2100),
+            resource=WHOLE,
+        ),
+        Job(
+            name="eval-claim",
+            namespace="ml-team",
+            container="eval",
+            cards=(2,),
+            shape=training(sm=0.8, memory=30000),
+            claim="eval-h100",
+            warmup=15,
+            timeline=Timeline(first=-5, life=70, period=95),
+        ),
+        Job(
+            name="gpu-health-whole-b",
+            namespace="kube-system",
+            container="check",
+            cards=(0,),
+            shape=notebook(memory=420),
+            static=True,
+            command="gpu-health",
+        ),
+    ),
+)
+
+MIG = Plan(
+    name="mig-c",
+    kind="MIG, 3 × A100-80G",
+    look_for="instances with holes in their numbers, unused ones, two sharing memory, one that comes and goes",
+    cards=(A100_80,) * 3,
+    slices=(
+        Slice(0, 0, 2, "3g.40gb", 40192, 3),
+        Slice(0, 2, 3, "2g.20gb", 19968, 2),
+        Slice(0, 5, 9, "1g.10gb", 9728, 1),
+        Slice(0, 6, 13, "1g.10gb", 9728, 1),
+        Slice(1, 0, 1, "2c.4g.40gb", 40192, 2),
+        Slice(1, 1, 1, "2c.4g.40gb", 40192, 2, compute_instance=1),
+        Slice(1, 4, 6, "2g.20gb", 19968, 2, exists=Window(10, 60, 90)),
+    ),
+    jobs=(
+        Job(
+            name="train-small-0",
+            namespace="ml-team",
+            container="train",
+            shape=training(sm=0.9, memory=31000),
+            resource="nvidia.com/mig-3g.40gb",
+            instances=(0,),
+            qos="Guaranteed",
+        ),
+        Job(
+            name="serve-asr-0",
+            namespace="serving",
+            container="server",
+            shape=inference(sm=0.7, memory=12000),
+            resource="nvidia.com/mig-2g.20gb",
+            instances=(2,),
+        ),
+        Job(
+            name="hami-mig-0",
+            namespace="research",
+            container="job",
+            shape=training(sm=0.5, memory=6000),
+            hami=Hami(memory=9728, cores=15),
+            instances=(6,),
+        ),
+        Job(
+            name="dev-dave",
+            namespace="research",
+            container="jupyter",
+            cards=(1,),
+            shape=notebook(memory=5200),
+            resource="nvidia.com/mig-2c.4g.40gb",
+            instances=(0,),
+        ),
+        Job(
+            name="dev-erin",
+            namespace="research",
+            container="jupyter",
+            cards=(1,),
+            shape=training(sm=0.6, memory=14000),
+            resource="nvidia.com/mig-2c.4g.40gb",
+            instances=(1,),
+        ),
+        Job(
+            name="ci-gpu",
+            namespace="batch",
+            container="test",
+            cards=(1,),
+            shape=training(sm=0.8, memory=9000),
+            resource="nvidia.com/mig-2g.20gb",
+            instances=(4,),
+            timeline=Timeline(first=14, life=40, period=90, linger=8),
+        ),
+        Job(
+            name="train-large-0",
+            namespace="ml-team",
+            container="train",
+            cards=(2,),
+            shape=training(sm=0.95, memory=62000),
+            resource=WHOLE,
+        ),
+    ),
+)
+
+SLICED = Plan(
+    name="slice-d",
+    kind="time-slicing and MPS, T4 + L4",
+    look_for="four replicas of one T4, MPS clients and their server on the L4, video engines",
+    cards=(T4, L4),
+    runtime="docker-cgroupfs",
+    driver="570.172.08",
+    jobs=(
+        Job(name="web-a-0", namespace="serving", shape=inference(sm=0.5, memory=2300), resource=WHOLE, replicas=(0,)),
+        Job(
+            name="web-b-0",
+            namespace="serving",
+            shape=inference(sm=0.6, memory=3100, every=13),
+            resource=WHOLE,
+            replicas=(1,),
+        ),
+        Job(name="transcode-0", namespace="media", shape=transcoding(memory=900), resource=WHOLE, replicas=(2,)),
+        Job(
+            name="lab",
+            namespace="research",
+            shape=notebook(memory=1700),
+            resource=WHOLE,
+            replicas=(3,),
+            timeline=Timeline(first=-25, life=60, period=80),
+        ),
+        Job(
+            name="nvidia-cuda-mps-server",
+            shape=notebook(memory=30),
+            cards=(1,),
+            host=True,
+            command="nvidia-cuda-mps",
+        ),
+        Job(
+            name="mps-rank-0",
+            namespace="serving",
+            shape=training(sm=0.35, memory=4200),
+            cards=(1,),
+            resource=WHOLE,
+            replicas=(0,),
+            kind="M",
+        ),
+        Job(
+            name="mps-rank-1",
+            namespace="serving",
+            shape=inference(sm=0.5, memory=5100),
+            cards=(1,),
+            resource=WHOLE,
+            replicas=(1,),
+            kind="M",
+        ),
+        Job(
+            name="mps-idle",
+            namespace="research",
+            shape=notebook(memory=1900),
+            cards=(1,),
+            resource=WHOLE,
+            replicas=(2,),
+            kind="M",
+        ),
+    ),
+)
+
+_OUTAGE = Window(45, 45, 150)
+
+SICK = Plan(
+    name="sick-e",
+    kind="failing cards, 3 × A100-40G",
+    look_for="card 1: XID 48, then 79 and lost, back later; card 2: the driver hangs 8 s; card 0: garbage samples",
+    cards=(A100_40,) * 3,
+    faults=(
+        Fault(card=0, garbage=Window(10, 1, 9)),
+        Fault(card=1, lost=_OUTAGE, xids=((30, 48), (45, 79))),
+        Fault(card=2, hung=Window(25, 8, 70)),
+    ),
+    jobs=(
+        Job(
+            name="train-vision-0",
+            namespace="ml-team",
+            container="train",
+            shape=training(sm=0.8, memory=21000),
+            resource=WHOLE,
+        ),
+        Job(
+            name="train-unlucky",
+            namespace="ml-team",
+            container="train",
+            cards=(1,),
+            shape=training(sm=0.9, memory=30000),
+            resource=WHOLE,
+            timeline=Timeline(first=-55, life=100, period=150, ends="Failed", linger=20),
+        ),
+        Job(
+            name="serve-ocr-0",
+            namespace="serving",
+            container="server",
+            cards=(2,),
+            shape=inference(sm=0.6, memory=9000),
+            resource=WHOLE,
+        ),
+    ),
+)
+
+PLANS: tuple[Plan, ...] = (HAMI, WHOLE_CARDS, MIG, SLICED, SICK)

@@ -1,0 +1,170 @@
+"""A node as a living directory: everything an agent reads, changing with the world behind it.
+
+devices.json                                   what the driver says; read through sim.binding
+proc/<pid>/{stat,cgroup,…}                     processes
+vgpu/containers/<podUID>_<container>/*.cache   HAMi regions
+pods.json                                      the pods of the node
+pod-resources/kubelet.sock                     the kubelet's PodResources
+"""
+
+import os
+import shutil
+from pathlib import Path
+from random import Random
+
+import msgspec
+from grpclib.server import Server
+
+from vgpuscope.sim.driver import driver_state
+from vgpuscope.sim.hardware import MIB
+from vgpuscope.sim.jobs import HOST_PID_DELAY, Life, Process
+from vgpuscope.sim.kinds import Plan
+from vgpuscope.sim.podresources import serve
+from vgpuscope.sim.pods import grants, pod_list
+from vgpuscope.sim.proctree import ProcTree
+from vgpuscope.sim.regions import DeviceUse, RegionFile
+from vgpuscope.sim.world import World
+
+_CONTEXT = 412 * MIB
+_FLICKER = 0.06  # share of looks that meet a watcher between zeroing and refilling
+_TIDY_AFTER = 30.0  # HAMi's monitor removes a directory some time after its pod; its default is 5 minutes
+
+
+class Node:
+    """One node. `tick` lets it live; `serve` opens its socket."""
+
+    def __init__(self, directory: Path, plan: Plan, *, seed: int, now: float) -> None:
+        self.directory, self.plan = directory, plan
+        self.world = World(plan, seed=seed, now=now)
+        self._random = Random(f"{seed}/{plan.name}/files")
+        self._regions: dict[str, tuple[RegionFile, dict[int, int]]] = {}  # by pod UID; inner pids by host pid
+        self._orphans: list[tuple[float, Path]] = []
+        self._pods = b""
+        (directory / "pod-resources").mkdir(parents=True)
+        self.hook_path.joinpath("containers").mkdir(parents=True)
+        self._proc = ProcTree(directory / "proc", runtime=plan.runtime, began=now)
+        self._publish()
+
+    @property
+    def hook_path(self) -> Path:
+        """What the agent takes as --hook-path."""
+        return self.directory / "vgpu"
+
+    @property
+    def socket(self) -> Path:
+        """The kubelet's PodResources socket."""
+        return self.directory / "pod-resources" / "kubelet.sock"
+
+    def tick(self, now: float) -> None:
+        """Lets time pass until now, and shows it."""
+        self.world.advance(now)
+        self._publish()
+
+    async def serve(self) -> Server:
+        """The kubelet's side: a running PodResources server, which the caller closes."""
+        return await serve(self.socket, lambda: grants(self.world))
+
+    def close(self) -> None:
+        """Lets go of its files, which stay."""
+        for region, _ in self._regions.values():
+            region.close()
+        self._regions.clear()
+
+    def _publish(self) -> None:
+        world = self.world
+        self._proc.update([(life, p) for life in world.lives.values() for p in life.running()])
+        for life in world.lives.values():
+            if life.job.hami and not life.job.instances:
+                self._publish_region(life)
+        self._tidy()
+        _replace(self.directory / "devices.json", msgspec.json.encode(driver_state(world)))
+        pods = msgspec.json.encode(pod_list(world))
+        if pods != self._pods:
+            self._pods = pods
+            _replace(self.directory / "pods.json", pods)
+
+    # HAMi regions
+
+    def _publish_region(self, life: Life) -> None:
+        if life.phase(self.world.elapsed) == "Pending":
+            return
+        self._region_directory(life).mkdir(exist_ok=True)
+        running = life.running()
+        if life.uid not in self._regions:
+            if not running:
+                return
+            self._regions[life.uid] = self._create(life), {}
+        region, known = self._regions[life.uid]
+        self._match_slots(life, region, known)
+        if self._random.random() < _FLICKER:
+            region.flicker()
+        else:
+            for process in running:
+                self._update_slot(life, region, process)
+        active = any(sm > 0 for p in running for sm in p.sm.values())
+        if active:
+            region.kernel(self.world.now)
+        region.feedback(blocked=life.blocked, enforced=self._contended(life), active=active)
+
+    def _create(self, life: Life) -> RegionFile:
+        assert life.job.hami
+        hami, cards = life.job.hami, [self.world.cards[c] for c in life.job.cards]
+        return RegionFile(
+            self._region_directory(life) / life.region_name,
+            layout=hami.layout,
+            uuids=[card.uuid for card in cards],
+            memory_limits=[hami.memory * MIB for _ in cards],
+            sm_limit=hami.cores or 100,
+            priority=hami.priority,
+            now=self.world.now,
+        )
+
+    def _match_slots(self, life: Life, region: RegionFile, known: dict[int, int]) -> None:
+        """Brings the slots in line with the processes; who was killed says nothing, so nothing is written."""
+        processes = {p.pid: p for p in life.processes}
+        for pid in list(known):
+            process = processes.get(pid)
+            if process is None or process.ended:
+                inner = known.pop(pid)
+                if process and process.ended == "exit":
+                    region.exit(inner)
+        for process in life.running():
+            if process.pid not in known:
+                region.attach(process.inner_pid, now=self.world.now, alive=set(known.values()))
+                known[process.pid] = process.inner_pid
+
+    def _update_slot(self, life: Life, region: RegionFile, process: Process) -> None:
+        found = self.world.elapsed - process.began >= HOST_PID_DELAY
+        devices = []
+        for index in life.job.cards:
+            card, memory = self.world.cards[index], process.memory.get(index, 0)
+            context = min(_CONTEXT, memory)
+            driver_used = self.world.driver_memory(life, process, card) if found else 0
+            sm = int(process.sm.get(index, 0.0) * 100) if found else 0
+            devices.append(DeviceUse(context=context, data=memory - context, driver_used=driver_used, sm=sm))
+        region.update(process.inner_pid, host_pid=process.pid if found else 0, devices=devices)
+
+    def _contended(self, life: Life) -> bool:
+        """Whether another HAMi container works on one of its cards, so that its SM limit counts."""
+        others = [o for o in self.world.lives.values() if o is not life and o.job.hami and o.running()]
+        return any(set(o.job.cards) & set(life.job.cards) for o in others)
+
+    def _tidy(self) -> None:
+        for life in self.world.gone:
+            if life.uid in self._regions:
+                self._regions.pop(life.uid)[0].close()
+            if life.job.hami and not life.job.instances:
+                self._orphans.append((self.world.now + _TIDY_AFTER, self._region_directory(life)))
+        self.world.gone.clear()
+        for due, directory in [o for o in self._orphans if o[0] <= self.world.now]:
+            shutil.rmtree(directory, ignore_errors=True)
+            self._orphans.remove((due, directory))
+
+    def _region_directory(self, life: Life) -> Path:
+        return self.hook_path / "containers" / f"{life.uid}_{life.job.container}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_bytes(content)
+    os.replace(fresh, path)

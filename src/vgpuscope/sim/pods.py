@@ -1,0 +1,167 @@
+"""The pods of a world as the Kubernetes API would list them, and what the kubelet gave them."""
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from vgpuscope.sim.jobs import Life
+from vgpuscope.sim.podresources import Granted
+from vgpuscope.sim.world import World
+
+Json = dict[str, Any]
+
+
+def pod_list(world: World) -> Json:
+    """A PodList of everything on this node."""
+    lives = [life for life in world.lives.values() if not life.job.host]
+    return {
+        "apiVersion": "v1",
+        "kind": "PodList",
+        "metadata": {"resourceVersion": "1"},
+        "items": [_pod(world, life) for life in lives],
+    }
+
+
+def grants(world: World) -> list[Granted]:
+    """What the kubelet gave to the pods that run."""
+    shares: dict[int, int] = defaultdict(int)
+    given = []
+    for life in world.lives.values():
+        if life.job.host or life.phase(world.elapsed) != "Running":
+            continue
+        given.append(_grant(world, life, shares))
+    return given
+
+
+def _grant(world: World, life: Life, shares: dict[int, int]) -> Granted:
+    job, cards = life.job, [world.cards[c] for c in life.job.cards]
+    where = Granted(namespace=job.namespace, pod=life.name, container=job.container)
+    if job.claim:
+        return where._replace(claim=job.claim, pool=world.plan.name, device=f"gpu-{cards[0].index}")
+    if job.hami:
+        ids = []
+        for card in cards:
+            ids.append(f"{card.uuid}-{shares[card.index]}")
+            shares[card.index] += 1
+        return where._replace(resource="nvidia.com/gpu", device_ids=tuple(ids))
+    if job.resource is None:
+        return where
+    place = world.instance_of(life)
+    ids = [place.uuid] if place else [c.uuid for c in cards]
+    if job.replicas:
+        ids = [f"{cards[0].uuid}::{n}" for n in job.replicas]
+    return where._replace(resource=job.resource, device_ids=tuple(ids))
+
+
+def _pod(world: World, life: Life) -> Json:
+    job, phase = life.job, life.phase(world.elapsed)
+    created = _time(world.began + life.born)
+    containers = [_container(life)] + ([{"name": job.sidecar, "image": "busybox:1.37"}] if job.sidecar else [])
+    statuses = [_status(world, life, job.container, life.container_id)]
+    if job.sidecar:
+        statuses.append(_status(world, life, job.sidecar, life.sidecar_id))
+    return {
+        "metadata": {
+            "name": life.name,
+            "namespace": job.namespace,
+            "uid": life.uid,
+            "creationTimestamp": created,
+            "labels": {"app": job.name} | ({"hami.io/vgpu-node": world.plan.name} if job.hami else {}),
+            "annotations": _annotations(world, life),
+        },
+        "spec": {"nodeName": world.plan.name, "containers": containers, "restartPolicy": "Always"},
+        "status": {
+            "phase": phase,
+            "qosClass": job.qos,
+            "startTime": created,
+            "containerStatuses": [] if phase == "Pending" else statuses,
+        },
+    }
+
+
+def _container(life: Life) -> Json:
+    job = life.job
+    limits: dict[str, str] = {}
+    if job.hami:
+        limits["nvidia.com/gpu"] = str(len(job.cards))
+        if job.hami.memory:
+            limits["nvidia.com/gpumem"] = str(job.hami.memory)
+        if job.hami.cores:
+            limits["nvidia.com/gpucores"] = str(job.hami.cores)
+        limits["nvidia.com/priority"] = str(job.hami.priority)
+    elif job.resource:
+        limits[job.resource] = str(len(job.replicas) or len(job.cards))
+    resources: Json = {"limits": limits, "requests": limits} if limits else {}
+    if job.claim:
+        resources["claims"] = [{"name": "gpu"}]
+    container: Json = {"name": job.container, "image": f"registry.example/{job.name}:1", "resources": resources}
+    if not (limits or job.claim):
+        container["securityContext"] = {"privileged": True}
+    return container
+
+
+def _status(world: World, life: Life, name: str, id_: str) -> Json:
+    running = life.phase(world.elapsed) == "Running"
+    started = _time(world.began + life.born + 1)
+    ended = life.job.timeline.ends
+    state: Json = {"running": {"startedAt": started}}
+    if not running:
+        state = {"terminated": {"exitCode": 0 if ended == "Succeeded" else 137, "startedAt": started}}
+    prefix = {"crio": "cri-o", "docker-cgroupfs": "docker"}.get(world.plan.runtime, "containerd")
+    return {
+        "name": name,
+        "containerID": f"{prefix}://{id_}",
+        "ready": running,
+        "started": running,
+        "restartCount": 0,
+        "image": "image",
+        "imageID": "",
+        "state": state,
+    }
+
+
+def _annotations(world: World, life: Life) -> dict[str, str]:
+    job = life.job
+    if job.static:
+        source = {"kubernetes.io/config.source": "file", "kubernetes.io/config.mirror": life.config_hash}
+        return source | {"kubernetes.io/config.hash": life.config_hash}
+    if not job.hami:
+        return {}
+    at = str(int(world.began + life.born))
+    given = "".join(
+        f"{world.cards[c].uuid},NVIDIA,{job.hami.memory or world.cards[c].spec.memory},{job.hami.cores}:"
+        for c in job.cards
+    )
+    notes = {
+        "hami.io/vgpu-node": world.plan.name,
+        "hami.io/vgpu-time": at,
+        "hami.io/bind-time": at,
+        "hami.io/bind-phase": "success",
+        "hami.io/vgpu-devices-allocated": f"{given};",
+        "hami.io/vgpu-devices-to-allocate": ";",
+    }
+    if job.instances:
+        notes["hami.io/vgpu-mig-allocations"] = _mig_allocations(world, life)
+    return notes
+
+
+def _mig_allocations(world: World, life: Life) -> str:
+    place = world.instance_of(life)
+    assert place
+    entry = {
+        "containerIndex": 0,
+        "deviceIndex": 0,
+        "gpuUUID": world.cards[life.job.cards[0]].uuid,
+        "profile": place.profile,
+        "placement": {"start": place.index, "size": place.slices},
+        "migUUID": place.uuid,
+        "gpuInstanceID": place.gpu_instance,
+        "computeInstanceID": place.compute_instance,
+    }
+    return msgspec.json.encode([entry]).decode()
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,98 @@
+"""What the simulated driver knows, as it stands in devices.json. Units are the driver's own."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+NO_INSTANCE = 0xFFFFFFFF
+
+
+class Utilization(Struct, frozen=True, kw_only=True):
+    """One sample of one process: percent, and microseconds of wall clock."""
+
+    at: int
+    sm: int
+    memory: int = 0
+    encoder: int = 0
+    decoder: int = 0
+
+
+class ProcessState(Struct, frozen=True, kw_only=True):
+    """One process on a card."""
+
+    pid: int
+    kinds: tuple[Literal["C", "G", "M"], ...]
+    memory: int | None
+    gpu_instance: int = NO_INSTANCE
+    compute_instance: int = NO_INSTANCE
+    sample: Utilization | None = None  # None: it did nothing
+
+
+class InstanceState(Struct, frozen=True, kw_only=True):
+    """One MIG device."""
+
+    index: int
+    uuid: str
+    name: str
+    gpu_instance: int
+    compute_instance: int
+    total: int
+    reserved: int
+    used: int
+    slices: int
+    memory_slices: int
+
+
+class CardState(Struct, frozen=True, kw_only=True):
+    """One card. None: this card does not answer that question."""
+
+    index: int
+    uuid: str
+    name: str
+    serial: str | None
+    bus_id: str
+    total: int
+    reserved: int
+    used: int
+    busy: int | None  # percent
+    memory_busy: int | None
+    encoder: int | None
+    decoder: int | None
+    power_mw: int
+    limit_mw: int
+    energy_mj: int
+    temperature: int
+    memory_temperature: int
+    sm_mhz: int
+    sm_max_mhz: int
+    memory_mhz: int
+    memory_max_mhz: int
+    throttle: int
+    sent: int
+    received: int
+    ecc: tuple[int, int] | None
+    remapped: tuple[int, int, int, int] | None
+    fan: int | None = None
+    mig: bool | None = None  # None: the card cannot
+    max_instances: int = 0
+    instances: tuple[InstanceState, ...] = ()
+    processes: tuple[ProcessState, ...] = ()
+    lost: bool = False
+    hung: bool = False
+
+
+class Xid(Struct, frozen=True, kw_only=True):
+    """One XID event; numbers count up so that nobody sees one twice."""
+
+    number: int
+    uuid: str
+    xid: int
+
+
+class DriverState(Struct, frozen=True, kw_only=True):
+    """The whole driver at one moment."""
+
+    driver: str
+    cuda: int
+    cards: tuple[CardState, ...]
+    xids: tuple[Xid, ...] = ()

@@ -1,0 +1,68 @@
+"""What containers do with a card: shapes of demand over the age of a process."""
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+
+class Demand(NamedTuple):
+    """What one process would take at one moment if it were alone. SM and codecs 0-1, memory in MiB."""
+
+    sm: float = 0.0
+    memory: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+
+
+Shape = Callable[[float, Random], Demand]  # age in seconds, and the source of chance
+
+
+def training(*, sm: float, memory: float) -> Shape:
+    """Steady and high, with a dip when a checkpoint is written."""
+
+    def at(age: float, random: Random) -> Demand:
+        saving = age % 41 > 38
+        level = sm * (0.12 if saving else random.uniform(0.94, 1.03))
+        return Demand(sm=min(level, 1.0), memory=memory * min(1.0, 0.4 + age / 15))
+
+    return at
+
+
+def inference(*, sm: float, memory: float, every: float = 17, length: float = 6) -> Shape:
+    """Bursts of requests with quiet between them."""
+
+    def at(age: float, random: Random) -> Demand:
+        burst = age % every < length
+        return Demand(sm=sm * random.uniform(0.7, 1.0) if burst else 0.0, memory=memory * (1.06 if burst else 1.0))
+
+    return at
+
+
+def notebook(*, memory: float) -> Shape:
+    """Holds memory and does nothing."""
+
+    def at(age: float, random: Random) -> Demand:  # noqa: ARG001 - a shape takes both
+        return Demand(memory=memory)
+
+    return at
+
+
+def leak(*, start: float, limit: float, seconds: float) -> Shape:
+    """Works a little and grows until the limit, where it stays."""
+
+    def at(age: float, random: Random) -> Demand:
+        share = min(1.0, age / seconds)
+        return Demand(sm=random.uniform(0.08, 0.16), memory=start + (limit - start) * share)
+
+    return at
+
+
+def transcoding(*, memory: float) -> Shape:
+    """Video in and out; the SMs rest."""
+
+    def at(age: float, random: Random) -> Demand:
+        wave = 0.5 + 0.4 * math.sin(age / 9)
+        return Demand(sm=0.05, memory=memory, encoder=wave * random.uniform(0.9, 1.0), decoder=wave * 0.6)
+
+    return at

@@ -1,0 +1,238 @@
+"""A node's life without its files: pods begin and end, processes take memory and time, cards warm up and fail."""
+
+import uuid
+from collections import defaultdict
+from random import Random
+
+from vgpuscope.sim.hardware import MIB, Card, Instance, Load
+from vgpuscope.sim.jobs import Job, Life, Process
+from vgpuscope.sim.kinds import Fault, Plan, Slice
+from vgpuscope.sim.state import Xid
+from vgpuscope.sim.workloads import Demand
+
+_FIRST_PID = 4100
+_PAGE = 2 * MIB
+DRIVER_EXTRA = 6 * MIB  # per process: what the driver counts and HAMi's library does not see
+_XIDS_KEPT = 64
+
+
+class World:
+    """One node as it is at one moment; the same seed and the same moments give the same node."""
+
+    def __init__(self, plan: Plan, *, seed: int, now: float) -> None:
+        self.plan, self.seed, self.began, self.now = plan, seed, now, now
+        self._random = Random(f"{seed}/{plan.name}")
+        self.cards = [self._card(index) for index in range(len(plan.cards))]
+        self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
+        self.lives: dict[Job, Life] = {}
+        self.gone: list[Life] = []  # deleted since the last look; whoever tidies up empties it
+        self.xids: list[Xid] = []
+        self._pid = _FIRST_PID
+        self._turn()
+        for card in self.cards:
+            card.settle(card.load)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the demo began."""
+        return self.now - self.began
+
+    def advance(self, now: float) -> None:
+        """Lets time pass until now."""
+        seconds, self.now = max(0.0, now - self.now), max(now, self.now)
+        self._turn(seconds)
+        for card in self.cards:
+            if not card.lost:
+                card.step(seconds)
+
+    def on_card(self, card: Card) -> list[tuple[Life, Process]]:
+        """Who is on a card now."""
+        return [(life, p) for life in self.lives.values() for p in life.running() if card.index in life.job.cards]
+
+    def instance_of(self, life: Life) -> Instance | None:
+        """The MIG instance a life works in."""
+        if not life.job.instances:
+            return None
+        found = self.cards[life.job.cards[0]].instances
+        return next((i for i in found if i.index == life.job.instances[0]), None)
+
+    def garbage(self, card: Card) -> bool:
+        """Whether the driver gives nonsense for a process of this card now."""
+        return any(f.card == card.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
+
+    def driver_memory(self, life: Life, process: Process, card: Card) -> int:
+        """What the driver counts for a process, in bytes."""
+        return process.memory.get(card.index, 0) + (DRIVER_EXTRA if life.job.hami else 0)
+
+    def _turn(self, seconds: float = 0.0) -> None:
+        self._break_and_mend(seconds)
+        self._cut()
+        for job in self.plan.jobs:
+            self._live(job)
+        self._block()
+        for card in self.cards:
+            self._share_memory(card)
+            self._share_time(card)
+
+    # Cards
+
+    def _card(self, index: int) -> Card:
+        spec = self.plan.cards[index]
+        return Card(
+            spec=spec,
+            index=index,
+            uuid=f"GPU-{self._uuid()}",
+            serial=str(self._random.randrange(1_320_000_000_000, 1_659_999_999_999)),
+            bus_id=f"00000000:{0x07 + 0x20 * index:02X}:00.0",
+            random=Random(f"{self.seed}/{self.plan.name}/card{index}"),
+            mig=any(s.card == index for s in self.plan.slices),
+        )
+
+    def _instance(self, slice_: Slice) -> Instance:
+        return Instance(
+            index=slice_.number,
+            uuid=f"MIG-{self._uuid()}",
+            gpu_instance=slice_.gpu_instance,
+            compute_instance=slice_.compute_instance,
+            profile=slice_.profile,
+            memory=slice_.memory,
+            slices=slice_.slices,
+        )
+
+    def _cut(self) -> None:
+        for card in self.cards:
+            here = (s for s in self.plan.slices if s.card == card.index)
+            card.instances = [self._instances[s] for s in here if s.exists is None or s.exists.holds(self.elapsed)]
+
+    def _break_and_mend(self, seconds: float) -> None:
+        for fault in self.plan.faults:
+            card = self.cards[fault.card]
+            self._report_xids(fault, card, seconds)
+            card.hung = fault.hung is not None and fault.hung.holds(self.elapsed)
+            lost = fault.lost is not None and fault.lost.holds(self.elapsed)
+            if card.lost and not lost:
+                card.reset()
+            card.lost = lost
+
+    def _report_xids(self, fault: Fault, card: Card, seconds: float) -> None:
+        if fault.lost is None or seconds <= 0:
+            return
+        for at, xid in fault.xids:
+            if (self.elapsed - at) // fault.lost.period > (self.elapsed - seconds - at) // fault.lost.period:
+                number = self.xids[-1].number + 1 if self.xids else 1
+                self.xids = [*self.xids, Xid(number=number, uuid=card.uuid, xid=xid)][-_XIDS_KEPT:]
+                card.ecc_uncorrected += xid == 48
+                card.remap_pending |= xid == 48
+
+    # Pods and processes
+
+    def _live(self, job: Job) -> None:
+        born, life = job.timeline.born(self.elapsed), self.lives.get(job)
+        if life and life.born != born:
+            self._end(life)
+            self.gone.append(self.lives.pop(job))
+            life = None
+        if born is not None and life is None:
+            life = self.lives[job] = self._birth(job, born)
+        if life:
+            self._staff(life)
+
+    def _birth(self, job: Job, born: float) -> Life:
+        random = Random(f"{self.seed}/{self.plan.name}/{job.name}/{born}")
+        return Life(
+            job=job,
+            born=born,
+            uid=_uuid(random),
+            name=f"{job.name}-{random.getrandbits(20):05x}" if job.restarts else job.name,
+            container_id=f"{random.getrandbits(256):064x}",
+            sidecar_id=f"{random.getrandbits(256):064x}",
+            config_hash=f"{random.getrandbits(128):032x}",
+            region_name=f"{_uuid(random)}.cache",
+            random=random,
+        )
+
+    def _staff(self, life: Life) -> None:
+        """Starts and ends processes until there are as many as there should be."""
+        lost = any(self.cards[c].lost for c in life.job.cards)
+        wanted = 0 if lost else life.wanted_workers(self.elapsed)
+        running = life.running()
+        for process in running[wanted:]:
+            process.ended = "kill" if wanted or lost else "exit"
+        taken = {p.worker for p in running[:wanted]}
+        missing = [w for w in range(wanted) if w not in taken]
+        if missing:
+            life.processes = [*running[:wanted], *(self._spawn(life, worker) for worker in missing)]
+
+    def _spawn(self, life: Life, worker: int) -> Process:
+        self._pid += life.random.randrange(1, 40)
+        life.spawned += 1
+        # Who runs when the demo begins has run for a while.
+        began = self.elapsed if self.elapsed > 0 else min(0.0, life.born + life.job.warmup)
+        return Process(
+            pid=self._pid, inner_pid=1 + 7 * life.spawned, began=began, worker=worker, command=life.job.command
+        )
+
+    def _end(self, life: Life) -> None:
+        for process in life.running():
+            process.ended = "exit"
+
+    def _block(self) -> None:
+        """HAMi's priorities: while a more important container works on a card, lower ones wait."""
+        shared = [life for life in self.lives.values() if life.job.hami and life.running()]
+        urgent = {c for life in shared if life.job.hami and life.job.hami.priority == 0 for c in life.job.cards}
+        for life in shared:
+            life.blocked = bool(life.job.hami and life.job.hami.priority > 0 and urgent.intersection(life.job.cards))
+
+    # Memory and time
+
+    def _share_memory(self, card: Card) -> None:
+        rooms: dict[int | None, int] = {None: card.room}
+        for instance in card.instances:
+            rooms[instance.gpu_instance] = instance.total - instance.reserved
+        total, by_life = 0, defaultdict[str, int](int)
+        for life, process in self.on_card(card):
+            process.demand = self._demand(life, process)
+            place = self.instance_of(life)
+            pool = place.gpu_instance if place else None
+            extra = DRIVER_EXTRA if life.job.hami else 0
+            wanted = min(int(process.demand.memory * MIB), rooms[pool] - extra, _limit(life) - by_life[life.uid])
+            granted = max(0, wanted // _PAGE * _PAGE)
+            process.memory[card.index] = granted
+            rooms[pool] -= granted + extra
+            by_life[life.uid] += granted
+            total += granted + extra
+        card.load = Load(memory=total)
+
+    def _demand(self, life: Life, process: Process) -> Demand:
+        assert life.job.shape
+        demand = life.job.shape(self.elapsed - process.began, life.random)
+        if life.blocked:
+            return demand._replace(sm=0.0)
+        cores = life.job.hami.cores if life.job.hami else 0
+        ceiling = cores / 100 / life.job.workers if cores and not life.job.instances else 1.0
+        return demand._replace(sm=min(demand.sm, ceiling))
+
+    def _share_time(self, card: Card) -> None:
+        """Divides SM time: nobody gets more than there is, and everybody gives up the same part."""
+        asked: dict[Instance | None, float] = defaultdict(float)
+        for life, process in self.on_card(card):
+            asked[self.instance_of(life)] += process.demand.sm
+        for life, process in self.on_card(card):
+            place = self.instance_of(life)
+            process.sm[card.index] = process.demand.sm / max(1.0, asked[place])
+            part = place.slices / 7 if place else 1.0
+            card.load.sm += process.sm[card.index] * part
+            card.load.encoder = min(1.0, card.load.encoder + process.demand.encoder)
+            card.load.decoder = min(1.0, card.load.decoder + process.demand.decoder)
+
+    def _uuid(self) -> str:
+        return _uuid(self._random)
+
+
+def _uuid(random: Random) -> str:
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def _limit(life: Life) -> int:
+    limit = life.job.hami.memory if life.job.hami else 0
+    return limit * MIB if limit else 1 << 62
