@@ -10,6 +10,7 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from typing import Any
+from unicodedata import east_asian_width
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"  # the other screen, no cursor, nothing on it
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
@@ -173,7 +174,7 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(str.maketrans(_DRAWN, _TYPED))
-    return text.encode("ascii", "replace").decode(), error.end
+    return "".join(c if c.isascii() else "??" if east_asian_width(c) in "WF" else "?" for c in text), error.end
 
 
 def speak_plainly() -> None:
