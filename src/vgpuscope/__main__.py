@@ -1,0 +1,5 @@
+"""python -m vgpuscope"""
+
+from vgpuscope.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,256 @@
+"""The command line: reads the configuration, calls one service, and turns errors into one line and an exit code."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from vgpuscope import config
+from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.version import __version__
+
+_OVERVIEW = """\
+vgpuscope {version} - true numbers for every GPU, container and pod of a node
+
+  vgpuscope agent                 watch this node and serve /metrics on :9394
+  vgpuscope agent --once          print one sample and exit
+  vgpuscope top [URL]             look at a node in the terminal
+  vgpuscope demo                  simulated GPU nodes with real agents; needs no GPU
+  vgpuscope config print          every setting, its value, and where it came from
+
+`vgpuscope COMMAND --help` tells more.
+"""
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. 2: asked wrongly, 1: could not be done, 130: interrupted."""
+    try:
+        args = parser().parse_args(argv)
+        command: Command | None = args.command
+        if command is None:
+            return _overview()
+        return command(args)
+    except ScopeError as e:
+        print(f"vgpuscope: {e.code}: {e}\nhint: {e.advice}", file=sys.stderr)
+        return e.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `| head` is no error, also not at exit
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands; flags of services come from the table of settings."""
+    root = _Parser(prog="vgpuscope", description="Observability for GPUs that are shared in Kubernetes.")
+    root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
+    root.set_defaults(command=None)
+    commands = root.add_subparsers(title="commands", metavar="COMMAND")
+    for add in (_add_agent, _add_top, _add_demo, _add_config):
+        add(commands)
+    return root
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises our own error for a bad flag, so that it looks like every other one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigInvalid(message, hint=f"`{self.prog} --help` lists what is understood.")
+
+
+# --- agent -----------------------------------------------------------------------------------------------------------
+
+
+def _add_agent(commands: Any) -> None:
+    agent = commands.add_parser(
+        "agent",
+        help="watch this node and serve its metrics",
+        description="Sample the GPUs, containers and pods of this node and serve them on /metrics.",
+        epilog="Each setting can also be given by environment or in the file; flags weigh more than the "
+        "environment, and the environment more than the file.",
+    )
+    _add_file_flag(agent)
+    _add_setting_flags(agent, sections=("agent", "log"))
+    agent.add_argument("--once", action="store_true", help="Print one sample in the text format and exit.")
+    agent.set_defaults(command=_agent)
+
+
+def _agent(args: argparse.Namespace) -> int:
+    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    from vgpuscope.services import agent
+
+    return agent.main(loaded.config, once=args.once)
+
+
+# --- top -------------------------------------------------------------------------------------------------------------
+
+
+def _add_top(commands: Any) -> None:
+    top = commands.add_parser(
+        "top",
+        help="look at a node in the terminal",
+        description="Show the GPUs of a node and the containers on them, live. Reads any agent's /metrics.",
+    )
+    top.add_argument(
+        "url",
+        metavar="URL",
+        nargs="?",
+        default="http://127.0.0.1:9394",
+        help="Address of an agent (default: %(default)s).",
+    )
+    top.add_argument("--once", action="store_true", help="Print one table and exit.")
+    top.add_argument("--json", action="store_true", help="Print the data as JSON and exit.")
+    top.add_argument(
+        "--interval",
+        type=_interval,
+        default=1.0,
+        metavar="SECONDS",
+        help="Time between two looks (default: 1; at least 0.1).",
+    )
+    top.add_argument("--sort", default="gpu", metavar="KEY", help="What to sort containers by (default: %(default)s).")
+    top.add_argument("--filter", default="", metavar="TEXT", help="Show only rows that contain this text.")
+    top.add_argument("--no-color", action="store_true", help="No colours; NO_COLOR in the environment does the same.")
+    top.set_defaults(command=_top)
+
+
+def _top(args: argparse.Namespace) -> int:
+    from vgpuscope.services import top
+
+    return top.main(
+        url=args.url,
+        once=args.once,
+        as_json=args.json,
+        interval=args.interval,
+        sort=args.sort,
+        pattern=args.filter,
+        color=not args.no_color and not os.environ.get("NO_COLOR"),
+    )
+
+
+def _interval(text: str) -> float:
+    from vgpuscope.runtime import duration
+
+    try:
+        value = duration.seconds(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"{text!r}: {e}") from None
+    if not 0.1 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to 3600 seconds")
+    return value
+
+
+# --- demo ------------------------------------------------------------------------------------------------------------
+
+
+def _add_demo(commands: Any) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="simulated GPU nodes with real agents; needs no GPU",
+        description="Start simulated nodes of different kinds, with a real agent on each, until Ctrl-C.",
+    )
+    demo.add_argument(
+        "--port", type=_port, default=9394, metavar="PORT", help="Port of the first agent; others follow (%(default)s)."
+    )
+    demo.add_argument("--seed", type=int, default=1, metavar="N", help="The same seed gives the same workloads.")
+    demo.add_argument("--directory", metavar="DIR", help="Keep the simulated nodes here (default: a temporary one).")
+    demo.set_defaults(command=_demo)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from vgpuscope.sim import demo
+
+    return demo.main(base_port=args.port, seed=args.seed, directory=args.directory)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
+    return int(text)
+
+
+# --- config ----------------------------------------------------------------------------------------------------------
+
+
+def _add_config(commands: Any) -> None:
+    group = commands.add_parser("config", help="settings and where they came from", description="Look at the settings.")
+    group.set_defaults(command=lambda _: _show_help(group))
+    actions = group.add_subparsers(title="commands", metavar="COMMAND")
+    show = actions.add_parser(
+        "print",
+        help="every setting, its value, and where it came from",
+        description="Print the settings in effect, each with where it came from. Secrets are hidden.",
+        epilog="Takes the flags of the services too, to see what they would do.",
+    )
+    _add_file_flag(show)
+    _add_setting_flags(show, sections=tuple(config.Config.__struct_fields__))
+    show.add_argument("--json", action="store_true", help="Print JSON.")
+    show.set_defaults(command=_config_print)
+
+
+def _config_print(args: argparse.Namespace) -> int:
+    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    print(_as_json(loaded) if args.json else _as_table(loaded))
+    return 0
+
+
+def _as_table(loaded: config.Loaded) -> str:
+    rows = [(s.path, s.shown(loaded.value(s.path)), loaded.origins[s.path]) for s in config.SETTINGS]
+    rows.insert(0, ("SETTING", "VALUE", "FROM"))
+    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    return "\n".join(f"{path:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for path, value, origin in rows)
+
+
+def _as_json(loaded: config.Loaded) -> str:
+    content = {
+        s.path: {
+            "value": s.shown(loaded.value(s.path)) if s.secret else loaded.value(s.path),
+            "from": loaded.origins[s.path],
+        }
+        for s in config.SETTINGS
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+# --- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _add_file_flag(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", metavar="FILE", help=f"File of settings in YAML (env {config.FILE_VARIABLE}).")
+
+
+def _add_setting_flags(command: argparse.ArgumentParser, *, sections: tuple[str, ...]) -> None:
+    for setting in config.SETTINGS:
+        if setting.flag and setting.section in sections:
+            command.add_argument(
+                setting.flag,
+                dest=setting.path,
+                metavar=setting.placeholder or "|".join(setting.choices) or "VALUE",
+                help=_help(setting),
+            )
+
+
+def _help(setting: config.Setting) -> str:
+    names = ", ".join((setting.env, *setting.aliases))
+    return f"{setting.description} [default: {setting.default_text}; env {names}]".replace("%", "%%")
+
+
+def _given(args: argparse.Namespace) -> Mapping[str, object]:
+    """The settings that were given as flags, by path."""
+    return {s.path: value for s in config.SETTINGS if (value := getattr(args, s.path, None)) is not None}
+
+
+def _overview() -> int:
+    print(_OVERVIEW.format(version=__version__), end="")
+    return 0
+
+
+def _show_help(command: argparse.ArgumentParser) -> int:
+    command.print_help()
+    return 0
