@@ -1,0 +1,463 @@
+"""One card, read once: NVML's units and names become ours here, and what cannot be true is dropped."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from vgpuscope.model.device import (
+    THROTTLE_REASONS,
+    Gpu,
+    GpuProcess,
+    Memory,
+    MigInstance,
+    ProcessKind,
+    ThrottleReason,
+)
+from vgpuscope.sources.nvml_calls import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    SUCCESS,
+    Calls,
+    Card,
+    Counter,
+    Garbage,
+    Question,
+)
+
+Convert = Callable[[Any], Any]
+
+# the binding's structures run Python code for each attribute; this goes past it, five times faster
+_raw = object.__getattribute__
+
+_NONE = 0xFFFFFFFF  # NVML's "no such id"
+_PID_MAX = 1 << 22
+_CLOCK_SLACK = 100_000  # µs a sample may seem to lie in the future
+
+
+# -- conversions: raw value in, ours out, or Garbage ------------------------------------------------------------------
+
+
+def _percent(value: int) -> float:
+    if not 0 <= value <= 100:
+        raise Garbage("percent-over-100")
+    return value / 100
+
+
+def _engine(value: Any) -> float:
+    return _percent(value[0])  # [percent, sampling period]
+
+
+def _bounded(reason: str, most: float, *, least: float = 0.0, scale: float = 1.0) -> Convert:
+    def convert(value: float) -> float:
+        if not least <= value <= most:
+            raise Garbage(reason)
+        return value * scale
+
+    return convert
+
+
+def _count(value: int) -> int:
+    if not 0 <= value < _NONE:
+        raise Garbage("counter-wrapped")
+    return value
+
+
+def _throttle(mask: int) -> frozenset[ThrottleReason]:
+    return _THROTTLE.get(mask) or frozenset(r for i, r in enumerate(THROTTLE_REASONS) if mask >> i & 1)
+
+
+_THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
+
+_watts = _bounded("power-implausible", 100_000_000, scale=1e-3)  # mW; no card takes 100 kW
+_celsius = _bounded("temperature-implausible", 250, least=-100)
+_hertz = _bounded("clock-implausible", 100_000, scale=1e6)  # MHz
+_fan = _bounded("fan-implausible", 200, scale=1e-2)  # the intended speed, which may pass 100 %
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------
+
+_SM, _MEMORY = (1,), (2,)
+_CORRECTED, _UNCORRECTED = (0, 0), (1, 0)  # volatile: since the driver was loaded
+
+_VALUES: tuple[tuple[str, Question, Convert], ...] = (
+    ("power", Question("nvmlDeviceGetPowerUsage"), _watts),
+    ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
+    ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
+    ("sm_clock", Question("nvmlDeviceGetClockInfo", args=_SM), _hertz),
+    ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
+    (
+        "throttle",
+        Question("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        _throttle,
+    ),
+    ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
+    ("ecc_uncorrected", Question("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
+    ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
+)
+# engines of a card that is cut into instances are not the card's any more
+_ENGINES: tuple[tuple[str, Question, Convert], ...] = (
+    ("encoder", Question("nvmlDeviceGetEncoderUtilization"), _engine),
+    ("decoder", Question("nvmlDeviceGetDecoderUtilization"), _engine),
+    ("jpeg", Question("nvmlDeviceGetJpgUtilization"), _engine),
+    ("ofa", Question("nvmlDeviceGetOfaUtilization"), _engine),
+)
+_STATIC: tuple[tuple[str, Question, Convert], ...] = (
+    ("sm_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
+    ("memory_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
+)
+_ENERGY = Question("nvmlDeviceGetTotalEnergyConsumption")
+_UTILIZATION = Question("nvmlDeviceGetUtilizationRates")
+_REMAPPED = Question("nvmlDeviceGetRemappedRows")
+_FIELDS = Question("nvmlDeviceGetFieldValues")
+_MIG_MODE = Question("nvmlDeviceGetMigMode")
+_MIG_COUNT = Question("nvmlDeviceGetMaxMigDeviceCount")
+_MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex", nothing=(NOT_FOUND,))  # numbers have holes
+_SAMPLES = Question(
+    "nvmlDeviceGetProcessesUtilizationInfo",
+    "nvmlDeviceGetProcessUtilization",
+    nothing=(SUCCESS, NOT_FOUND),  # nobody did anything; the binding raises a library's SUCCESS with no samples too
+)
+
+_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
+_FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
+
+_RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: more is not possible
+
+_KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
+_KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) for mask in range(8))
+_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
+          "nvmlDeviceGetMPSComputeRunningProcesses")  # fmt: skip
+
+
+class _Holder:
+    """The questions that a card and an instance both answer, each remembering for itself what is not supported."""
+
+    def __init__(self, of: str) -> None:
+        self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
+        self.memory1 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v1 ")
+        self.lists = tuple(Question(name, f"{name}_v2", of=of) for name in _LISTS)
+
+
+_CARD = _Holder("")
+_INSTANCE = _Holder("instance ")
+_UUID = Question("nvmlDeviceGetUUID", of="instance ")
+_NAME = Question("nvmlDeviceGetName", of="instance ")
+_ATTRIBUTES = Question("nvmlDeviceGetAttributes", of="instance ")
+_GPU_INSTANCE = Question("nvmlDeviceGetGpuInstanceId", of="instance ")
+_COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
+
+
+def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
+    """Everything the card says now. Raises CardDown or DriverGone; any other failure is one absent value."""
+    card.answered = card.failed = card.denied = 0
+    mode = calls.ask(card, _MIG_MODE)
+    mig = None if mode is None else mode[0] == 1
+    memory = _memory(calls, card, _CARD)
+    processes = _processes(calls, card, _CARD, memory)
+    if processes and not mig:
+        processes = _with_use(calls, card, processes, clock)
+    values: dict[str, Any] = {}
+    _fill(calls, card, _VALUES, values)
+    if not mig:
+        _fill(calls, card, _ENGINES, values)
+        _utilization(calls, card, values)
+    _static(calls, card, values)
+    _energy(calls, card, values)
+    _fields(calls, card, values)
+    _remapped(calls, card, values)
+    return Gpu(
+        **card.identity(),
+        **values,
+        mig_enabled=mig,
+        memory=memory,
+        processes=processes,
+        instances=_instances(calls, card) if mig else (),
+    )
+
+
+# -- values of a card -------------------------------------------------------------------------------------------------
+
+
+def _fill(calls: Calls, card: Card, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]) -> None:
+    ask = calls.ask
+    for field, question, convert in table:
+        raw = ask(card, question)
+        if raw is not None:
+            try:
+                values[field] = convert(raw)
+            except Garbage as e:
+                calls.drop(e.reason)
+
+
+def _static(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    if len(card.static) < len(_STATIC):
+        _fill(calls, card, tuple(row for row in _STATIC if row[0] not in card.static), card.static)
+    values.update(card.static)
+
+
+def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    rates = calls.ask(card, _UTILIZATION)
+    if rates is None:
+        return
+    for field, raw in (("utilization", rates.gpu), ("memory_controller", rates.memory)):
+        try:
+            values[field] = _percent(raw)
+        except Garbage as e:
+            calls.drop(e.reason)
+
+
+def _energy(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    millijoules = calls.ask(card, _ENERGY)
+    if millijoules is not None and _counts(calls, card, "energy", millijoules):
+        values["energy"] = millijoules / 1000
+
+
+def _counts(calls: Calls, card: Card, field: str, value: int) -> bool:
+    counter = card.counters.get(field)
+    if counter is None:
+        counter = card.counters[field] = Counter(_RATES[field])
+    try:
+        counter.check(value, calls.now)
+    except Garbage as e:
+        calls.drop(e.reason)
+        return False
+    return True
+
+
+def _remapped(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    rows = calls.ask(card, _REMAPPED)
+    if rows is None:
+        return
+    corrected, uncorrected, pending, failed = rows
+    try:
+        counts = {"remapped_corrected": _count(corrected), "remapped_uncorrected": _count(uncorrected)}
+    except Garbage as e:
+        calls.drop(e.reason)
+        return
+    values.update(counts, remap_pending=bool(pending), remap_failed=bool(failed))
+
+
+def _fields(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(card, key)]
+    answers = calls.ask(card, _FIELDS, [field for field, _ in wanted]) if wanted else None
+    for (field, key), answer in zip(wanted, answers or (), strict=False):
+        code = _raw(answer, "nvmlReturn")
+        if code != SUCCESS:
+            # an older driver calls a field it does not know an invalid argument
+            calls.learn(card, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
+            continue
+        kind = _raw(answer, "valueType")
+        if 0 <= kind < len(_MEMBERS):
+            _field(calls, card, field, getattr(_raw(answer, "value"), _MEMBERS[kind]), values)
+
+
+def _field(calls: Calls, card: Card, field: int, value: Any, values: dict[str, Any]) -> None:
+    if field == _MEMORY_TEMPERATURE:
+        # boards without the sensor answer 0 °C
+        _fill_one(calls, values, "memory_temperature", value or None, _celsius)
+        return
+    name = "pcie_sent" if field == _PCIE_SENT else "pcie_received"
+    if _counts(calls, card, name, int(value)):
+        values[name] = int(value)
+
+
+def _fill_one(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Convert) -> None:
+    if raw is None:
+        return
+    try:
+        values[field] = convert(raw)
+    except Garbage as e:
+        calls.drop(e.reason)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _memory(calls: Calls, card: Card, holder: _Holder, handle: Any = None) -> Memory | None:
+    version, key = calls.memory_version, holder.memory2.names[0][1]
+    if version is not None and not calls.quiet(card, key):
+        info = calls.ask(card, holder.memory2, version, handle=handle)
+        # a moment's failure must not switch the series to v1, which counts what is reserved as used
+        if info is not None or not calls.quiet(card, key):
+            return None if info is None else _checked(calls, info, reserved=_raw(info, "reserved"))
+    info = calls.ask(card, holder.memory1, handle=handle)
+    return None if info is None else _checked(calls, info, reserved=None)
+
+
+def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
+    total, used, free = _raw(info, "total"), _raw(info, "used"), _raw(info, "free")
+    if total <= 0:
+        calls.drop("memory-without-total")
+        return None
+    if max(used, free, reserved or 0) > total or min(used, free) < 0:
+        calls.drop("memory-over-total")
+        return None
+    return Memory(total=total, used=used, free=free, reserved=reserved)
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+class _Listed:
+    """One process while the lists are merged."""
+
+    __slots__ = ("ci", "gi", "kinds", "memory")
+
+    def __init__(self) -> None:
+        self.kinds = 0
+        self.memory: int | None = None
+        self.gi: int | None = None
+        self.ci: int | None = None
+
+
+def _processes(
+    calls: Calls, card: Card, holder: _Holder, memory: Memory | None, handle: Any = None
+) -> tuple[GpuProcess, ...] | None:
+    """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
+    merged: dict[int, _Listed] = {}
+    failed, readable = card.failed, False
+    for kind, question in enumerate(holder.lists):
+        rows = calls.ask(card, question, handle=handle)
+        if rows is not None:
+            readable = True
+            _merge(calls, merged, rows, kind=1 << kind, most=memory.total if memory else 1 << 50)
+    if not readable or card.failed != failed:
+        return None
+    return tuple(
+        GpuProcess(pid=pid, kinds=_KIND_SETS[p.kinds], memory=p.memory, gpu_instance=p.gi, compute_instance=p.ci)
+        for pid, p in merged.items()
+    )
+
+
+def _merge(calls: Calls, merged: dict[int, _Listed], rows: Any, *, kind: int, most: int) -> None:
+    for row in rows:
+        pid, memory = row.pid, row.usedGpuMemory
+        if not 0 < pid <= _PID_MAX:
+            calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
+            continue
+        listed = merged.get(pid)
+        if listed is None:
+            listed = merged[pid] = _Listed()
+            listed.gi, listed.ci = _id(row.gpuInstanceId), _id(row.computeInstanceId)
+        listed.kinds |= kind
+        if memory is None:
+            continue
+        if memory > most:
+            calls.drop("process-memory-over-total")
+        elif listed.memory is None or memory > listed.memory:
+            listed.memory = memory  # every list says the same sum: the larger one is the later one
+
+
+def _id(value: int | None) -> int | None:
+    return None if value is None or value == _NONE else value
+
+
+def _with_use(
+    calls: Calls, card: Card, processes: tuple[GpuProcess, ...], clock: Callable[[], float]
+) -> tuple[GpuProcess, ...]:
+    """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
+    now = int(clock() * 1e6)
+    # the first time, ask for one second: 0 would bring all the history the driver has
+    since = now - 1_000_000 if card.seen_until is None else min(card.seen_until, now)
+    card.seen_until = since
+    samples = calls.ask(card, _SAMPLES, since)
+    if samples is None:
+        return processes
+    listed = {process.pid for process in processes}
+    newest = _newest(calls, samples, listed, since=since, until=int(clock() * 1e6) + _CLOCK_SLACK)
+    times = [sample[0] for sample in newest.values() if sample is not None]
+    if times:
+        card.seen_until = max(times)
+    return tuple(_used(process, newest.get(process.pid, _IDLE)) for process in processes)
+
+
+_Use = tuple[int, int, int, int]  # µs, percent of SM, encoder, decoder
+_IDLE: _Use = (0, 0, 0, 0)
+
+
+def _newest(calls: Calls, samples: Any, listed: set[int], *, since: int, until: int) -> dict[int, _Use | None]:
+    """The latest sample of each listed process; None for a process of which there is only garbage."""
+    newest: dict[int, _Use | None] = {}
+    for sample in samples:
+        pid, at = _raw(sample, "pid"), _raw(sample, "timeStamp")
+        if pid not in listed or at <= since:
+            continue
+        sm, enc, dec = _raw(sample, "smUtil"), _raw(sample, "encUtil"), _raw(sample, "decUtil")
+        before = newest.get(pid)
+        if at > until or sm > 100 or enc > 100 or dec > 100 or _raw(sample, "memUtil") > 100:
+            calls.drop("process-time" if at > until else "process-percent-over-100")
+            newest[pid] = before
+        elif before is None or at > before[0]:
+            newest[pid] = (at, sm, enc, dec)
+    return newest
+
+
+def _used(process: GpuProcess, use: _Use | None) -> GpuProcess:
+    if use is None:
+        return process
+    return GpuProcess(
+        pid=process.pid,
+        kinds=process.kinds,
+        memory=process.memory,
+        sm=use[1] / 100,
+        encoder=use[2] / 100,
+        decoder=use[3] / 100,
+        gpu_instance=process.gpu_instance,
+        compute_instance=process.compute_instance,
+    )
+
+
+# -- MIG --------------------------------------------------------------------------------------------------------------
+
+
+def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
+    """Every instance there is; handles are asked for anew, since a destroyed instance's may come back as another."""
+    found = []
+    for index in range(calls.ask(card, _MIG_COUNT) or 0):
+        handle = calls.ask(card, _MIG_HANDLE, index)
+        if handle is not None and handle != ():
+            found.append(_instance(calls, card, index, handle))
+    return tuple(instance for instance in found if instance is not None)
+
+
+def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance | None:
+    """One instance, or None if it went away while we looked."""
+    uuid = calls.ask(card, _UUID, handle=handle)
+    gi = calls.ask(card, _GPU_INSTANCE, handle=handle)
+    ci = calls.ask(card, _COMPUTE_INSTANCE, handle=handle)
+    if uuid is None or gi is None or ci is None:
+        return None
+    memory = _memory(calls, card, _INSTANCE, handle)
+    processes = _processes(calls, card, _INSTANCE, memory, handle)
+    attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
+    return MigInstance(
+        uuid=uuid,
+        index=index,
+        gpu_instance=gi,
+        compute_instance=ci,
+        profile=_profile(calls.ask(card, _NAME, handle=handle), attributes),
+        memory=memory,
+        processes=None if processes is None else tuple(_placed(p, gi, ci) for p in processes),
+        slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
+    )
+
+
+def _placed(process: GpuProcess, gi: int, ci: int) -> GpuProcess:
+    """The process with the instance it was listed on."""
+    if process.gpu_instance == gi and process.compute_instance == ci:
+        return process
+    return GpuProcess(pid=process.pid, kinds=process.kinds, memory=process.memory, gpu_instance=gi, compute_instance=ci)
+
+
+def _profile(name: str | None, attributes: Any) -> str | None:
+    """ "1g.10gb" from "NVIDIA A100-SXM4-80GB MIG 1g.10gb", or else from the sizes."""
+    found = re.search(r"\bMIG (\S+)$", name or "")
+    if found:
+        return found[1]
+    if attributes is None or not attributes.gpuInstanceSliceCount:
+        return None
+    gi, ci = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
+    part = f"{ci}c." if 0 < ci < gi else ""
+    return f"{part}{gi}g.{round(attributes.memorySizeMB / 1024)}gb"
