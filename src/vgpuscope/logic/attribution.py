@@ -28,6 +28,8 @@ _SYSTEM_COMMANDS = ("nvidia-cuda-mps", "nvidia-persiste")
 
 _ROUNDING = 0.01  # of two percentages that the driver samples apart; cutting so little is not worth a count
 
+_NOTHING = 1e-9  # sums of floats differ by that much from what they stand for
+
 _SHORT_ID = 12  # of a container that no pod source knows: as docker prints it
 
 
@@ -386,8 +388,8 @@ def _sm_to_holder(pool: Pool, utilization: Ratio, system: Ratio) -> None:
 
 def _settle_sm(pool: Pool, utilization: Ratio, system: Ratio) -> None:
     claimed = sum(row.sm or 0.0 for row in pool.rows.values()) + system
-    if claimed > utilization and claimed > 0:
-        if claimed - utilization > _ROUNDING:
+    if claimed > utilization + _NOTHING:
+        if claimed > utilization + _ROUNDING:
             pool.scaled = pool.scaled | {"sm"}
         factor = utilization / claimed
         for row in pool.rows.values():
@@ -401,12 +403,16 @@ def _settle_sm(pool: Pool, utilization: Ratio, system: Ratio) -> None:
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
 def _homeless(gpus: Collection[Gpu], holdings: Collection[Holding], book: _Book) -> list[Pool]:
-    """Holdings on cards the driver does not show (now): the region's word is all there is."""
-    shown = {gpu.uuid for gpu in gpus if not gpu.mig_enabled}
+    """Holdings on cards the driver does not show (now): the region's word is all there is.
+
+    A holding of a whole card that is cut into instances contradicts the driver: it is shown, without numbers.
+    """
+    shown = {gpu.uuid for gpu in gpus}
+    whole = {gpu.uuid for gpu in gpus if not gpu.mig_enabled}
     shown_migs = {instance.uuid for gpu in gpus for instance in gpu.instances}
     pools: dict[DeviceUUID, Pool] = {}
     for holding in holdings:
-        if holding.mig in shown_migs if holding.mig else holding.gpu in shown:
+        if holding.mig in shown_migs if holding.mig else holding.gpu in whole:
             continue
         pool = pools.setdefault(
             holding.gpu, Pool(gpu=holding.gpu, migs=(), memory=None, utilization=None, listed=False)
@@ -414,6 +420,7 @@ def _homeless(gpus: Collection[Gpu], holdings: Collection[Holding], book: _Book)
         place = Place(holding.key, holding.gpu, holding.mig)
         row = Row(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
         pool.rows = {**pool.rows, place: row}
-        _memory_from_region(row, book)
-        _sm_from_region(row, book)
+        if holding.gpu not in shown:
+            _memory_from_region(row, book)
+            _sm_from_region(row, book)
     return list(pools.values())

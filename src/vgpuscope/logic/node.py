@@ -240,14 +240,15 @@ def _pool_split(pool: Pool) -> Split | None:
 
 
 def _memory_split(gpu: Gpu, pools: Collection[Pool]) -> Split | None:
-    """A card's memory; of a MIG card, its instances' added up, with what lies outside them."""
+    """A card's memory; of a MIG card, its instances' added up, with what the driver reserves outside them."""
     if gpu.memory is None:
         return None
     if not gpu.mig_enabled:
         return next((_pool_split(pool) for pool in pools if not pool.migs), None)
     splits = [split for pool in pools if (split := _pool_split(pool)) is not None]
     containers = sum(s.containers for s in splits)
-    system = sum(s.system for s in splits)
+    inside = sum((pool.memory.reserved or 0) for pool in pools if pool.memory is not None)
+    system = sum(s.system for s in splits) + max(0, (gpu.memory.reserved or 0) - inside)
     unattributed = sum(s.unattributed for s in splits)
     free = gpu.memory.total - containers - system - unattributed
     if free < 0:
