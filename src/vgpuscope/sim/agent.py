@@ -1,0 +1,49 @@
+"""One real agent over one simulated node: `python -m vgpuscope.sim.agent NODE_DIRECTORY --listen HOST:PORT`."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from vgpuscope import config
+from vgpuscope.services import agent
+from vgpuscope.sim.binding import Binding
+
+
+def main(argv: list[str]) -> int:
+    """Runs until SIGTERM, or until standard input ends where that was asked for."""
+    parser = argparse.ArgumentParser(prog="vgpuscope.sim.agent", description=__doc__)
+    parser.add_argument("node", type=Path, help="the node's directory, as vgpuscope.sim.node keeps it")
+    parser.add_argument("--listen", default="127.0.0.1:19394", metavar="HOST:PORT")
+    parser.add_argument("--while-stdin", action="store_true", help="end when standard input does")
+    parser.add_argument("--once", action="store_true", help="print one sample and exit")
+    chosen = parser.parse_args(argv)
+    if chosen.while_stdin:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+    loaded = config.load(flags=_flags(chosen.node, chosen.listen), environ={})
+    return agent.run(loaded.config, once=chosen.once, binding=Binding(chosen.node / "devices.json"))
+
+
+def _flags(node: Path, listen: str) -> dict[str, object]:
+    return {
+        "agent.listen": listen,
+        "agent.node_name": node.name,
+        "agent.hook_path": str(node / "vgpu"),
+        "agent.proc_root": str(node / "proc"),
+        "agent.pods": f"file:{node / 'pods.json'}",
+        "agent.podresources_socket": str(node / "pod-resources" / "kubelet.sock"),
+        "agent.families": "all",
+    }
+
+
+def _end_with_stdin() -> None:
+    # A demo that is killed outright cannot end its agents; the pipe it held tells them.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

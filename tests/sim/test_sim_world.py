@@ -1,0 +1,144 @@
+"""The simulated world keeps its books: whatever the seed and the pace, the numbers of a node fit together."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vgpuscope.sim.driver import driver_state
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS
+from vgpuscope.sim.world import World
+
+BEGAN = 1_700_000_000.0
+every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.name)
+
+
+def lived(plan, *, seed=1, seconds=250.0, step=0.5):
+    """The driver's view after each step."""
+    world = World(plan, seed=seed, now=BEGAN)
+    for n in range(1, int(seconds / step) + 1):
+        world.advance(BEGAN + n * step)
+        yield world, driver_state(world)
+
+
+@every_plan
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), step=st.floats(0.1, 3.0))
+def test_over_500_ticks_every_number_fits_the_others(plan, seed, step):
+    before = {}
+    for world, state in lived(plan, seed=seed, seconds=500 * step, step=step):
+        for card in state.cards:
+            check_memory(card)
+            check_time(card)
+            check_power(card, before, step)
+        before = {card.uuid: card for card in state.cards}
+        check_limits(world)
+
+
+def check_memory(card):
+    held = sum(p.memory for p in card.processes)
+    assert held <= card.used <= card.total - card.reserved
+    assert card.used - held < 16 << 20
+    for instance in card.instances:
+        inside = [p for p in card.processes if p.gpu_instance == instance.gpu_instance]
+        assert instance.used == sum(p.memory for p in inside) <= instance.total - instance.reserved
+
+
+def check_time(card):
+    shares = [p.sample.sm for p in card.processes if p.sample and p.sample.sm <= 100]
+    if card.busy is not None:
+        assert sum(shares) <= card.busy <= 100
+    assert all(0 <= share <= 100 for share in shares)
+
+
+def check_power(card, before, step):
+    assert 0 < card.power_mw <= card.limit_mw
+    assert 25 < card.temperature < 90
+    old = before.get(card.uuid)
+    if old and not card.lost and not old.lost:
+        assert card.energy_mj - old.energy_mj == pytest.approx(card.power_mw * step, abs=2 + step)
+
+
+def check_limits(world):
+    for life in world.lives.values():
+        if life.job.hami and life.job.hami.memory:
+            for card in life.job.cards:
+                assert sum(p.memory[card] for p in life.running()) <= life.job.hami.memory << 20
+
+
+def test_the_same_seed_and_moments_give_the_same_node():
+    first = [state for _, state in lived(HAMI, seed=5, seconds=60)]
+    assert first == [state for _, state in lived(HAMI, seed=5, seconds=60)]
+    assert first != [state for _, state in lived(HAMI, seed=6, seconds=60)]
+
+
+def test_power_follows_load_and_heat_follows_power_later():
+    cards = [state.cards[2] for _, state in lived(WHOLE_CARDS, seconds=60)]
+    idle = min(cards, key=lambda c: c.power_mw)
+    busy = max(cards, key=lambda c: c.power_mw)
+    assert (idle.busy, busy.busy > 70) == (0, True)
+    assert busy.power_mw > 3 * idle.power_mw
+    hottest = max(range(len(cards)), key=lambda n: cards[n].temperature)
+    assert hottest > cards.index(busy) - 10 > 0
+
+
+def test_pods_come_and_go_and_take_their_processes_along():
+    seen = set()
+    for world, state in lived(HAMI, seconds=200):
+        seen |= {life.uid for life in world.lives.values() if life.job.name == "finetune"}
+        listed = {p.pid for card in state.cards for p in card.processes}
+        assert listed == {p.pid for life in world.lives.values() for p in life.running()}
+    assert len(seen) >= 4
+
+
+def test_a_leak_grows_to_its_limit_and_stays_there():
+    held = []
+    for world, _ in lived(HAMI, seconds=180):
+        leak = next((life for life in world.lives.values() if life.job.name == "etl-leaky-0"), None)
+        held += [sum(p.memory[1] for p in leak.running())] if leak and leak.running() else []
+    assert held[-1] == 49152 << 20
+    assert held == sorted(held)
+
+
+def test_a_more_important_container_stops_the_lower_one():
+    blocked = set()
+    for world, _ in lived(HAMI, seconds=60):
+        low = next(life for life in world.lives.values() if life.job.name == "nightly-low")
+        blocked.add(low.blocked)
+        assert not low.blocked or all(sm == 0 for p in low.running() for sm in p.sm.values())
+    assert blocked == {True, False}
+
+
+def test_one_card_of_the_pair_stays_free_and_one_is_held_idle():
+    for _, state in lived(WHOLE_CARDS, seconds=100):
+        assert state.cards[3].processes == ()
+        assert state.cards[1].processes
+        assert state.cards[1].busy == 0
+
+
+def test_mig_numbers_have_holes_and_an_instance_comes_and_goes():
+    counts = set()
+    for _, state in lived(MIG, seconds=120):
+        assert [i.index for i in state.cards[0].instances] == [0, 2, 5, 6]
+        assert state.cards[0].busy is None
+        counts.add(len(state.cards[1].instances))
+    assert counts == {2, 3}
+
+
+def test_mps_clients_are_listed_twice_and_their_server_once():
+    *_, (_, state) = lived(SLICED, seconds=2)
+    kinds = sorted(p.kinds for p in state.cards[1].processes)
+    assert kinds == [("C",), ("C", "M"), ("C", "M"), ("C", "M")]
+
+
+def test_a_failing_card_reports_is_lost_and_comes_back_with_new_counters():
+    states = [state for _, state in lived(SICK, seconds=120)]
+    assert [x.xid for x in states[-1].xids] == [48, 79]
+    lost = [state.cards[1].lost for state in states]
+    assert (lost[0], any(lost), lost[-1]) == (False, True, False)
+    assert states[-1].cards[1].energy_mj < states[0].cards[1].energy_mj
+    assert not any(state.cards[0].lost or state.cards[2].lost for state in states)
+
+
+def test_a_driver_hang_lasts_eight_seconds():
+    hung = [state.cards[2].hung for _, state in lived(SICK, seconds=60)]
+    assert sum(hung) * 0.5 == 8
