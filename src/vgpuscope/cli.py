@@ -114,7 +114,7 @@ def _add_top(commands: Any) -> None:
         metavar="SECONDS",
         help="Time between two looks (default: 1; at least 0.1).",
     )
-    top.add_argument("--sort", default="gpu", metavar="KEY", help="What to sort containers by (default: %(default)s).")
+    top.add_argument("--sort", default="gpu", metavar="KEY", help="Sort by gpu (default), memory, sm, power or name.")
     top.add_argument("--filter", default="", metavar="TEXT", help="Show only rows that contain this text.")
     top.add_argument("--no-color", action="store_true", help="No colours; NO_COLOR in the environment does the same.")
     top.set_defaults(command=_top)
@@ -156,7 +156,11 @@ def _add_demo(commands: Any) -> None:
         description="Start simulated nodes of different kinds, with a real agent on each, until Ctrl-C.",
     )
     demo.add_argument(
-        "--port", type=_port, default=9394, metavar="PORT", help="Port of the first agent; others follow (%(default)s)."
+        "--port",
+        type=_port,
+        default=19394,
+        metavar="PORT",
+        help="Port of the first agent; others follow (%(default)s).",
     )
     demo.add_argument("--seed", type=int, default=1, metavar="N", help="The same seed gives the same workloads.")
     demo.add_argument("--directory", metavar="DIR", help="Keep the simulated nodes here (default: a temporary one).")
