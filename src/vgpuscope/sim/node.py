@@ -96,11 +96,10 @@ class Node:
             self._regions[life.uid] = self._create(life), {}
         region, known = self._regions[life.uid]
         self._match_slots(life, region, known)
+        for process in running:
+            self._update_slot(life, region, process)
         if self._random.random() < _FLICKER:
             region.flicker()
-        else:
-            for process in running:
-                self._update_slot(life, region, process)
         active = any(sm > 0 for p in running for sm in p.sm.values())
         if active:
             region.kernel(self.world.now)
