@@ -6,6 +6,7 @@ below INFO; INFO, warnings and errors are always told.
 
 import json
 import logging
+import math
 import re
 import sys
 import time
@@ -92,7 +93,7 @@ class JsonLines(logging.Formatter):
             line[key if key not in line else f"field_{key}"] = value
         if stack := _stack(record):
             line["stack"] = stack.strip()
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _json(line)
 
 
 class OnChange:
@@ -169,7 +170,7 @@ def _safe(key: str, value: object) -> object:
     if isinstance(value, ScopeError):
         return {k: _safe(k, v) for k, v in error_fields(value).items()}
     if isinstance(value, bool | int | float):
-        return value
+        return value if math.isfinite(value) else str(value)  # JSON has no NaN
     if isinstance(value, list | tuple | set | frozenset):
         return [_safe("", v) for v in value]
     return clean(str(value))
@@ -187,10 +188,14 @@ def _quoted(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    if _PLAIN.fullmatch(text):
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    text = value if isinstance(value, str) else _json(value)
+    return text if _PLAIN.fullmatch(text) else _json(text)
+
+
+def _json(value: object) -> str:
+    """JSON on one line, in readable characters where all of them can be read."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 def _one_line(message: str) -> str:

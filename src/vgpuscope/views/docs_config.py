@@ -51,6 +51,8 @@ class SettingRow(Protocol):
     @property
     def kind(self) -> str: ...
     @property
+    def default(self) -> object: ...
+    @property
     def default_text(self) -> str: ...
     @property
     def description(self) -> str: ...
@@ -75,18 +77,29 @@ def errors_page(kinds: Sequence[type[ScopeError]]) -> str:
 
 
 def _section(name: str, rows: Sequence[SettingRow]) -> str:
-    example = "\n".join(f"  # {row.path.partition('.')[2]}: {row.default_text}" for row in rows)
+    example = "\n".join(map(_example, rows))
     parts = [f"## {name}\n\n```yaml\n{name}:\n{example}\n```\n"]
     parts += [_setting(row) for row in rows]
     return "\n".join(parts)
 
 
+def _example(row: SettingRow) -> str:
+    value = f"# {row.default_text}" if _prose(row) else row.default_text
+    return f"  # {row.path.partition('.')[2]}: {value}"
+
+
+def _prose(row: SettingRow) -> bool:
+    """Whether the default is a rule told in words, not a value that could be written."""
+    return row.default is None or row.default == ""
+
+
 def _setting(row: SettingRow) -> str:
     names = ", ".join(f"`{name}`" for name in (row.env, *row.aliases))
     flag = f"`{row.flag}`" if row.flag else "none"
+    default = row.default_text if _prose(row) else f"`{row.default_text}`"
     return (
         f"### {row.path}\n\n{row.description}\n\n"
-        f"- Flag: {flag}\n- Environment: {names}\n- Value: {row.kind}\n- Default: `{row.default_text}`\n"
+        f"- Flag: {flag}\n- Environment: {names}\n- Value: {row.kind}\n- Default: {default}\n"
     )
 
 

@@ -1,0 +1,201 @@
+"""The command line: what it prints, and how it ends."""
+
+import json
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+from vgpuscope import cli
+from vgpuscope.config import SETTINGS
+from vgpuscope.model.errors import DriverAbsent
+from vgpuscope.version import __version__
+
+FLAGS_OTHERS_RELY_ON = [
+    "--config",
+    "--listen",
+    "--node-name",
+    "--hook-path",
+    "--proc-root",
+    "--pods",
+    "--kubeconfig",
+    "--podresources-socket",
+    "--sample-interval",
+    "--families",
+    "--ratio",
+    "--ratio-file",
+    "--web.config.file",
+    "--once",
+    "--v",
+    "--log-format",
+]
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch):
+    for name in ("NODE_NAME", "CURRENT_NODE_NAME", "HOOK_PATH", "HAMI_RESYNC_INTERVAL", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Stand-ins for the services: what they were called with."""
+    calls = []
+
+    def install(name):
+        module = types.ModuleType(name)
+        module.main = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
+        package, _, short = name.rpartition(".")
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(sys.modules[package], short, module, raising=False)
+
+    import vgpuscope.services
+    import vgpuscope.sim  # noqa: F401 - so that the stand-ins have a package to stand in
+
+    for name in ("vgpuscope.services.agent", "vgpuscope.services.top", "vgpuscope.sim.demo"):
+        install(name)
+    return calls
+
+
+def ran(*args):
+    return subprocess.run(
+        [sys.executable, "-m", "vgpuscope", *args], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def test_without_a_command_an_overview_is_printed(capsys):
+    assert cli.main([]) == 0
+    assert "vgpuscope top [URL]" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"vgpuscope {__version__}\n"
+
+
+def test_the_agent_takes_exactly_the_flags_others_rely_on(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["agent", "--help"])
+    found = set(re.findall(r"\[(--[\w.-]+)", capsys.readouterr().out.split("\n\n")[0]))
+    assert found == set(FLAGS_OTHERS_RELY_ON)
+
+
+def test_the_agent_gets_the_configuration_and_whether_to_run_once(called):
+    assert cli.main(["agent", "--sample-interval", "0.5", "--ratio=2", "--once", "--v=6"]) == 0
+    [((config,), kwargs)] = called
+    assert (config.agent.sample_interval, config.agent.ratio, config.log.v) == (0.5, 2.0, 6)
+    assert kwargs == {"once": True}
+
+
+def test_top_gets_plain_arguments(called):
+    cli.main(["top", "http://n1:9394", "--json", "--interval", "500ms", "--sort", "sm", "--filter", "ml", "--no-color"])
+    [(_, kwargs)] = called
+    assert kwargs == {
+        "url": "http://n1:9394",
+        "once": False,
+        "as_json": True,
+        "interval": 0.5,
+        "sort": "sm",
+        "pattern": "ml",
+        "color": False,
+    }
+
+
+def test_colour_is_off_where_the_environment_says_so(called, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    cli.main(["top"])
+    assert called[0][1]["color"] is False
+
+
+def test_the_demo_gets_port_and_seed(called):
+    cli.main(["demo", "--port", "20000", "--seed", "7"])
+    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["agent", "--sample-interval", "0"], "agent.sample_interval: '0' from flag --sample-interval: expected"),
+        (["agent", "--no-such-flag"], "--no-such-flag"),
+        (["agent", "--listen"], "--listen"),
+        (["agent", "--sample", "1"], "--sample"),  # abbreviations would break when a flag is added
+        (["agent", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["agent", "--ratio", "0"], "RATIO_INVALID"),
+        (["agents"], "agents"),
+        (["top", "--interval", "0"], "0.1 to 3600"),
+        (["demo", "--port", "0"], "1 to 65535"),
+        (["config", "print", "--pods", "x"], "agent.pods"),
+    ],
+)
+def test_a_bad_question_is_answered_by_a_line_a_hint_and_exit_code_2(args, words, capsys):
+    assert cli.main(args) == 2
+    out, err = capsys.readouterr()
+    first, second = err.splitlines()
+    assert out == ""
+    assert re.match(r"vgpuscope: [A-Z_]+: ", first)
+    assert words in first
+    assert second.startswith("hint: ")
+
+
+def test_a_bad_value_ends_the_process_with_2_and_no_traceback():
+    end = ran("agent", "--sample-interval", "0")
+    assert end.returncode == 2
+    assert "agent.sample_interval" in end.stderr
+    assert "Traceback" not in end.stderr
+
+
+def test_an_error_of_a_service_is_one_line_and_its_exit_code(called, monkeypatch, capsys):
+    def fail(*args, **kwargs):
+        raise DriverAbsent("no library")
+
+    monkeypatch.setattr(sys.modules["vgpuscope.services.agent"], "main", fail)
+    assert cli.main(["agent"]) == 1
+    assert capsys.readouterr().err.startswith("vgpuscope: DRIVER_ABSENT: no library\nhint: ")
+
+
+def test_an_interrupt_is_quiet(called, monkeypatch, capsys):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["vgpuscope.services.agent"], "main", interrupted)
+    assert cli.main(["agent"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m vgpuscope config print | head -1; exit ${{PIPESTATUS[0]}}"
+    end = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+    assert (end.returncode, end.stderr) == (0, "")
+
+
+def test_config_print_shows_every_setting_and_where_it_came_from(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "c.yaml"
+    file.write_text("log: {v: 5}")
+    monkeypatch.setenv("NODE_NAME", "n1")
+    assert cli.main(["config", "print", "--config", str(file), "--listen", ":1"]) == 0
+    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in rows] == [s.path for s in SETTINGS]
+    assert ["agent.listen", ":1", "flag"] in rows
+    assert ["agent.node_name", "n1", "env NODE_NAME"] in rows
+    assert ["log.v", "5", f"file {file}"] in rows
+    assert ["agent.hook_path", "/usr/local/vgpu", "default"] in rows
+
+
+def test_config_print_as_json_holds_values(capsys):
+    assert cli.main(["config", "print", "--json", "--families", "native"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["agent.families"] == {"value": ["native"], "from": "flag"}
+    assert content["agent.ratio"] == {"value": None, "from": "default"}
+
+
+def test_looking_at_the_settings_imports_no_service():
+    code = (
+        "import sys; from vgpuscope.cli import main; main(['config', 'print']);"
+        "print([m for m in sys.modules if m.split('.')[0] in ('uvicorn', 'starlette', 'pynvml', 'lightkube', 'rich')])"
+    )
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert end.stdout.splitlines()[-1] == "[]"
