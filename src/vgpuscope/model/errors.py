@@ -63,7 +63,7 @@ class AnnotationMalformed(ScopeError):
 class SourceDown(ScopeError):
     code = "SOURCE_DOWN"
     meaning = "A source of data could not be read; what it would have given is absent, the rest is served."
-    hint = "vgpuscope_source_up says which source, the log says why."
+    hint = "The log says which source and why; `vgpuscope top` shows it too."
     status = 503
     retryable = True
     absent: ClassVar[bool] = False  # True: known not to be on this node, which is not a fault

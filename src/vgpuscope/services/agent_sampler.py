@@ -162,9 +162,7 @@ class Sampler:
     def _regions(self) -> RegionReading | None:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
 
-    def _owners(
-        self, devices: DeviceReading | None, regions: RegionReading | None
-    ) -> dict[int, ProcessOwner] | None:
+    def _owners(self, devices: DeviceReading | None, regions: RegionReading | None) -> dict[int, ProcessOwner] | None:
         pids = driver_pids(devices.gpus if devices else ())
         pids |= host_pids(regions.containers if regions else ())
         return self._read("proc", lambda: self._proc.owners(pids))

@@ -1,0 +1,28 @@
+"""How many series a page has: a formula that follows from the table."""
+
+from collections.abc import Iterable, Mapping
+
+from vgpuscope.catalog.metric import Metric, Scope
+
+SCOPES: dict[Scope, str] = {
+    "gpu": "card",
+    "mig": "MIG instance",
+    "container": "container on a card or instance",
+    "pod": "pod on a card",
+    "vgpu": "device of a HAMi region",
+    "holding": "MIG instance held through HAMi",
+    "source": "source",
+    "node": "node",
+}
+
+
+def series_per(scope: Scope, metrics: Iterable[Metric], families: Iterable[str]) -> int:
+    """Series that one thing of this scope has at the most: where everything is measured and every alias applies."""
+    on = frozenset(families)
+    return sum(len(m.exposed(on)) * (m.each or 0) for m in metrics if m.scope == scope)
+
+
+def most_series(counts: Mapping[Scope, int], metrics: Iterable[Metric], families: Iterable[str]) -> int:
+    """Series of a page with so many things of each scope, without those that are one per distinct reason."""
+    table = tuple(metrics)
+    return sum(count * series_per(scope, table, families) for scope, count in counts.items())

@@ -1,0 +1,93 @@
+"""The table of metrics → docs/metrics.md."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric
+from vgpuscope.catalog.series import SCOPES, series_per
+
+_ALL = frozenset(FAMILIES)
+
+
+def metrics_page(metrics: Sequence[Metric]) -> str:
+    """All of docs/metrics.md."""
+    return "\n".join([*_intro(), *_formula(metrics), *(line for f in FAMILIES for line in _family(f, metrics))]) + "\n"
+
+
+def _intro() -> Iterator[str]:
+    yield "# Metrics of the node agent"
+    yield ""
+    yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
+    yield ""
+    yield (
+        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. "
+        "A container that ends takes its series with it at the next sample."
+    )
+    yield ""
+    yield "Families are switched with `--families a,b` (or `all`):"
+    yield ""
+    yield "| family | by default | what |"
+    yield "|---|---|---|"
+    for family in FAMILIES:
+        yield f"| `{family}` | {'on' if family in DEFAULT_FAMILIES else 'off'} | {FAMILY_HELP[family]} |"
+    yield ""
+
+
+def _formula(metrics: Sequence[Metric]) -> Iterator[str]:
+    yield "## How many series"
+    yield ""
+    yield "At the most, where a card supports everything and every name applies:"
+    yield ""
+    yield "| per | native | default families | all families |"
+    yield "|---|---|---|---|"
+    for scope, what in SCOPES.items():
+        counts = [series_per(scope, metrics, families) for families in (("native",), DEFAULT_FAMILIES, FAMILIES)]
+        yield f"| {what} | {' | '.join(map(str, counts))} |"
+    yield ""
+    unbounded = [m.name for m in metrics if m.each is None]
+    yield (
+        "series = Σ (things × the number above), plus one for each distinct reason seen in "
+        + ", ".join(f"`{name}`" for name in unbounded)
+        + "."
+    )
+    yield ""
+
+
+def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
+    yield f"## `{family}`"
+    yield ""
+    yield f"{FAMILY_HELP[family].capitalize()}."
+    yield ""
+    native = family == "native"
+    yield "| name | type | labels | " + ("unit | " if native else "scale | native twin | ") + "what |"
+    yield "|---|---|---|---|---|" if native else "|---|---|---|---|---|---|"
+    for metric, exposed in _rows(family, metrics):
+        labels = ", ".join(f"`{label}`" for label in _labels(exposed)) or "–"
+        if native:
+            middle = metric.unit or "–"
+        else:
+            twin = f"`{metric.name}`" if metric.name != exposed.name else "–"
+            middle = f"{_scale(exposed.scale)} | {twin}"
+        yield f"| `{exposed.name}` | {exposed.type} | {labels} | {middle} | {_cell(exposed.help)} |"
+    yield ""
+
+
+def _rows(family: str, metrics: Iterable[Metric]) -> Iterator[tuple[Metric, Exposed]]:
+    for metric in metrics:
+        for exposed in metric.exposed(_ALL):
+            if exposed.family == family:
+                yield metric, exposed
+
+
+def _labels(exposed: Exposed) -> list[str]:
+    fixed = [f'{label}="{value}"' for label, value in exposed.const]
+    return [label for label, _ in exposed.labels] + list(exposed.extra) + fixed
+
+
+def _scale(scale: float) -> str:
+    if scale >= 1 or scale == 0:
+        return f"× {scale:g}"
+    return f"÷ {round(1 / scale):,}".replace(",", " ")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

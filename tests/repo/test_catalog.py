@@ -1,0 +1,137 @@
+"""The table of metrics keeps its own promises."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import rows
+from vgpuscope.catalog.metric import FAMILIES
+
+SOURCE = Path(__file__).parents[2] / "src" / "vgpuscope"
+ALL = frozenset(FAMILIES)
+ROWS = {
+    "gpu": rows.GpuRow,
+    "mig": rows.MigRow,
+    "container": rows.ContainerRow,
+    "pod": rows.PodRow,
+    "vgpu": rows.VgpuRow,
+    "holding": rows.HoldingRow,
+    "source": rows.SourceRow,
+    "node": rows.NodeRow,
+}
+EXPOSED = [(metric, exposed) for metric in catalog.METRICS for exposed in metric.exposed(ALL)]
+NAMES = {exposed.name for _, exposed in EXPOSED}
+
+
+@pytest.mark.parametrize(("metric", "exposed"), EXPOSED, ids=lambda x: getattr(x, "name", ""))
+def test_every_label_is_an_attribute_of_the_row_it_is_shown_for(metric, exposed):
+    attributes = {attribute for _, attribute in exposed.labels} | ({exposed.when} - {""})
+    assert attributes <= set(ROWS[metric.scope]._fields)
+
+
+@pytest.mark.parametrize(("metric", "exposed"), EXPOSED, ids=lambda x: getattr(x, "name", ""))
+def test_labels_and_help_are_well_formed(metric, exposed):
+    labels = [label for label, _ in exposed.labels] + [label for label, _ in exposed.const] + list(exposed.extra)
+    assert len(labels) == len(set(labels))
+    assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label) for label in labels)
+    assert exposed.help
+
+
+def test_a_name_that_two_metrics_share_has_one_type_and_help():
+    seen: dict[str, tuple[str, str]] = {}
+    for _, exposed in EXPOSED:
+        assert seen.setdefault(exposed.name, (exposed.type, exposed.help)) == (exposed.type, exposed.help)
+
+
+def test_our_own_names_are_in_base_units_and_counters_end_in_total():
+    for metric in catalog.METRICS:
+        if metric.family != "native":
+            continue
+        assert metric.name.startswith(("vgpuscope_", "process_"))
+        assert (metric.type == "counter") == metric.name.endswith("_total")
+        stem = metric.name.removesuffix("_total")
+        assert not metric.unit or stem.endswith(metric.unit) or stem == "vgpuscope_virtualization_ratio"
+
+
+def test_no_metric_name_is_spelled_outside_the_catalog():
+    """A name in code or text of the package would be a second place to change. Names in messages count too."""
+    exact = {name for name in NAMES if "_" in name}
+    for path in SOURCE.rglob("*.py"):
+        if "catalog" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = exact & set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", node.value))
+                assert not found, f"{path}:{node.lineno} spells {found}"
+
+
+SEED_METRICS = {
+    "HostGPUMemoryUsage": "deviceidx deviceuuid devicetype",
+    "HostCoreUtilization": "deviceidx deviceuuid devicetype",
+    "vGPU_device_memory_usage_in_bytes": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "vGPU_device_memory_limit_in_bytes": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "Device_memory_desc_of_container": "podnamespace podname ctrname vdeviceid deviceuuid context module data offset",
+    "Device_utilization_desc_of_container": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "Device_last_kernel_of_container": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "vGPU_device_memory_context_size_bytes": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "vGPU_device_memory_module_size_bytes": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "vGPU_device_memory_buffer_size_bytes": "podnamespace podname ctrname vdeviceid deviceuuid",
+    "MigInfo": "podnamespace podname ctrname vdeviceid deviceuuid instanceid",
+    "hami_build_info": "version revision build_date go_version compiler platform",
+    "hami_vgpu_memory_usage_bytes": "pod namespace device container",
+    "hami_vgpu_utilization_percent": "pod namespace device container",
+    "hami_gpu_memory_total_bytes": "node device",
+    "hami_gpu_memory_used_bytes": "node device",
+    "pod_gpu_sm_util": "gpu_id pod namespace",
+    "pod_gpu_memory_used": "gpu_id pod namespace",
+    "pod_total_gpu_memory": "gpu_id pod namespace",
+    "hami_host_gpu_memory_used_bytes": "node device_index device_uuid device_type",
+    "hami_host_gpu_utilization_ratio": "node device_index device_uuid device_type",
+    "hami_host_gpu_memory_controller_utilization_ratio": "device_index device_uuid device_type",
+    "hami_vgpu_memory_used_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_vgpu_memory_limit_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_container_device_memory_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_container_device_utilization_ratio": "namespace pod container vdevice_index device_uuid",
+    "hami_container_last_kernel_elapsed_seconds": "namespace pod container vdevice_index device_uuid",
+    "hami_vgpu_memory_context_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_vgpu_memory_module_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_vgpu_memory_buffer_bytes": "namespace pod container vdevice_index device_uuid",
+    "hami_mig_device_info": "namespace pod container vdevice_index device_uuid mig_uuid profile gpu_instance_id "
+    "compute_instance_id",
+    **dict.fromkeys(
+        (
+            "DCGM_FI_DEV_GPU_UTIL",
+            "DCGM_FI_DEV_MEM_COPY_UTIL",
+            "DCGM_FI_DEV_FB_USED",
+            "DCGM_FI_DEV_FB_FREE",
+            "DCGM_FI_DEV_FB_RESERVED",
+            "DCGM_FI_DEV_POWER_USAGE",
+            "DCGM_FI_DEV_SM_CLOCK",
+            "DCGM_FI_DEV_MEM_CLOCK",
+            "DCGM_FI_DEV_GPU_TEMP",
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+            "DCGM_FI_DEV_XID_ERRORS",
+            "DCGM_FI_DEV_ENC_UTIL",
+            "DCGM_FI_DEV_DEC_UTIL",
+        ),
+        "gpu UUID pci_bus_id device modelName Hostname namespace pod container",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "labels"), SEED_METRICS.items())
+def test_every_promised_metric_is_there_with_its_labels(name, labels):
+    shown = [exposed for _, exposed in EXPOSED if exposed.name == name]
+    assert shown
+    for exposed in shown:
+        there = {label for label, _ in exposed.labels} | set(exposed.extra)
+        assert set(labels.split()) <= there
+
+
+def test_hamis_families_carry_its_zone_on_all_but_the_build():
+    for _, exposed in EXPOSED:
+        if exposed.family.startswith("hami") and exposed.name != "hami_build_info":
+            assert ("zone", "vGPU") in exposed.const

@@ -1,0 +1,124 @@
+"""The page, read back by Prometheus' own parsers."""
+
+import gzip
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from vgpuscope.catalog.metric import Alias, Metric, renamed, same
+from vgpuscope.views.exposition import Renderer, Sample
+
+
+class Row(NamedTuple):
+    node: str
+    gpu: str = ""
+    shared: str = ""
+
+
+USED = Metric(
+    name="x_used_bytes",
+    type="gauge",
+    help='Used, "really"\nused \\o/.',
+    unit="bytes",
+    scope="gpu",
+    labels=same("node", "gpu"),
+    aliases=(
+        Alias(family="hami", name="old_used", labels=renamed(nodeid="node"), scale=0.5, const=(("zone", "vGPU"),)),
+        Alias(family="dcgm", name="SHARED", labels=renamed(UUID="gpu"), when="shared"),
+    ),
+)
+SEEN = Metric(
+    name="x_seen_total", type="counter", help="Seen.", unit="", scope="gpu", labels=same("node"), extra=("what",)
+)
+ENERGY = Metric(name="DCGM_ENERGY", type="counter", help="E.", unit="", scope="gpu", labels=same("node"))
+METRICS = (USED, SEEN, ENERGY)
+ALL = ("native", "hami", "dcgm")
+
+labels = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r"), min_size=1)
+numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
+
+
+def read_back(text, parse):
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for f in parse(text) for s in f.samples}
+
+
+def page(*samples, families=ALL):
+    return Renderer(METRICS, families).render(samples)
+
+
+@given(labels, labels, numbers)
+def test_any_label_and_any_number_is_read_back_as_it_was(node, gpu, value):
+    made = page(Sample(USED, Row(node, gpu), value), families=("native",))
+    expected = {("x_used_bytes", (("gpu", gpu), ("node", node))): float(value)}
+    assert read_back(made.text().decode(), parse_text) == expected
+    assert read_back(made.openmetrics().decode(), parse_openmetrics) == expected
+
+
+def test_an_alias_has_its_own_name_labels_constants_and_scale():
+    made = read_back(page(Sample(USED, Row("n", "g"), 8)).text().decode(), parse_text)
+    assert made[("old_used", (("nodeid", "n"), ("zone", "vGPU")))] == 4
+
+
+def test_an_alias_that_does_not_apply_to_a_row_is_left_out():
+    made = page(Sample(USED, Row("n", "g"), 8), Sample(USED, Row("n", "h", "1"), 9)).text().decode()
+    assert [line for line in made.splitlines() if line.startswith("SHARED")] == ['SHARED{UUID="h"} 9']
+
+
+def test_what_was_not_measured_is_absent():
+    assert page(Sample(USED, Row("n", "g"), None)).text() == b""
+
+
+def test_a_scaled_percentage_has_no_dust_of_binary_fractions():
+    percent = Metric(
+        name="r_ratio",
+        type="gauge",
+        help="R.",
+        unit="ratio",
+        scope="gpu",
+        labels=(),
+        aliases=(Alias(family="hami", name="p", labels=(), scale=100),),
+    )
+    assert b"p 7.0\n" in Renderer((percent,), ("hami",)).render([Sample(percent, Row("n"), 0.07)]).text()
+
+
+def test_the_samples_of_a_name_stand_together_under_one_head():
+    made = page(
+        Sample(USED, Row("n", "g"), 1),
+        Sample(SEEN, Row("n"), 1, ("a",)),
+        Sample(USED, Row("n", "h"), 2),
+        Sample(SEEN, Row("n"), 2, ("b",)),
+    )
+    names = [line.split("{")[0] for line in made.text().decode().splitlines() if not line.startswith("#")]
+    assert names == ["x_used_bytes"] * 2 + ["old_used"] * 2 + ["x_seen_total"] * 2
+    assert made.text().count(b"# TYPE x_used_bytes ") == 1
+
+
+def test_openmetrics_names_counters_without_total_and_knows_no_counter_that_lacks_it():
+    made = page(Sample(SEEN, Row("n"), 1, ("a",)), Sample(ENERGY, Row("n"), 5)).openmetrics().decode()
+    kinds = {f.name: f.type for f in parse_openmetrics(made)}
+    assert kinds == {"x_seen": "counter", "DCGM_ENERGY": "unknown"}
+    assert made.endswith("# EOF\n")
+
+
+def test_gzip_is_the_same_page():
+    made = page(Sample(USED, Row("n", "g"), 1))
+    assert gzip.decompress(made.gzipped(False)) == made.text()
+    assert gzip.decompress(made.gzipped(True)) == made.openmetrics()
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=5), max_size=5))
+def test_page_after_page_is_what_a_fresh_renderer_makes(history):
+    renderer = Renderer(METRICS, ALL)
+    for rows in history:
+        samples = [Sample(USED, Row("n", name), value) for name, value in dict(rows).items()]
+        assert renderer.render(samples).text() == page(*samples).text()
+
+
+def test_series_that_are_gone_are_forgotten():
+    renderer = Renderer(METRICS, ALL)
+    for i in range(100):
+        renderer.render([Sample(USED, Row("n", f"g{i}"), 1)])
+    assert len(renderer._known) == 1

@@ -1,0 +1,38 @@
+"""Write all generated files; with --check, fail if one is not current."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vgpuscope.catalog import node as node_catalog
+from vgpuscope.config import SETTINGS
+from vgpuscope.model.errors import error_types
+from vgpuscope.views import docs, docs_config
+
+ROOT = Path(__file__).resolve().parents[1]
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "docs/metrics.md": lambda: docs.metrics_page(node_catalog.METRICS),
+    "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
+    "docs/errors.md": lambda: docs_config.errors_page(error_types()),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 1 if a file was not current and --check was said."""
+    check = "--check" in argv
+    stale = []
+    for name, make in GENERATED.items():
+        path, text = ROOT / name, make()
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not check:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+    for name in stale:
+        print(f"gen: {name} {'is not current: run make gen' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
