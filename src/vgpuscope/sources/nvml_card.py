@@ -10,7 +10,6 @@ from vgpuscope.model.device import (
     GpuProcess,
     Memory,
     MigInstance,
-    ProcessKind,
     ThrottleReason,
 )
 from vgpuscope.sources.nvml_calls import (
@@ -23,16 +22,13 @@ from vgpuscope.sources.nvml_calls import (
     Counter,
     Garbage,
     Question,
+    attribute,
 )
+from vgpuscope.sources.nvml_processes import process_lists, read_processes, with_use
 
 Convert = Callable[[Any], Any]
 
-# the binding's structures run Python code for each attribute; this goes past it, five times faster
-_raw = object.__getattribute__
-
-_NONE = 0xFFFFFFFF  # NVML's "no such id"
-_PID_MAX = 1 << 22
-_CLOCK_SLACK = 100_000  # µs a sample may seem to lie in the future
+_NONE = 0xFFFFFFFF  # of a 32-bit counter: none
 
 
 # -- conversions: raw value in, ours out, or Garbage ------------------------------------------------------------------
@@ -113,22 +109,11 @@ _FIELDS = Question("nvmlDeviceGetFieldValues")
 _MIG_MODE = Question("nvmlDeviceGetMigMode")
 _MIG_COUNT = Question("nvmlDeviceGetMaxMigDeviceCount")
 _MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex", nothing=(NOT_FOUND,))  # numbers have holes
-_SAMPLES = Question(
-    "nvmlDeviceGetProcessesUtilizationInfo",
-    "nvmlDeviceGetProcessUtilization",
-    nothing=(SUCCESS, NOT_FOUND),  # nobody did anything; the binding raises a library's SUCCESS with no samples too
-)
-
 _MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
 _FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
 
 _RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: more is not possible
-
-_KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
-_KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) for mask in range(8))
-_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
-          "nvmlDeviceGetMPSComputeRunningProcesses")  # fmt: skip
 
 
 class _Holder:
@@ -137,7 +122,7 @@ class _Holder:
     def __init__(self, of: str) -> None:
         self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
         self.memory1 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v1 ")
-        self.lists = tuple(Question(name, f"{name}_v2", of=of) for name in _LISTS)
+        self.lists = process_lists(of)
 
 
 _CARD = _Holder("")
@@ -155,9 +140,9 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
     mode = calls.ask(card, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
     memory = _memory(calls, card, _CARD)
-    processes = _processes(calls, card, _CARD, memory)
+    processes = read_processes(calls, card, _CARD.lists, memory)
     if processes and not mig:
-        processes = _with_use(calls, card, processes, clock)
+        processes = with_use(calls, card, processes, clock)
     values: dict[str, Any] = {}
     _fill(calls, card, _VALUES, values)
     if not mig:
@@ -183,12 +168,16 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
 def _fill(calls: Calls, card: Card, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]) -> None:
     ask = calls.ask
     for field, question, convert in table:
-        raw = ask(card, question)
-        if raw is not None:
-            try:
-                values[field] = convert(raw)
-            except Garbage as e:
-                calls.drop(e.reason)
+        _put(calls, values, field, ask(card, question), convert)
+
+
+def _put(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Convert) -> None:
+    if raw is None:
+        return
+    try:
+        values[field] = convert(raw)
+    except Garbage as e:
+        calls.drop(e.reason)
 
 
 def _static(calls: Calls, card: Card, values: dict[str, Any]) -> None:
@@ -201,11 +190,8 @@ def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     rates = calls.ask(card, _UTILIZATION)
     if rates is None:
         return
-    for field, raw in (("utilization", rates.gpu), ("memory_controller", rates.memory)):
-        try:
-            values[field] = _percent(raw)
-        except Garbage as e:
-            calls.drop(e.reason)
+    _put(calls, values, "utilization", rates.gpu, _percent)
+    _put(calls, values, "memory_controller", rates.memory, _percent)
 
 
 def _energy(calls: Calls, card: Card, values: dict[str, Any]) -> None:
@@ -243,33 +229,24 @@ def _fields(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(card, key)]
     answers = calls.ask(card, _FIELDS, [field for field, _ in wanted]) if wanted else None
     for (field, key), answer in zip(wanted, answers or (), strict=False):
-        code = _raw(answer, "nvmlReturn")
+        code = attribute(answer, "nvmlReturn")
         if code != SUCCESS:
             # an older driver calls a field it does not know an invalid argument
             calls.learn(card, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
             continue
-        kind = _raw(answer, "valueType")
+        kind = attribute(answer, "valueType")
         if 0 <= kind < len(_MEMBERS):
-            _field(calls, card, field, getattr(_raw(answer, "value"), _MEMBERS[kind]), values)
+            _field(calls, card, field, getattr(attribute(answer, "value"), _MEMBERS[kind]), values)
 
 
 def _field(calls: Calls, card: Card, field: int, value: Any, values: dict[str, Any]) -> None:
     if field == _MEMORY_TEMPERATURE:
         # boards without the sensor answer 0 °C
-        _fill_one(calls, values, "memory_temperature", value or None, _celsius)
+        _put(calls, values, "memory_temperature", value or None, _celsius)
         return
     name = "pcie_sent" if field == _PCIE_SENT else "pcie_received"
     if _counts(calls, card, name, int(value)):
         values[name] = int(value)
-
-
-def _fill_one(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Convert) -> None:
-    if raw is None:
-        return
-    try:
-        values[field] = convert(raw)
-    except Garbage as e:
-        calls.drop(e.reason)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -281,13 +258,13 @@ def _memory(calls: Calls, card: Card, holder: _Holder, handle: Any = None) -> Me
         info = calls.ask(card, holder.memory2, version, handle=handle)
         # a moment's failure must not switch the series to v1, which counts what is reserved as used
         if info is not None or not calls.quiet(card, key):
-            return None if info is None else _checked(calls, info, reserved=_raw(info, "reserved"))
+            return None if info is None else _checked(calls, info, reserved=attribute(info, "reserved"))
     info = calls.ask(card, holder.memory1, handle=handle)
     return None if info is None else _checked(calls, info, reserved=None)
 
 
 def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
-    total, used, free = _raw(info, "total"), _raw(info, "used"), _raw(info, "free")
+    total, used, free = attribute(info, "total"), attribute(info, "used"), attribute(info, "free")
     if total <= 0:
         calls.drop("memory-without-total")
         return None
@@ -295,118 +272,6 @@ def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
         calls.drop("memory-over-total")
         return None
     return Memory(total=total, used=used, free=free, reserved=reserved)
-
-
-# -- processes --------------------------------------------------------------------------------------------------------
-
-
-class _Listed:
-    """One process while the lists are merged."""
-
-    __slots__ = ("ci", "gi", "kinds", "memory")
-
-    def __init__(self) -> None:
-        self.kinds = 0
-        self.memory: int | None = None
-        self.gi: int | None = None
-        self.ci: int | None = None
-
-
-def _processes(
-    calls: Calls, card: Card, holder: _Holder, memory: Memory | None, handle: Any = None
-) -> tuple[GpuProcess, ...] | None:
-    """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
-    merged: dict[int, _Listed] = {}
-    failed, readable = card.failed, False
-    for kind, question in enumerate(holder.lists):
-        rows = calls.ask(card, question, handle=handle)
-        if rows is not None:
-            readable = True
-            _merge(calls, merged, rows, kind=1 << kind, most=memory.total if memory else 1 << 50)
-    if not readable or card.failed != failed:
-        return None
-    return tuple(
-        GpuProcess(pid=pid, kinds=_KIND_SETS[p.kinds], memory=p.memory, gpu_instance=p.gi, compute_instance=p.ci)
-        for pid, p in merged.items()
-    )
-
-
-def _merge(calls: Calls, merged: dict[int, _Listed], rows: Any, *, kind: int, most: int) -> None:
-    for row in rows:
-        pid, memory = row.pid, row.usedGpuMemory
-        if not 0 < pid <= _PID_MAX:
-            calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
-            continue
-        listed = merged.get(pid)
-        if listed is None:
-            listed = merged[pid] = _Listed()
-            listed.gi, listed.ci = _id(row.gpuInstanceId), _id(row.computeInstanceId)
-        listed.kinds |= kind
-        if memory is None:
-            continue
-        if memory > most:
-            calls.drop("process-memory-over-total")
-        elif listed.memory is None or memory > listed.memory:
-            listed.memory = memory  # every list says the same sum: the larger one is the later one
-
-
-def _id(value: int | None) -> int | None:
-    return None if value is None or value == _NONE else value
-
-
-def _with_use(
-    calls: Calls, card: Card, processes: tuple[GpuProcess, ...], clock: Callable[[], float]
-) -> tuple[GpuProcess, ...]:
-    """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
-    now = int(clock() * 1e6)
-    # the first time, ask for one second: 0 would bring all the history the driver has
-    since = now - 1_000_000 if card.seen_until is None else min(card.seen_until, now)
-    card.seen_until = since
-    samples = calls.ask(card, _SAMPLES, since)
-    if samples is None:
-        return processes
-    listed = {process.pid for process in processes}
-    newest = _newest(calls, samples, listed, since=since, until=int(clock() * 1e6) + _CLOCK_SLACK)
-    times = [sample[0] for sample in newest.values() if sample is not None]
-    if times:
-        card.seen_until = max(times)
-    return tuple(_used(process, newest.get(process.pid, _IDLE)) for process in processes)
-
-
-_Use = tuple[int, int, int, int]  # µs, percent of SM, encoder, decoder
-_IDLE: _Use = (0, 0, 0, 0)
-
-
-def _newest(calls: Calls, samples: Any, listed: set[int], *, since: int, until: int) -> dict[int, _Use | None]:
-    """The latest sample of each listed process; None for a process of which there is only garbage."""
-    newest: dict[int, _Use | None] = {}
-    for sample in samples:
-        pid, at = _raw(sample, "pid"), _raw(sample, "timeStamp")
-        if pid not in listed or at <= since:
-            continue
-        sm, enc, dec = _raw(sample, "smUtil"), _raw(sample, "encUtil"), _raw(sample, "decUtil")
-        before = newest.get(pid)
-        if at > until or sm > 100 or enc > 100 or dec > 100 or _raw(sample, "memUtil") > 100:
-            calls.drop("process-time" if at > until else "process-percent-over-100")
-            newest[pid] = before
-        elif before is None or at > before[0]:
-            newest[pid] = (at, sm, enc, dec)
-    return newest
-
-
-def _used(process: GpuProcess, use: _Use | None) -> GpuProcess:
-    if use is None:
-        return process
-    return GpuProcess(
-        pid=process.pid,
-        kinds=process.kinds,
-        memory=process.memory,
-        sm=use[1] / 100,
-        encoder=use[2] / 100,
-        decoder=use[3] / 100,
-        gpu_instance=process.gpu_instance,
-        compute_instance=process.compute_instance,
-    )
 
 
 # -- MIG --------------------------------------------------------------------------------------------------------------
@@ -430,7 +295,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
     if uuid is None or gi is None or ci is None:
         return None
     memory = _memory(calls, card, _INSTANCE, handle)
-    processes = _processes(calls, card, _INSTANCE, memory, handle)
+    processes = read_processes(calls, card, _INSTANCE.lists, memory, handle)
     attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
     return MigInstance(
         uuid=uuid,

@@ -1,0 +1,136 @@
+"""Who is on a card: the driver's three lists as one, and what each process used since the last sample."""
+
+from collections.abc import Callable
+from typing import Any
+
+from vgpuscope.model.device import GpuProcess, Memory, ProcessKind
+from vgpuscope.sources.nvml_calls import NOT_FOUND, SUCCESS, Calls, Card, Question, attribute
+
+_NONE = 0xFFFFFFFF  # NVML's "no such instance"
+_PID_MAX = 1 << 22
+_CLOCK_SLACK = 100_000  # µs a sample may seem to lie in the future
+
+_SAMPLES = Question(
+    "nvmlDeviceGetProcessesUtilizationInfo",
+    "nvmlDeviceGetProcessUtilization",
+    nothing=(SUCCESS, NOT_FOUND),  # nobody did anything; the binding raises a library's SUCCESS with no samples too
+)
+
+_KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
+_KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) for mask in range(8))
+_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
+          "nvmlDeviceGetMPSComputeRunningProcesses")  # fmt: skip
+
+
+def process_lists(of: str) -> tuple[Question, ...]:
+    """The questions for the lists of a card, or of an instance: each remembers for itself what is not supported."""
+    return tuple(Question(name, f"{name}_v2", of=of) for name in _LISTS)
+
+
+class _Listed:
+    """One process while the lists are merged."""
+
+    __slots__ = ("ci", "gi", "kinds", "memory")
+
+    def __init__(self) -> None:
+        self.kinds = 0
+        self.memory: int | None = None
+        self.gi: int | None = None
+        self.ci: int | None = None
+
+
+def read_processes(
+    calls: Calls, card: Card, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
+) -> tuple[GpuProcess, ...] | None:
+    """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
+    merged: dict[int, _Listed] = {}
+    failed, readable = card.failed, False
+    for kind, question in enumerate(lists):
+        rows = calls.ask(card, question, handle=handle)
+        if rows is not None:
+            readable = True
+            _merge(calls, merged, rows, kind=1 << kind, most=memory.total if memory else 1 << 50)
+    if not readable or card.failed != failed:
+        return None
+    return tuple(
+        GpuProcess(pid=pid, kinds=_KIND_SETS[p.kinds], memory=p.memory, gpu_instance=p.gi, compute_instance=p.ci)
+        for pid, p in merged.items()
+    )
+
+
+def _merge(calls: Calls, merged: dict[int, _Listed], rows: Any, *, kind: int, most: int) -> None:
+    for row in rows:
+        pid, memory = row.pid, row.usedGpuMemory
+        if not 0 < pid <= _PID_MAX:
+            calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
+            continue
+        listed = merged.get(pid)
+        if listed is None:
+            listed = merged[pid] = _Listed()
+            listed.gi, listed.ci = _id(row.gpuInstanceId), _id(row.computeInstanceId)
+        listed.kinds |= kind
+        if memory is None:
+            continue
+        if memory > most:
+            calls.drop("process-memory-over-total")
+        elif listed.memory is None or memory > listed.memory:
+            listed.memory = memory  # each list gives the whole sum: added up it would count twice
+
+
+def _id(value: int | None) -> int | None:
+    return None if value is None or value == _NONE else value
+
+
+def with_use(
+    calls: Calls, card: Card, processes: tuple[GpuProcess, ...], clock: Callable[[], float]
+) -> tuple[GpuProcess, ...]:
+    """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
+    now = int(clock() * 1e6)
+    # the first time, ask for one second: 0 would bring all the history the driver has
+    since = now - 1_000_000 if card.seen_until is None else min(card.seen_until, now)
+    card.seen_until = since
+    samples = calls.ask(card, _SAMPLES, since)
+    if samples is None:
+        return processes
+    listed = {process.pid for process in processes}
+    newest = _newest(calls, samples, listed, since=since, until=int(clock() * 1e6) + _CLOCK_SLACK)
+    times = [sample[0] for sample in newest.values() if sample is not None]
+    if times:
+        card.seen_until = max(times)
+    return tuple(_used(process, newest.get(process.pid, _IDLE)) for process in processes)
+
+
+_Use = tuple[int, int, int, int]  # µs, percent of SM, encoder, decoder
+_IDLE: _Use = (0, 0, 0, 0)
+
+
+def _newest(calls: Calls, samples: Any, listed: set[int], *, since: int, until: int) -> dict[int, _Use | None]:
+    """The latest sample of each listed process; None for a process of which there is only garbage."""
+    newest: dict[int, _Use | None] = {}
+    for sample in samples:
+        pid, at = attribute(sample, "pid"), attribute(sample, "timeStamp")
+        if pid not in listed or at <= since:
+            continue
+        sm, enc, dec = attribute(sample, "smUtil"), attribute(sample, "encUtil"), attribute(sample, "decUtil")
+        before = newest.get(pid)
+        if at > until or sm > 100 or enc > 100 or dec > 100 or attribute(sample, "memUtil") > 100:
+            calls.drop("process-time" if at > until else "process-percent-over-100")
+            newest[pid] = before
+        elif before is None or at > before[0]:
+            newest[pid] = (at, sm, enc, dec)
+    return newest
+
+
+def _used(process: GpuProcess, use: _Use | None) -> GpuProcess:
+    if use is None:
+        return process
+    return GpuProcess(
+        pid=process.pid,
+        kinds=process.kinds,
+        memory=process.memory,
+        sm=use[1] / 100,
+        encoder=use[2] / 100,
+        decoder=use[3] / 100,
+        gpu_instance=process.gpu_instance,
+        compute_instance=process.compute_instance,
+    )
