@@ -191,7 +191,7 @@ def _filled(line: Text, width: int) -> Text:
 def _parts(state: State, size: tuple[int, int]) -> tuple[list[Text], list[Text], list[Text]]:
     """Lines that stay above, lines that scroll, lines that stay below (the last is for the keys)."""
     bottom = [Text()]
-    title = [Text(f" vgpuscope top {state.panel} ".replace("  ", " "), "bold reverse"), Text()]
+    title = [Text().append(f" vgpuscope top {state.panel} ".replace("  ", " "), "bold reverse"), Text()]
     if state.panel == "help":
         return title, _help_lines(), bottom
     if state.snapshot is None:
@@ -204,8 +204,7 @@ def _parts(state: State, size: tuple[int, int]) -> tuple[list[Text], list[Text],
     said = _folded(notices(state.snapshot), max(1, min(_MOST_NOTICES, height // 8)))
     above, body = [*head, Text(), *titles], body or [_nothing(state)]
     if state.error:
-        for line in (*above, *body, *said):
-            line.stylize("dim")
+        above, body = ([Text(line.plain, "dim") for line in lines] for lines in (above, body))
         age = span(max(0.0, state.now - state.snapshot.at))
         said = [Text(f" ✗ {clean(state.error)}", "bold red"), Text(f" last data, {age} old; trying again", "yellow")]
     return above, body, [*said, *bottom]
@@ -218,7 +217,7 @@ def _folded(lines: list[Text], most: int) -> list[Text]:
 
 
 def _help_lines() -> list[Text]:
-    return [Text(f"  {key:<10}", "bold cyan").append(meaning, "default") for key, meaning in _HELP]
+    return [Text().append(f"  {key:<10}", "bold cyan").append(meaning) for key, meaning in _HELP]
 
 
 def _waiting(state: State) -> list[Text]:
@@ -238,9 +237,9 @@ def _status(state: State, *, length: int, room: int, width: int) -> Text:
 
 def _keys(state: State) -> Text:
     if state.typing is not None:
-        return Text(" filter: ", "bold reverse").append(f" {clean(state.typing)}").append("▏", "blink")
+        return Text().append(" filter: ", "bold reverse").append(f" {clean(state.typing)}").append("▏", "blink")
     if state.panel:
-        return Text(" any key goes back ", "reverse")
+        return Text().append(" any key goes back ", "reverse")
     arrow = "↑" if (state.sort in DESCENDING) == state.reverse else "↓"
     keys = (
         ("q", "quit"),

@@ -15,12 +15,12 @@ def heading(snapshot: NodeSnapshot, *, now: float, utc_offset: Seconds, paused: 
     """Which node, when, how much of it all, and which sources speak."""
     when = datetime.fromtimestamp(snapshot.at, UTC) + timedelta(seconds=utc_offset)
     age = max(0.0, now - snapshot.at)
-    right = Text(f"{when:%H:%M:%S}  ").append(f"sampled {span(age)} ago", "yellow" if age > 10 else "bright_black")
+    right = Text(f"{when:%H:%M:%S}  ").append(f"sampled {span(age)} ago", "yellow" if age > 10 else "dim")
     if paused:
-        right = Text(" PAUSED ", "black on yellow").append("  ").append_text(right)
-    left = Text(" vgpuscope ", "bold reverse").append(f" {clean(snapshot.node)}", "bold")
+        right = Text().append(" PAUSED ", "black on yellow").append("  ").append_text(right)
+    left = Text().append(" vgpuscope ", "bold reverse").append(f" {clean(snapshot.node)}", "bold")
     for word, value in _versions(snapshot):
-        part = Text(f"  {word} ", "bright_black").append(clean(value), "default")
+        part = Text().append(f"  {word} ", "dim").append(clean(value))
         if width is None or left.cell_len + part.cell_len + right.cell_len + 3 <= width:
             left.append_text(part)
     return [_apart(left, right, width), _totals(snapshot), _sources(snapshot.sources)]
@@ -44,17 +44,17 @@ def _totals(snapshot: NodeSnapshot) -> Text:
     used, total = (sum(m.used for m in memory), sum(m.total for m in memory)) if memory else (None, None)
     power = [g.power for g in gpus if g.power is not None]
     busy = [g.utilization for g in gpus if g.utilization is not None]
-    line = Text(f" {_count(len(gpus), 'GPU')}", "bold")
+    line = Text().append(f" {_count(len(gpus), 'GPU')}", "bold")
     for word, value in (
         ("util", percent(sum(busy) / len(busy) if busy else None)),
         ("memory", f"{sizes(used, total)} {percent(used / total if used is not None and total else None)}"),
         ("power", watts(sum(power) if power else None)),
     ):
-        line.append(f"  {word} ", "bright_black").append(value, "default")
+        line.append(f"  {word} ", "dim").append(value)
     states = _states(snapshot)
     counts = ", ".join(f"{states.count(state)} {state}" for state in _LIVELIEST if state in states)
     line.append(f"  {_count(len(states), 'container')}", "bold")
-    return line.append(f" {counts}" if counts else "", "bright_black")
+    return line.append(f" {counts}" if counts else "", "dim")
 
 
 _LIVELIEST: tuple[State, ...] = ("active", "idle", "unknown", "not-started")
@@ -74,12 +74,12 @@ def _count(n: int, word: str) -> str:
 
 def _sources(sources: Iterable[SourceState]) -> Text:
     """The ones that fail first: a narrow screen cuts the line."""
-    line = Text(" sources", "bright_black")
+    line = Text().append(" sources", "dim")
     for source in sorted(sources, key=lambda s: (not s.up and s.absent, s.up)):
         if source.up:
-            line.append("  ✓ ", "green").append(clean(source.source), "default")
+            line.append("  ✓ ", "green").append(clean(source.source))
         elif source.absent:
-            line.append(f"  ○ {clean(source.source)} absent", "bright_black")
+            line.append(f"  ○ {clean(source.source)} absent", "dim")
         else:
             line.append("  ✗ ", "bold red").append(clean(f"{source.source} {source.code or 'down'}"), "red")
     return line

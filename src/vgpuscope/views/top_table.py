@@ -16,7 +16,7 @@ _STATES: dict[str, tuple[str, str]] = {  # what a container or card does: sign b
     "idle": ("○", "yellow"),
     "not-started": ("◌", "blue"),
     "unknown": ("?", "magenta"),
-    "free": ("", "bright_black"),
+    "free": ("", "dim"),
 }
 
 
@@ -174,11 +174,11 @@ def table_lines(table: Sequence[Row], width: int | None, *, group: bool) -> tupl
 
 def _titles(chosen: Plan, widths: dict[str, int], *, group: bool) -> list[Text]:
     first = Text(" " + fit("GPU" if group else "CONTAINER", chosen.name), "bold")
-    second = Text(" " + fit("  container" if group else "", chosen.name), "bright_black")
+    second = Text(" " + fit("  container" if group else "", chosen.name), "dim")
     for column, width in widths.items():
         above, below = _TITLES[column]
         if not group:
-            above, below = (above if column in {"place", "power"} or not below else below.upper()), ""
+            above, below = (above if column in {"place", "power", "memory"} or not below else below.upper()), ""
         pad = str.rjust if column in _RIGHT else str.ljust
         first.append(_gap(chosen) + pad(above, width)[:width])
         second.append(_gap(chosen) + pad(below, width)[:width])
@@ -189,7 +189,7 @@ def _line(row: Row, chosen: Plan, widths: dict[str, int]) -> Text:
     line = Text(" ")
     mark = "" if row.allocated else "! "
     room = max(0, chosen.name - cell_len(row.branch) - len(mark))
-    line.append(row.branch, "bright_black").append(mark, "bold yellow").append(fit(row.name, room), _name_style(row))
+    line.append(row.branch, "dim").append(mark, "bold yellow").append(fit(row.name, room), _name_style(row))
     line = _cropped(line, chosen.name + 1)
     for column, width in widths.items():
         line.append(_gap(chosen)).append_text(_cell(column, row, chosen, width))
@@ -199,7 +199,7 @@ def _line(row: Row, chosen: Plan, widths: dict[str, int]) -> Text:
 
 
 def _name_style(row: Row) -> str:
-    return {"gpu": "bold", "mig": "cyan", "container": ""}.get(row.kind, "bright_black italic")
+    return {"gpu": "bold", "mig": "cyan", "container": ""}.get(row.kind, "dim italic")
 
 
 def _is_lost(row: Row) -> bool:
@@ -230,7 +230,7 @@ def _memory_cell(row: Row, chosen: Plan, width: int) -> Text:
     ratio = row.memory / row.memory_total if row.memory is not None and row.memory_total else None
     text = f"{_memory_text(row)} {percent(ratio):>4}"
     if row.kind in REST:
-        return Text(text.rjust(width), "bright_black")
+        return Text(text.rjust(width), "dim")
     if not chosen.memory_bar:
         return Text(text.rjust(width), _fullness(ratio))
     return bar(ratio, chosen.memory_bar, _fullness(ratio)).append(text.rjust(width - chosen.memory_bar))
@@ -244,7 +244,7 @@ def _fullness(ratio: Ratio | None) -> str:
 
 def _style(column: str, row: Row) -> str:
     if row.kind in REST:
-        return "bright_black"
+        return "dim"
     if column == "state" or (column == "method" and row.kind == "gpu"):
         if row.health not in {None, "ok"}:
             return "bold red"
@@ -253,7 +253,7 @@ def _style(column: str, row: Row) -> str:
         return "red" if row.temperature >= 85 else "yellow" if row.temperature >= 75 else ""
     if column == "power" and row.power and row.power_limit:
         return "yellow" if row.power >= 0.95 * row.power_limit else ""
-    return "bright_black" if column == "method" else ""
+    return "dim" if column == "method" else ""
 
 
 def _cropped(line: Text, width: int) -> Text:

@@ -24,6 +24,8 @@ def percent(ratio: Ratio | None) -> str:
     """A ratio in percent; more than 100 stays more, and a little is not nothing."""
     if ratio is None:
         return UNKNOWN
+    if ratio >= 9.995:  # four cells hold no more percent
+        return f"×{ratio:.0f}" if ratio < 999.5 else "×1k+"
     return "<1%" if 0 < ratio < 0.005 else f"{ratio * 100:.0f}%"
 
 
@@ -99,9 +101,9 @@ def _start(text: str, width: int) -> str:
 def bar(ratio: Ratio | None, width: int, style: str) -> Text:
     """A bar of so many cells, to half a cell; thick against thin, so that it reads without colour."""
     if ratio is None:
-        return Text("╌" * width, "bright_black")
+        return Text().append("╌" * width, "dim")
     halves = max(0, min(2 * width, round(ratio * 2 * width)))
-    halves = max(halves, 1) if ratio > 0 else halves
+    halves = max(halves, 1) if ratio > 0 and width else halves
     full, half = divmod(halves, 2)
-    text = Text("━" * full + ("╾" if half else ""), style)
-    return text.append("─" * (width - full - half), "bright_black")
+    text = Text().append("━" * full + ("╾" if half else ""), style)
+    return text.append("─" * (width - full - half), "dim")
