@@ -89,7 +89,7 @@ def share(container="main", gpu=A, memory=8 * GIB, cores=30):
     return HamiShare(container=container, gpu=gpu, memory=memory, cores=cores)
 
 
-def readings(*gpus, at=1000.0, regions=(), owners=(), pods=(), grants=(), **more):
+def readings(*gpus, at=1000.0, tick=None, regions=(), owners=(), pods=(), grants=(), **more):
     fields = {
         "devices": DeviceReading(at=at, gpus=gpus),
         "regions": RegionReading(containers=tuple(regions)),
@@ -97,7 +97,7 @@ def readings(*gpus, at=1000.0, regions=(), owners=(), pods=(), grants=(), **more
         "pods": None if pods is None else tuple(pods),
         "grants": None if grants is None else tuple(grants),
     }
-    return Readings(at=at, **{**fields, **more})
+    return Readings(at=at, tick=at if tick is None else tick, **{**fields, **more})
 
 
 def sample(*gpus, mind=None, ratio=1.0, **more) -> NodeSnapshot:

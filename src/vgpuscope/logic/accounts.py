@@ -55,7 +55,7 @@ class Books:
         self._touched: set[_WindowKey] = set()
 
     def settle(self, pools: Collection[Pool], gpus: Collection[Gpu], at: float) -> None:
-        """Add one sample. A clock that went back, or the very first sample, adds no time."""
+        """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
         self._windows = {key: points for key, points in self._windows.items() if key in self._touched}

@@ -34,7 +34,8 @@ _Number = TypeVar("_Number", int, float)
 class Readings(Struct, frozen=True, kw_only=True):
     """One sample of every source. None: the source gave nothing."""
 
-    at: float
+    at: float  # unix time, for people
+    tick: float  # of a clock that is never set, for durations
     devices: DeviceReading | None
     regions: RegionReading | None
     owners: Mapping[Pid, ProcessOwner] | None
@@ -61,7 +62,7 @@ class NodeMind:
         regions = self._repaired(readings, gpus)
         held = holdings(gpus=gpus, people=people, grants=readings.grants or (), regions=regions)
         pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, people=people)
-        self._books.settle(pools, gpus, readings.at)
+        self._books.settle(pools, gpus, readings.tick)
         for pool in pools:
             for resource in pool.scaled:
                 self._scaled[resource] += 1

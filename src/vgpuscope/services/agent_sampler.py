@@ -122,6 +122,7 @@ class Sampler:
         self._reread_ratio()
         readings = Readings(
             at=at,
+            tick=time.monotonic(),
             devices=devices,
             regions=regions,
             owners=owners,
