@@ -106,9 +106,7 @@ def test_every_hami_pod_that_works_has_one_region_and_the_decoder_agrees_with_it
             device = region.devices[at]
             assert device.uuid == n.world.cards[card].uuid
             assert device.memory_limit == life.job.hami.memory << 20
-            assert sum(s.devices[at].total for s in region.live_slots()) == sum(
-                p.memory[card] for p in life.running()
-            )
+            assert sum(s.devices[at].total for s in region.live_slots()) == sum(p.memory[card] for p in life.running())
 
 
 def test_a_killed_worker_stays_in_its_region_until_another_attaches(node):

@@ -5,11 +5,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpuscope.sim.driver import driver_state
-from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS
+from vgpuscope.sim.hardware import A100_80
+from vgpuscope.sim.jobs import Hami, Job
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, Plan
+from vgpuscope.sim.workloads import notebook, training
 from vgpuscope.sim.world import World
 
 BEGAN = 1_700_000_000.0
-every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.name)
+CROWDED = Plan(
+    name="crowded",
+    kind="",
+    look_for="",
+    cards=(A100_80,),
+    jobs=(
+        Job(name="limited", shape=training(sm=0.8, memory=30000), hami=Hami(memory=40000), workers=2),
+        Job(name="greedy", shape=training(sm=0.9, memory=60000), hami=Hami(memory=0)),
+        Job(name="late", shape=notebook(memory=9000)),
+    ),
+)
+every_plan = pytest.mark.parametrize("plan", (*PLANS, CROWDED), ids=lambda p: p.name)
 
 
 def lived(plan, *, seed=1, seconds=250.0, step=0.5):
@@ -63,6 +77,16 @@ def check_limits(world):
         if life.job.hami and life.job.hami.memory:
             for card in life.job.cards:
                 assert sum(p.memory[card] for p in life.running()) <= life.job.hami.memory << 20
+
+
+def test_a_crowded_card_is_full_and_nobody_passes_the_limit():
+    *_, (world, state) = lived(CROWDED, seconds=5)
+    limited, greedy, late = world.lives.values()
+    assert sum(p.memory[0] for p in limited.running()) == 40000 << 20
+    assert greedy.running()[0].memory[0] < 60000 << 20
+    assert late.running()[0].memory[0] == 0
+    assert state.cards[0].total - state.cards[0].reserved - state.cards[0].used < 16 << 20
+    assert state.cards[0].busy == 100
 
 
 def test_the_same_seed_and_moments_give_the_same_node():

@@ -22,6 +22,7 @@ from rich.text import Text
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.node import Node
 
+AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 _TICK = 0.5  # seconds
 _READY_WITHIN = 60.0
 _END_WITHIN = 3.0
@@ -32,15 +33,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(*, base_port: int = 19394, seed: int = 1, directory: str | None = None) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PLAIN_WIDTH)
+    console = _console()
     try:
         with _workspace(directory) as root:
             return asyncio.run(_demo(console, root, base_port=base_port, seed=seed))
     except _CannotStart as e:
-        console.print(f"vgpuscope demo: {e}", style="red")
+        console.print(f"vgpuscope demo: {e}", style="red", soft_wrap=True)
         return 1
+
+
+def _console() -> Console:
+    # Logs and paths are printed as they are, so nothing in them may count as markup.
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    return Console(markup=False, highlight=False, emoji=False, width=width)
 
 
 class _CannotStart(Exception):
@@ -91,11 +96,11 @@ async def _agents(nodes: list[Node], base_port: int) -> AsyncIterator[list[_Agen
 
 async def _start(node: Node, port: int) -> _Agent:
     log = node.directory.with_suffix(".log")
-    command = ["-m", "vgpuscope.sim.agent", str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"]
+    arguments = [str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"]
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *command,
+            *AGENT,
+            *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=out,
             stderr=out,
@@ -156,7 +161,7 @@ async def _all_ended(console: Console, agents: list[_Agent]) -> None:
 
 async def _report_end(console: Console, agent: _Agent) -> None:
     await agent.process.wait()
-    console.print(f"vgpuscope demo: {_obituary(agent)}", style="red")
+    console.print(f"vgpuscope demo: {_obituary(agent)}", style="red", soft_wrap=True)
 
 
 def _obituary(agent: _Agent) -> str:
@@ -242,14 +247,14 @@ def _workspace(directory: str | None) -> Iterator[Path]:
             shutil.rmtree(own, ignore_errors=True)
         return
     root = Path(directory).absolute()
+    if len(str(root / PLANS[0].name / "pod-resources" / "kubelet.sock")) > _LONGEST_SOCKET:
+        raise _CannotStart(f"{root} is too long a path for Unix sockets; say a shorter one")
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
             raise _CannotStart(f"{root} is not empty; say another directory, or none")
     except OSError as e:
         raise _CannotStart(f"{root}: {e.strerror}") from e
-    if len(str(root / PLANS[0].name / "pod-resources" / "kubelet.sock")) > _LONGEST_SOCKET:
-        raise _CannotStart(f"{root} is too long a path for Unix sockets; say a shorter one")
     yield root
 
 
@@ -268,7 +273,7 @@ def _print_page(console: Console, agents: list[_Agent], root: Path) -> None:
     console.print()
     console.print(table)
     for what, command in _commands(agents[0].url, root):
-        console.print(f"  {what:22} [green]{command}[/green]", soft_wrap=True)
+        console.print(Text.assemble(f"  {what:22} ", (command, "green")), soft_wrap=True)
     console.print("\nCtrl-C ends everything.")
     console.file.flush()
 

@@ -1,0 +1,176 @@
+"""The demo as people run it: a process that starts in seconds, says where to look, and leaves nothing behind."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from vgpuscope.sim import demo
+
+END = "Ctrl-C ends everything."
+
+
+class Running:
+    """A demo process, with what it has printed so far."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "vgpuscope", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._printed, self._news = "", threading.Condition()
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def until(self, words: str, seconds: float = 60) -> str:
+        with self._news:
+            assert self._news.wait_for(lambda: words in self._printed or self.ended, seconds), self._printed
+            assert words in self._printed, self._printed
+            return self._printed
+
+    @property
+    def ended(self) -> bool:
+        return self.process.stdout.closed
+
+    @property
+    def urls(self) -> list[str]:
+        return re.findall(r"http://127\.0\.0\.1:\d+/metrics", self._printed.split("a node, live")[0])
+
+    @property
+    def root(self) -> Path:
+        return Path(re.search(r"ls (\S+)/\*", self._printed)[1])
+
+    def children(self) -> list[int]:
+        return [int(p) for p in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+    def _collect(self) -> None:
+        for line in self.process.stdout:
+            with self._news:
+                self._printed += line
+                self._news.notify_all()
+        self.process.stdout.close()
+        with self._news:
+            self._news.notify_all()
+
+
+@pytest.fixture
+def started():
+    running = []
+
+    def start(*arguments):
+        running.append(Running("--port", str(free_port()), *arguments))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.process.kill()
+        one.process.wait(10)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def page(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def eventually(holds, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
+    running = started()
+    printed = running.until(END)
+    assert "\x1b" not in printed
+    assert len(running.urls) == 5
+    pages = "".join(page(url) for url in running.urls)
+    for mode in ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"):
+        assert f'mode="{mode}"' in pages, mode
+    root, agents = running.root, running.children()
+    assert root.is_dir()
+    assert len(agents) >= 5
+    began = time.monotonic()
+    assert running.end(signal.SIGINT) == 0
+    assert time.monotonic() - began < 5
+    assert not root.exists()
+    assert not any(alive(pid) for pid in agents)
+    eventually(lambda: running.ended)
+    assert "Traceback" not in running._printed
+    with pytest.raises(urllib.error.URLError):
+        page(running.urls[0])
+
+
+def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        running = started("--port", str(taken.getsockname()[1]))
+        running.until(END)
+        assert len(set(running.urls)) == 5
+        victim = next(p for p in running.children() if b"sick-e" in Path(f"/proc/{p}/cmdline").read_bytes())
+        os.kill(victim, signal.SIGKILL)
+        running.until("the agent of sick-e ended with code -9")
+        assert "hami-a" in page(running.urls[0])
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_agents_do_not_outlive_a_demo_that_was_killed(started):
+    running = started()
+    running.until(END)
+    agents, root = running.children(), running.root
+    running.end(signal.SIGKILL)
+    try:
+        eventually(lambda: not any(alive(pid) for pid in agents))
+    finally:
+        subprocess.run(["rm", "-rf", str(root)], check=True)
+
+
+def test_an_agent_that_cannot_start_gives_its_last_words(monkeypatch, capsys):
+    words = "import sys; print('no [luck] today'); sys.exit(3)"
+    monkeypatch.setattr(demo, "AGENT", (sys.executable, "-c", words))
+    assert demo.main(base_port=free_port()) == 1
+    printed = capsys.readouterr().out
+    assert "ended with code 3" in printed
+    assert "no [luck] today" in printed
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda tmp: (tmp / "mine").touch() or tmp, "is not empty"),
+        (lambda tmp: (tmp / "mine").touch() or tmp / "mine", "File exists"),
+        (lambda tmp: tmp / ("long" * 40), "too long a path"),
+    ],
+)
+def test_a_directory_that_will_not_do_is_refused_with_the_reason(tmp_path, capsys, make, words):
+    assert demo.main(directory=str(make(tmp_path))) == 1
+    assert words in capsys.readouterr().out
