@@ -1,0 +1,16 @@
+# One image, all processes: docker build -t vgpuscope:0.1.0 .
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY requirements/run.txt requirements/run.txt
+RUN python -m venv /opt/vgpuscope && /opt/vgpuscope/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+ARG REVISION=unknown BUILD_DATE=unknown
+RUN sed -i "s/^REVISION = .*/REVISION = \"${REVISION}\"/; s/^BUILD_DATE = .*/BUILD_DATE = \"${BUILD_DATE}\"/" src/vgpuscope/version.py \
+ && /opt/vgpuscope/bin/pip install --no-cache-dir --no-deps .
+
+FROM python:3.12-slim
+COPY --from=build /opt/vgpuscope /opt/vgpuscope
+ENV PATH=/opt/vgpuscope/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
+ENTRYPOINT ["vgpuscope"]
+CMD ["--help"]
