@@ -1,0 +1,151 @@
+"""A process starts together and stops together, in time."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import httpx2
+import pytest
+
+from tests.runtime.serving import Numbers, until
+from vgpuscope.model.errors import DriverHung
+from vgpuscope.runtime import address, http
+from vgpuscope.runtime.lifecycle import Lifecycle
+
+FOREVER = 3600
+
+
+async def forever():
+    await asyncio.sleep(FOREVER)
+
+
+def make_server():
+    app = http.make_app(title="t", metrics=Numbers, ready=http.Readiness)
+    return http.Server(app, sock=address.bind("127.0.0.1:0"))
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_without_an_error(sig):
+    life, began = Lifecycle(), asyncio.Event()
+
+    async def loop():
+        began.set()
+        await forever()
+
+    running = asyncio.create_task(life.run({"loop": loop}, server=make_server()))
+    await began.wait()
+    os.kill(os.getpid(), sig)
+    async with asyncio.timeout(5):
+        await running
+    assert life.stopping
+    life.close()
+
+
+async def test_not_ready_is_told_before_the_door_closes(monkeypatch):
+    monkeypatch.setattr("vgpuscope.runtime.lifecycle.DRAIN", 1.0)
+    life, server = Lifecycle(), make_server()
+    running = asyncio.create_task(life.run({}, server=server))
+    await server.started()
+    life.stop()
+    async with httpx2.AsyncClient() as client:
+
+        async def said_no():
+            return (await client.get(f"{server.url}/readyz")).status_code == 503
+
+        await until(said_no)
+    await running
+
+
+async def test_a_loop_that_fails_takes_the_others_down_and_its_error_comes_out():
+    ended = asyncio.Event()
+
+    async def other():
+        try:
+            await forever()
+        finally:
+            ended.set()
+
+    async def failing():
+        await asyncio.sleep(0)
+        raise DriverHung("stuck")
+
+    with pytest.raises(DriverHung, match="stuck"):
+        await Lifecycle().run({"other": other, "failing": failing}, server=make_server())
+    assert ended.is_set()
+
+
+async def test_a_loop_that_returns_is_a_failure_with_its_name():
+    async def returning():
+        return
+
+    with pytest.raises(RuntimeError, match="sampler came to an end"):
+        await Lifecycle().run({"sampler": returning})
+
+
+async def test_every_task_has_a_name():
+    life, names = Lifecycle(), []
+
+    async def loop():
+        names.append(asyncio.current_task().get_name())
+        await forever()
+
+    running = asyncio.create_task(life.run({"sampler": loop}))
+    await until(lambda: names)
+    life.stop()
+    await running
+    assert names == ["sampler"]
+
+
+async def test_told_twice_it_leaves_at_once():
+    left = []
+    life = Lifecycle(leave=left.append)
+    life._told(signal.SIGINT)
+    assert left == []
+    life._told(signal.SIGINT)
+    assert left == [0]
+    life.close()
+
+
+def process(body):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+HUNG = """
+    import asyncio, threading
+    from vgpuscope.runtime.lifecycle import main
+    from vgpuscope.runtime.probe import Probe
+
+    async def work(life):
+        {hang}
+        async def loop():
+            print("up", flush=True)
+            await asyncio.sleep(3600)
+        await life.run({{"loop": loop}})
+
+    raise SystemExit(main(work, grace=0.5))
+"""
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        "Probe('nvml', threading.Event().wait).read",  # nothing hangs
+        "threading.Thread(target=Probe('nvml', threading.Event().wait).read, args=(3600,), daemon=True).start()",
+        "asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)",  # joined at exit by Python itself
+    ],
+)
+def test_a_stuck_thread_cannot_keep_the_process_after_a_signal(hang):
+    with process(HUNG.format(hang=hang)) as child:
+        assert child.stdout.readline() == "up\n"
+        began = time.monotonic()
+        child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=20)
+    assert child.returncode == 0, err
+    assert time.monotonic() - began < 5
+    assert "Traceback" not in err
