@@ -1,0 +1,85 @@
+"""The kubelet's PodResources socket: which device was given to which container.
+
+Spoken with grpclib and our own wire reader, because the usual libraries cost half of the agent's memory: docs/adr/0004.
+"""
+
+import asyncio
+
+from grpclib.client import Channel, Handler, UnaryUnaryMethod
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.protocol import H2Protocol
+from h2.exceptions import H2Error
+
+from vgpuscope.formats.podresources import WireInvalid, decode_grants
+from vgpuscope.model.errors import PodResourcesAbsent, PodResourcesDown
+from vgpuscope.model.pod import Grant
+from vgpuscope.model.quantity import Seconds
+
+_LIST = "/v1.PodResourcesLister/List"
+_LIMIT = 16 * 1024 * 1024  # big nodes pass gRPC's usual 4 MiB
+
+# What a peer that is no kubelet can make grpclib raise, beside its own errors.
+_NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, WireInvalid, AssertionError, NotImplementedError)
+
+
+class PodResources:
+    """The grants of this node; each read is a connection of its own, so a kubelet that restarted is simply met anew."""
+
+    def __init__(self, socket_path: str, *, timeout: Seconds = 5.0) -> None:
+        self._path = socket_path
+        self._timeout = timeout
+
+    async def read(self) -> tuple[Grant, ...]:
+        """All grants now; PodResourcesAbsent when there is no socket, PodResourcesDown when it gives no answer."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return decode_grants(await self._ask())
+        except FileNotFoundError as e:
+            raise PodResourcesAbsent(f"{self._path}: no such socket") from e
+        except TimeoutError as e:
+            raise PodResourcesDown(f"{self._path}: no answer within {self._timeout:g} s") from e
+        except OSError as e:
+            raise PodResourcesDown(f"{self._path}: {e.strerror or e}") from e
+        except _NOT_GRPC as e:
+            raise PodResourcesDown(f"{self._path}: {_reason(e)}") from e
+
+    async def _ask(self) -> bytes:
+        channel = _Channel(path=self._path, codec=_Bytes())
+        try:
+            answer: bytes = await UnaryUnaryMethod(channel, _LIST, bytes, bytes)(b"")
+        finally:
+            channel.close()
+        return answer
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, GRPCError):
+        return f"{error.status.name}: {error.message}"
+    return str(error) or type(error).__name__
+
+
+class _Bytes(CodecBase):
+    """Messages stay bytes: encoding them is formats' work."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: bytes, message_type: object) -> bytes:  # noqa: ARG002
+        return message
+
+    def decode(self, data: bytes, message_type: object) -> bytes:  # noqa: ARG002
+        return data
+
+
+class _Bounded(H2Protocol):
+    """grpclib has no limit of its own for the size of a message."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.connection.data_received > _LIMIT:
+            self.processor.close(f"the answer is larger than {_LIMIT} bytes")
+
+
+class _Channel(Channel):
+    def _protocol_factory(self) -> H2Protocol:
+        return _Bounded(Handler(), self._config, self._h2_config)
