@@ -35,6 +35,7 @@ def _flags(node: Path, listen: str) -> dict[str, object]:
         "agent.pods": f"file:{node / 'pods.json'}",
         "agent.podresources_socket": str(node / "pod-resources" / "kubelet.sock"),
         "agent.families": "all",
+        "agent.ratio": 1.0,  # and no gpu_allocation.txt of wherever the demo was started
     }
 
 

@@ -7,13 +7,12 @@ from vgpuscope.sim.world import World
 
 _GARBAGE = 4294967280  # what real drivers give for zombies
 _MAX_INSTANCES = 7
-_CUDA = 13000
 
 
 def driver_state(world: World) -> DriverState:
     """The whole driver at this moment."""
     cards = tuple(_card(world, card) for card in world.cards)
-    return DriverState(driver=world.plan.driver, cuda=_CUDA, cards=cards, xids=tuple(world.xids))
+    return DriverState(driver=world.plan.driver, cuda=world.plan.cuda, cards=cards, xids=tuple(world.xids))
 
 
 def _card(world: World, card: Card) -> CardState:

@@ -52,6 +52,7 @@ class Plan(NamedTuple):
     jobs: tuple[Job, ...]
     runtime: str = "containerd"  # how its cgroups are spelled
     driver: str = "580.95.05"
+    cuda: int = 13000  # as the driver counts: 1000 × major + 10 × minor
     slices: tuple[Slice, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -306,6 +307,7 @@ SLICED = Plan(
     cards=(T4, L4),
     runtime="docker-cgroupfs",
     driver="570.172.08",
+    cuda=12080,
     jobs=(
         Job(name="web-a-0", namespace="serving", shape=inference(sm=0.5, memory=2300), resource=WHOLE, replicas=(0,)),
         Job(
