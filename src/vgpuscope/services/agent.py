@@ -148,12 +148,8 @@ class Agent:
         await asyncio.wait([asyncio.ensure_future(meeting) for meeting in meetings], timeout=_ONCE_WITHIN)
 
     async def close(self) -> None:
-        """Let go of the driver and the kubelet."""
+        """Let the threads end."""
         self._stop.set()
-        if self._grants is not None:
-            self._grants.close()
-        if self._pods is not None and hasattr(self._pods, "close"):
-            await self._pods.close()
 
     async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
         if self._latest is None:
