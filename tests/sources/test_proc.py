@@ -1,0 +1,196 @@
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.sources.proc import Proc
+
+UID = "6a1c0f3e-5b7d-4e52-9d38-0c9be1f7a2d4"
+ID, OTHER_ID = "3f4e8a9b" * 8, "c0ffee11" * 8
+
+
+def spawn(
+    root: Path, pid: int = 100, *, start: int = 5000, name: str = "python", state: str = "S", container=ID
+) -> Path:
+    """A process as the kernel shows it."""
+    home = root / str(pid)
+    home.mkdir(exist_ok=True)
+    middle = " ".join(str(number) for number in range(4, 22))
+    (home / "stat").write_bytes(f"{pid} ({name}) {state} {middle} {start} 23 24 25\n".encode(errors="surrogateescape"))
+    (home / "cgroup").write_text(f"0::/kubepods/burstable/pod{UID}/{container}\n")
+    return home
+
+
+def cgroup_reads(monkeypatch) -> list[str]:
+    real, read = os.open, []
+
+    def watched(path, *args, **kwargs):
+        if str(path).endswith("/cgroup"):
+            read.append(path)
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", watched)
+    return read
+
+
+def on_cgroup_read(monkeypatch, act) -> None:
+    """Does something the first time a cgroup is read: between the reads of one process."""
+    real, pending = os.open, [act]
+
+    def acting(path, *args, **kwargs):
+        if str(path).endswith("/cgroup") and pending:
+            pending.pop()()
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", acting)
+
+
+def test_a_process_is_named_by_its_cgroup(tmp_path):
+    spawn(tmp_path)
+    owner = Proc(str(tmp_path)).owners([100])[100]
+    assert (owner.pid, owner.start_time, owner.command) == (100, 5000, "python")
+    assert (owner.pod_uid, owner.container_id) == (UID, ID)
+
+
+def test_a_process_of_the_host_has_neither_pod_nor_container(tmp_path):
+    (spawn(tmp_path) / "cgroup").write_text("0::/system.slice/nvidia-persistenced.service\n")
+    owner = Proc(str(tmp_path)).owners([100])[100]
+    assert (owner.pod_uid, owner.container_id) == (None, None)
+
+
+def test_only_processes_that_exist_are_told(tmp_path):
+    spawn(tmp_path, 100)
+    assert Proc(str(tmp_path)).owners([100, 101, 0, -7, 2**40]).keys() == {100}
+
+
+@pytest.mark.parametrize("state", ["Z", "X"])
+def test_a_zombie_counts_as_gone(tmp_path, state):
+    spawn(tmp_path, state=state)
+    assert Proc(str(tmp_path)).owners([100]) == {}
+
+
+@pytest.mark.parametrize("name", ["my app", "a) Z (b", ") S 1 2 3", "((", "", "\udcff"])
+def test_a_process_may_have_any_name(tmp_path, name):
+    spawn(tmp_path, name=name)
+    owner = Proc(str(tmp_path)).owners([100])[100]
+    assert (owner.start_time, owner.command) == (5000, name.replace("\udcff", "\N{REPLACEMENT CHARACTER}"))
+
+
+@pytest.mark.parametrize("content", [b"", b"100", b"100 (x", b"100 (x) S 1 2", b"100 (x) S" + b" y" * 40, b")("])
+def test_half_a_stat_is_no_process(tmp_path, content):
+    (spawn(tmp_path) / "stat").write_bytes(content)
+    assert Proc(str(tmp_path)).owners([100]) == {}
+
+
+def test_the_cgroup_of_a_process_is_read_once(tmp_path, monkeypatch):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    read = cgroup_reads(monkeypatch)
+    assert proc.owners([100]) == proc.owners([100, 100])
+    assert len(read) == 1
+
+
+def test_a_reused_pid_is_another_process(tmp_path):
+    proc = Proc(str(tmp_path))
+    spawn(tmp_path, start=5000)
+    proc.owners([100])
+    spawn(tmp_path, start=6000, container=OTHER_ID)
+    owner = proc.owners([100])[100]
+    assert (owner.start_time, owner.container_id) == (6000, OTHER_ID)
+
+
+def test_a_process_that_became_another_program_is_read_anew(tmp_path):
+    proc = Proc(str(tmp_path))
+    spawn(tmp_path, name="runc:[2:INIT]")
+    proc.owners([100])
+    spawn(tmp_path, name="python", container=OTHER_ID)
+    owner = proc.owners([100])[100]
+    assert (owner.command, owner.container_id) == ("python", OTHER_ID)
+
+
+def test_a_process_that_ends_between_two_reads_is_gone(tmp_path, monkeypatch):
+    home = spawn(tmp_path)
+    on_cgroup_read(monkeypatch, lambda: shutil.rmtree(home))
+    assert Proc(str(tmp_path)).owners([100]) == {}
+
+
+def test_a_pid_reused_between_two_reads_is_told_only_at_the_next(tmp_path, monkeypatch):
+    spawn(tmp_path, start=5000)
+    on_cgroup_read(monkeypatch, lambda: spawn(tmp_path, start=6000, container=OTHER_ID))
+    proc = Proc(str(tmp_path))
+    assert proc.owners([100]) == {}
+    assert proc.owners([100])[100].container_id == OTHER_ID
+
+
+def test_a_read_that_fails_because_the_process_ends_is_no_error(tmp_path, monkeypatch):
+    spawn(tmp_path)
+
+    def gone(*_):
+        raise ProcessLookupError(3, "No such process")
+
+    monkeypatch.setattr(os, "read", gone)
+    assert Proc(str(tmp_path)).owners([100]) == {}
+
+
+def test_processes_nobody_asks_for_are_forgotten(tmp_path, monkeypatch):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    proc.owners([100])
+    proc.owners([])
+    read = cgroup_reads(monkeypatch)
+    proc.owners([100])
+    assert len(read) == 1
+
+
+def test_what_was_told_stays_as_it_was_told(tmp_path):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    told = proc.owners([100])
+    proc.owners([])
+    assert told.keys() == {100}
+
+
+def test_a_missing_proc_root_says_which_option_names_it(tmp_path):
+    with pytest.raises(SourceDown, match="does not exist") as down:
+        Proc(str(tmp_path / "nowhere")).owners([])
+    assert "--proc-root" in down.value.advice
+
+
+def test_a_proc_root_that_is_no_directory_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceDown, match="cannot be read"):
+        Proc(str(tmp_path / "file")).owners([1])
+
+
+def test_a_proc_root_we_may_not_enter_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(SourceDown, match="cannot be read"):
+        Proc(str(tmp_path)).owners([1])
+
+
+def test_the_kernels_own_proc_is_read():
+    owner = Proc().owners([os.getpid()])[os.getpid()]
+    assert owner.start_time > 0
+    assert owner.command == Path("/proc/self/comm").read_text().rstrip("\n")
+
+
+def test_a_real_child_that_was_not_waited_for_is_gone():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        proc = Proc()
+        assert child.pid in proc.owners([child.pid])
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert proc.owners([child.pid]) == {}
+
+
+def test_no_file_stays_open(tmp_path):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    earlier = len(os.listdir("/proc/self/fd"))
+    for pids in ([100], [100, 7], []):
+        proc.owners(pids)
+    assert len(os.listdir("/proc/self/fd")) == earlier
