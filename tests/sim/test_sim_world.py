@@ -23,7 +23,7 @@ CROWDED = Plan(
         Job(name="late", shape=notebook(memory=9000)),
     ),
 )
-every_plan = pytest.mark.parametrize("plan", (*PLANS, CROWDED), ids=lambda p: p.name)
+every_plan = pytest.mark.parametrize("plan", [*PLANS, CROWDED], ids=lambda p: p.name)
 
 
 def lived(plan, *, seed=1, seconds=250.0, step=0.5):
