@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpuscope.formats.hami_region import decode, decode_file, identify
@@ -271,6 +271,7 @@ BEGINNINGS = st.sampled_from((b"", recorded("real_v12_single")[:4], recorded("re
 SIZES = st.sampled_from((0, 1197896, 1197897, 2008952, 2008953, 2008984, 2008985))
 
 
+@settings(deadline=None)  # a file is two million bytes
 @given(BEGINNINGS, st.binary(max_size=4096), SIZES, st.sampled_from((b"\0", b"\xa5")))
 def test_any_bytes_are_decoded_or_refused(beginning, noise, size, filling):
     attempt((beginning + noise).ljust(size, filling))
@@ -280,6 +281,7 @@ SEEDS = [recorded(name) for name in ("real_v0_single", "real_v11_single", "real_
 CHANGES = st.lists(st.tuples(st.integers(0, 2 << 20), st.binary(min_size=1, max_size=64)), max_size=8)
 
 
+@settings(deadline=None)  # a file is two million bytes
 @given(st.sampled_from(SEEDS), CHANGES, st.none() | st.integers(0, 2 << 20), st.integers(-(2**31), 2**31 - 1))
 def test_a_damaged_region_is_decoded_or_refused(seed, changes, cut, process_count):
     data = bytearray(seed)
@@ -291,6 +293,7 @@ def test_a_damaged_region_is_decoded_or_refused(seed, changes, cut, process_coun
     attempt(bytes(data[:cut]))
 
 
+@settings(deadline=None)  # a file is two million bytes
 @given(st.binary(min_size=12, max_size=64), st.binary(max_size=5000), st.binary(max_size=30))
 def test_any_pieces_of_a_file_are_decoded_or_refused(start, head, tail):
     for seed in SEEDS:

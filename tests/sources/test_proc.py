@@ -80,7 +80,9 @@ def test_a_process_may_have_any_name(tmp_path, name):
     assert (owner.start_time, owner.command) == (5000, name.replace("\udcff", "\N{REPLACEMENT CHARACTER}"))
 
 
-@pytest.mark.parametrize("content", [b"", b"100", b"100 (x", b"100 (x) S 1 2", b"100 (x) S" + b" y" * 40, b")("])
+@pytest.mark.parametrize(
+    "content", [b"", b"100", b"100 (x", b"100 (x) S 1 2", b"100 (x) S" + b" y" * 40, b")(", b"1 " * 40]
+)
 def test_half_a_stat_is_no_process(tmp_path, content):
     (spawn(tmp_path) / "stat").write_bytes(content)
     assert Proc(str(tmp_path)).owners([100]) == {}

@@ -27,7 +27,7 @@ class Proc:
         _require(self._root)
         found = ((pid, self._owner(pid)) for pid in set(pids))
         self._known = {pid: owner for pid, owner in found if owner}
-        return dict(self._known)
+        return self._known
 
     def _owner(self, pid: Pid) -> ProcessOwner | None:
         now = _stat(f"{self._root}/{pid}/stat")

@@ -1,0 +1,124 @@
+"""What HAMi's scheduler and device plugin write on a pod.
+
+    hami.io/vgpu-devices-allocated   what each container was given; until v2.2 the key was 4pd.io/vgpu-ids-new
+    hami.io/vgpu-mig-allocations     JSON since v2.10: which MIG instance each of them became
+
+A container is `<device>:<device>:…;`, a device `<uuid>,<vendor word>,<MiB>,<percent of cores>`; init containers come
+first. A container without a GPU has been written as nothing, as `,,0,0:`, or (v2.10.0) left out altogether. Until v2.9
+the uuid of a MIG device ends in `[template-slot]`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.errors import AnnotationMalformed
+from vgpuscope.model.pod import Container, HamiShare, MigAllocation
+from vgpuscope.model.quantity import MIB
+
+_DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
+_MIGS = "hami.io/vgpu-mig-allocations"
+_NUMBER = re.compile(r"[0-9]{1,12}")
+
+
+def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
+    """What each container was given on each card; nothing for a pod that HAMi did not place."""
+    key = next((key for key in _DEVICES if key in annotations), None)
+    if key is None:
+        return ()
+    segments = [list(_devices(key, segment)) for segment in _segments(annotations[key])]
+    shares: dict[tuple[str, str], HamiShare] = {}
+    for container, devices in _holders(key, segments, containers):
+        for uuid, memory, cores in devices:
+            # Several MIG instances of one card are several devices here, and together one share of the card.
+            share = shares.get((container.name, uuid))
+            shares[container.name, uuid] = HamiShare(
+                container=container.name,
+                gpu=uuid,
+                memory=memory * MIB + (share.memory if share else 0),
+                cores=cores + (share.cores if share else 0),
+            )
+    return tuple(shares.values())
+
+
+_Device = tuple[str, int, int]  # uuid, MiB, percent
+
+
+def _segments(text: str) -> list[str]:
+    segments = text.strip().split(";")
+    return segments if segments[-1] else segments[:-1]  # each one is terminated, not parted, by its semicolon
+
+
+def _devices(key: str, segment: str) -> Iterator[_Device]:
+    for device in filter(None, segment.split(":")):
+        uuid, *rest = device.split(",")
+        if len(rest) < 3 or not _NUMBER.fullmatch(rest[1]) or not _NUMBER.fullmatch(rest[2]):
+            raise AnnotationMalformed(f"{key}: {device[:80]!r} is not uuid,type,memory,cores")
+        if gpu := uuid.partition("[")[0]:
+            yield gpu, int(rest[1]), int(rest[2])
+
+
+def _holders(
+    key: str, segments: list[list[_Device]], containers: Sequence[Container]
+) -> Iterator[tuple[Container, list[_Device]]]:
+    """Which container each segment belongs to: by position, or where segments were left out by who asked for a GPU."""
+    ordered = sorted(containers, key=lambda container: not container.init)
+    if len(segments) != len(ordered):
+        segments = [devices for devices in segments if devices]
+        ordered = [container for container in ordered if container.gpu_request]
+    if len(segments) > len(ordered):
+        raise AnnotationMalformed(f"{key}: {len(segments)} containers with devices, but the pod has {len(ordered)}")
+    return zip(ordered, segments, strict=False)
+
+
+class _Placement(Struct, frozen=True):
+    start: int
+    size: int
+
+
+class _Allocation(Struct, frozen=True, rename="camel"):
+    container_index: int
+    device_index: int
+    profile: str
+    placement: _Placement
+    gpu: str = msgspec.field(name="gpuUUID")
+    mig: str | None = msgspec.field(name="migUUID", default=None)
+    gpu_instance: int | None = msgspec.field(name="gpuInstanceID", default=None)
+    compute_instance: int | None = msgspec.field(name="computeInstanceID", default=None)
+
+    def valid(self) -> bool:
+        """Indexes and sizes that can be, and an instance that is named in full or not yet at all."""
+        numbers = (self.container_index, self.device_index, self.placement.start, self.placement.size - 1)
+        named = [part is not None for part in (self.mig, self.gpu_instance, self.compute_instance)]
+        return min(numbers) >= 0 and all(named) == any(named)
+
+
+_allocations = msgspec.json.Decoder(list[_Allocation])
+
+
+def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]:
+    """The MIG instances HAMi chose for a pod; uuid and ids are None until its device plugin has made them."""
+    text = annotations.get(_MIGS, "").strip()
+    if not text:
+        return ()
+    try:
+        found = _allocations.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise AnnotationMalformed(f"{_MIGS}: {error}") from error
+    places = {(one.container_index, one.device_index) for one in found}
+    if len(places) != len(found) or not all(one.valid() for one in found):
+        raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")
+    return tuple(
+        MigAllocation(
+            container_index=one.container_index,
+            device_index=one.device_index,
+            gpu=one.gpu,
+            profile=one.profile,
+            mig=one.mig,
+            gpu_instance=one.gpu_instance,
+            compute_instance=one.compute_instance,
+        )
+        for one in found
+    )
