@@ -45,7 +45,7 @@ class Agent:
     """Serves a snapshot as an agent does, and can be taken away and brought back on its port."""
 
     def __init__(self):
-        self.node, self.tokens, self.port = NODE, [], 0
+        self.node, self.tokens, self.port, self.status = NODE, [], 0, 200
         self.start()
 
     @property
@@ -59,7 +59,7 @@ class Agent:
             def do_GET(self):
                 agent.tokens.append(self.headers.get("Authorization"))
                 body = msgspec.json.encode(replace(agent.node, at=time.time()))
-                self.send_response(200 if self.path == "/api/v1/node" else 404)
+                self.send_response(agent.status if self.path == "/api/v1/node" else 404)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -99,6 +99,13 @@ def run(url, *, env=(), **arguments):
     return subprocess.run(
         command(url, **arguments), capture_output=True, text=True, env=environment(**dict(env)), timeout=60, check=False
     )
+
+
+def wait_for(condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        os.sched_yield()
 
 
 class Terminal:
@@ -234,7 +241,8 @@ def test_arrows_and_page_keys_scroll(agent, terminal):
 
 @pytest.mark.real
 def test_a_new_size_is_used_at_once(agent, terminal):
-    top = terminal(command(agent.url), size=(160, 40))
+    never = {"interval": 600.0, "before": "top._TICK = 600.0"}
+    top = terminal(command(agent.url, **never), size=(160, 40))
     top.shows("HEALTH", "mean")
     top.resize(80, 24)
     top.until(lambda: "POWER TEMP" in top.text() and top.screen.display[23].startswith(" q  quit"))
@@ -370,15 +378,16 @@ def test_json_is_a_line_for_each_interval_until_nobody_reads(agent):
     assert samples[0].at < samples[1].at < samples[2].at
 
 
-def test_json_says_once_that_the_agent_is_gone_and_goes_on_when_it_is_back(agent):
+def test_json_says_once_that_the_agent_fails_and_goes_on_when_it_is_back(agent):
     with subprocess.Popen(
         command(agent.url, as_json=True), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     ) as top:
         assert top.stdout.readline()
-        agent.stop()
-        assert b"SOURCE_DOWN: no agent answers" in top.stderr.readline()
-        agent.node = replace(NODE, node="back")
-        agent.start()
+        agent.status = 503
+        assert b"SOURCE_DOWN: the agent at" in top.stderr.readline()
+        seen = len(agent.tokens)
+        wait_for(lambda: len(agent.tokens) > seen + 3)
+        agent.node, agent.status = replace(NODE, node="back"), 200
         while b'"node":"back"' not in top.stdout.readline():
             pass
         top.terminate()

@@ -22,6 +22,9 @@ def http(body, *, status="200 OK", headers=""):
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
 
 
+TRICKLE = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
 @contextlib.asynccontextmanager
 async def agent(answer, *, tls=None):
     """A server that says one thing to everybody; None: it listens and says nothing."""
@@ -34,6 +37,8 @@ async def agent(answer, *, tls=None):
                 asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
                 if answer is not None:
                     writer.write(answer)
+                if answer is TRICKLE:
+                    await _trickle(reader, writer)
         writer.close()
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             await writer.wait_closed()
@@ -46,10 +51,21 @@ async def agent(answer, *, tls=None):
         await asyncio.gather(*serving)
 
 
+async def _trickle(reader, writer):
+    """Byte after byte, until the other side has had enough."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            writer.write(b" ")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.02)
+                return
+
+
 async def failure(answer, **options):
     async with agent(answer) as (url, _), AgentApi(url, **options) as api:
         with pytest.raises(SourceDown) as caught:
-            await api.snapshot()
+            async with asyncio.timeout(5):  # a test that fails rather than hangs
+                await api.snapshot()
         return caught.value
 
 
@@ -118,7 +134,7 @@ async def test_nobody_there_says_how_to_start_one():
     assert "vgpuscope agent" in caught.value.advice
 
 
-@pytest.mark.parametrize("answer", [None, http(GOOD)[:-5]])
+@pytest.mark.parametrize("answer", [None, http(GOOD)[:-5], TRICKLE], ids=["silent", "stuck", "trickling"])
 async def test_an_agent_that_does_not_finish_is_given_up(answer):
     assert "no answer within 0.2 s" in str(await failure(answer, timeout=0.2))
 
