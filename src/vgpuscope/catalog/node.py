@@ -445,7 +445,7 @@ CONTAINER_SM = _container(
     "Share of the card's busy time that is the container's, 0-1 of the whole card: a row of the ledger.",
     "ratio",
     _handbook("hami_vgpu_utilization_percent", HANDBOOK_CONTAINER, 100, "GPU compute used by the container", "pod"),
-    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="shared", help="GPU utilization (in %)."),
+    _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="apart", help="GPU utilization (in %)."),
 )
 CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean over the last window, 0-1 of the whole card.", "ratio")
 CONTAINER_SM_MAX = _container("sm_max_ratio", "Highest sample in the last window, 0-1 of the whole card.", "ratio")
@@ -458,7 +458,7 @@ CONTAINER_ENERGY = _container(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         DCGM_INSTANCE,
         scale=1000,
-        when="shared",
+        when="apart",
         help="Total energy consumption since boot (in mJ).",
     ),
 )
@@ -466,7 +466,7 @@ CONTAINER_POWER = _container(
     "power_watts",
     "The container's part of the card's power over the last sample.",
     "watts",
-    _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="shared", help="Power draw (in W)."),
+    _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="apart", help="Power draw (in W)."),
 )
 
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -65,7 +65,8 @@ class ContainerRow(NamedTuple):
     device: str = ""
     profile: str = ""
     gpu_instance: str = ""
-    shared: str = ""  # the card's own series does not carry this pod's name
+    shared: str = ""  # neither the card's nor the instance's own series carries this pod's name
+    apart: str = ""  # the card's own series does not carry this pod's name
 
 
 class PodRow(NamedTuple):

@@ -241,7 +241,7 @@ def _pool_split(pool: Pool) -> Split | None:
 
 
 def _memory_split(gpu: Gpu, pools: Collection[Pool]) -> Split | None:
-    """A card's memory; of a MIG card, its instances' added up, with what the driver reserves outside them."""
+    """A card's memory; of a MIG card, its instances' added up, with what lies outside them."""
     if gpu.memory is None:
         return None
     if not gpu.mig_enabled:
@@ -250,7 +250,8 @@ def _memory_split(gpu: Gpu, pools: Collection[Pool]) -> Split | None:
     containers = sum(s.containers for s in splits)
     inside = sum((pool.memory.reserved or 0) for pool in pools if pool.memory is not None)
     system = sum(s.system for s in splits) + max(0, (gpu.memory.reserved or 0) - inside)
-    unattributed = sum(s.unattributed for s in splits)
+    outside = gpu.memory.used - sum(pool.memory.used for pool in pools if pool.memory is not None)
+    unattributed = sum(s.unattributed for s in splits) + max(0, outside)
     free = gpu.memory.total - containers - system - unattributed
     if free < 0:
         return None  # the instances claim more than the card has: a sample taken while they were changed

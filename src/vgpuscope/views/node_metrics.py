@@ -1,5 +1,6 @@
 """NodeSnapshot → samples. Reads like a list: what is not measured is None and does not appear."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -50,14 +51,20 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
     yield from _node(snapshot, build, self_use)
     yield from _sources(snapshot)
     for card in snapshot.gpus:
-        row = cards[card.gpu.uuid]
-        yield from _gpu(row, card, ledgers.get((card.gpu.uuid, None)))
-        yield from _xids(row, snapshot)
+        gpu_row = cards[card.gpu.uuid]
+        yield from _gpu(gpu_row, card, ledgers.get((card.gpu.uuid, None)))
+        yield from _xids(gpu_row, snapshot)
         for instance in card.gpu.instances:
-            yield from _mig(_mig_row(row, instance, snapshot), instance, ledgers.get((card.gpu.uuid, instance.uuid)))
+            yield from _mig(
+                _mig_row(gpu_row, instance, snapshot), instance, ledgers.get((card.gpu.uuid, instance.uuid))
+            )
     shown = {card.gpu.uuid: card for card in snapshot.gpus}
+    tenants = Counter(usage.mig for usage in snapshot.containers)
     for usage in snapshot.containers:
-        yield from _container(_container_row(snapshot.node, usage, cards.get(usage.gpu), shown.get(usage.gpu)), usage)
+        row = _container_row(snapshot.node, usage, cards.get(usage.gpu), shown.get(usage.gpu))
+        if usage.mig is not None and tenants[usage.mig] == 1:
+            row = row._replace(shared="")
+        yield from _container(row, usage)
     yield from _pods(snapshot)
     for vgpu in snapshot.vgpus:
         yield from _vgpu(snapshot, vgpu)
@@ -115,7 +122,7 @@ def _mig_row(card: GpuRow, instance: MigInstance, snapshot: NodeSnapshot) -> Mig
 
 def _container_row(node: str, usage: ContainerUsage, card: GpuRow | None, shown: GpuUsage | None) -> ContainerRow:
     instance = _instance(usage, shown)
-    alone = shown is not None and (shown.holder == usage.key or (usage.mig is not None and shown.sharers <= 1))
+    apart = "1" if usage.key.pod and (shown is None or shown.holder != usage.key) else ""
     return ContainerRow(
         node=node,
         namespace=usage.key.namespace,
@@ -131,7 +138,8 @@ def _container_row(node: str, usage: ContainerUsage, card: GpuRow | None, shown:
         device=card.device if card else "",
         profile=_text(instance.profile) if instance else "",
         gpu_instance=str(instance.gpu_instance) if instance else "",
-        shared="" if alone or not usage.key.pod else "1",
+        shared=apart,
+        apart=apart,
     )
 
 

@@ -1,0 +1,245 @@
+"""A node for the tests of the whole agent: directories and files as a host has them, a stand-in driver, real processes.
+
+node = NodeRoot(tmp_path)
+node.nvml.gpu(0)
+node.pod("train", "main")
+node.process(4242, "train", "main")
+with node.agent() as agent:
+    agent.until(lambda page: page.has("vgpuscope_gpu_info"))
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from tests.native import build
+from tests.native.scenario import Scenario
+from vgpuscope.sim.regions import DeviceUse, RegionFile
+
+WITHIN = 30.0  # seconds: how long a condition may take on a busy machine
+_QUIET = ("--podresources-socket", "none")
+
+
+def container_id(pod: str, container: str) -> str:
+    return hashlib.sha256(f"{pod}/{container}".encode()).hexdigest()
+
+
+class Samples(dict):
+    """A page as {(name, labels): value}."""
+
+    @classmethod
+    def of(cls, text: str) -> "Samples":
+        found = cls()
+        for family in parse(text):
+            for s in family.samples:
+                key = (s.name, tuple(sorted(s.labels.items())))
+                assert key not in found, f"twice on the page: {key}"
+                found[key] = s.value
+        return found
+
+    def named(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+        """All series of a name whose labels include these."""
+        found = [(dict(key[1]), value) for key, value in self.items() if key[0] == name]
+        return [(have, value) for have, value in found if labels.items() <= have.items()]
+
+    def one(self, name: str, **labels: str) -> float:
+        """The value of the one series of a name with these labels."""
+        found = self.named(name, **labels)
+        assert len(found) == 1, f"{name}{labels}: {found}"
+        return found[0][1]
+
+    def has(self, name: str, **labels: str) -> bool:
+        return bool(self.named(name, **labels))
+
+
+class NodeRoot:
+    """The files of one node."""
+
+    def __init__(self, path: Path, name: str = "gpu-node-1") -> None:
+        self.path, self.name = path, name
+        self.nvml = Scenario(path / "nvml")
+        self.hook, self.proc, self.pods_file = path / "vgpu", path / "proc", path / "pods.json"
+        (self.hook / "containers").mkdir(parents=True)
+        self.proc.mkdir()
+        self.pods: dict[str, dict] = {}
+        self._starts = 1000
+
+    def pod(
+        self,
+        name: str,
+        *containers: str,
+        namespace: str = "ml",
+        phase: str = "Running",
+        uid: str | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> str:
+        """Adds a pod (or changes it) and returns its UID."""
+        names = containers or ("main",)
+        uid = uid or f"00000000-0000-4000-8000-{int(container_id(namespace, name)[:12], 16):012x}"
+        self.pods[uid] = {
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations or {}},
+            "spec": {"nodeName": self.name, "containers": [{"name": c} for c in names]},
+            "status": {
+                "phase": phase,
+                "containerStatuses": [
+                    {"name": c, "containerID": f"containerd://{container_id(uid, c)}", "state": {"running": {}}}
+                    for c in names
+                ],
+            },
+        }
+        return uid
+
+    def process(self, pid: int, uid: str | None = None, container: str = "main", command: str = "python") -> None:
+        """A process of a container, or of the host."""
+        self._starts += 1
+        where = self.proc / str(pid)
+        where.mkdir(exist_ok=True)
+        (where / "stat").write_text(f"{pid} ({command}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {self._starts} 0 0\n")
+        slice_ = "/system.slice/some.service"
+        if uid is not None:
+            pod = f"kubepods-burstable-pod{uid.replace('-', '_')}.slice"
+            slice_ = (
+                f"/kubepods.slice/kubepods-burstable.slice/{pod}/cri-containerd-{container_id(uid, container)}.scope"
+            )
+        (where / "cgroup").write_text(f"0::{slice_}\n")
+
+    def end_process(self, pid: int) -> None:
+        for file in (self.proc / str(pid)).iterdir():
+            file.unlink()
+        (self.proc / str(pid)).rmdir()
+
+    def region(self, uid: str, container: str, uuid: str, *, limit: int = 0, sm_limit: int = 100, **uses) -> RegionFile:
+        """A region with processes: p<container pid>=(host pid, bytes, SM percent)."""
+        made = RegionFile(
+            self.region_dir(uid, container) / "0b1c.cache",
+            layout="v1.2",
+            uuids=[uuid],
+            memory_limits=[limit],
+            sm_limit=sm_limit,
+            now=1_700_000_000,
+        )
+        for name, (host_pid, used, sm) in uses.items():
+            pid = int(name[1:])
+            made.attach(pid, now=1_700_000_000, alive={int(n[1:]) for n in uses})
+            made.update(pid, host_pid=host_pid, devices=[DeviceUse(context=0, data=used, driver_used=used, sm=sm)])
+        return made
+
+    def region_dir(self, uid: str, container: str) -> Path:
+        where = self.hook / "containers" / f"{uid}_{container}"
+        where.mkdir(exist_ok=True)
+        return where
+
+    def recorded_region(self, uid: str, container: str, packed: Path) -> None:
+        (self.region_dir(uid, container) / "recorded.cache").write_bytes(gzip.decompress(packed.read_bytes()))
+
+    def write(self) -> "NodeRoot":
+        """Make everything visible."""
+        self.nvml.write()
+        part = self.pods_file.with_suffix(".part")
+        part.write_text(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": list(self.pods.values())}))
+        part.replace(self.pods_file)
+        return self
+
+    def command(self, *flags: str) -> tuple[list[str], dict[str, str]]:
+        """Command line and environment of an agent of this node."""
+        self.write()
+        where = {"--hook-path": self.hook, "--proc-root": self.proc, "--node-name": self.name}
+        fixed = [str(word) for pair in where.items() for word in pair]
+        pods = [] if "--pods" in flags else ["--pods", f"file:{self.pods_file}"]
+        driver = build.environment(build.library_or_skip(), self.nvml.path)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.path), **driver}
+        return [sys.executable, "-m", "vgpuscope", "agent", *fixed, *pods, *_QUIET, *flags], environment
+
+    def once(self, *flags: str) -> str:
+        """The page of one sample."""
+        command, environment = self.command("--once", *flags)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WITHIN, cwd=self.path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def agent(self, *flags: str, interval: str = "0.1") -> Iterator["RunningAgent"]:
+        """A running agent; it must end by itself, in time and with 0, when told to."""
+        port = free_port()
+        command, environment = self.command("--listen", f"127.0.0.1:{port}", "--sample-interval", interval, *flags)
+        log = self.path / "agent.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, cwd=self.path)
+        running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
+        try:
+            running.wait(lambda: running.status("/healthz") == 200)
+            yield running
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0, log.read_text()
+            assert "Traceback" not in log.read_text(), log.read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+class RunningAgent:
+    """An agent process and its address."""
+
+    def __init__(self, process: subprocess.Popen, url: str, log: Path) -> None:
+        self.process, self.url, self.log = process, url, log
+
+    def get(self, path: str = "/metrics", **headers: str) -> tuple[int, dict[str, str], bytes]:
+        request = urllib.request.Request(self.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, dict(error.headers), error.read()
+
+    def status(self, path: str) -> int | None:
+        try:
+            return self.get(path)[0]
+        except OSError:
+            assert self.process.poll() is None, self.log.read_text()
+            return None
+
+    def page(self) -> Samples:
+        return Samples.of(self.get()[2].decode())
+
+    def until(self, condition: Callable[[Samples], object]) -> Samples:
+        """The first page for which the condition holds."""
+        found: list[Samples] = []
+
+        def holds() -> bool:
+            found[:] = [self.page()]
+            return bool(condition(found[0]))
+
+        self.wait(holds)
+        return found[0]
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + WITHIN
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, f"did not come true in {WITHIN} s\n{self.log.read_text()}"
+            time.sleep(0.02)  # between two looks, not in place of one
+
+    def samples_after(self, count: int) -> Samples:
+        """A page that is at least so many samples younger than the one of now."""
+        now = self.page().one("vgpuscope_samples_total")
+        return self.until(lambda page: page.one("vgpuscope_samples_total") >= now + count)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
