@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -80,6 +81,13 @@ def started():
     for one in running:
         one.process.kill()
         one.process.wait(10)
+
+
+@pytest.fixture
+def short():
+    """A directory whose path leaves room for a socket's name, which pytest's own may not."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield Path(path)
 
 
 def free_port() -> int:
@@ -171,6 +179,6 @@ def test_an_agent_that_cannot_start_gives_its_last_words(monkeypatch, capsys):
         (lambda tmp: tmp / ("long" * 40), "too long a path"),
     ],
 )
-def test_a_directory_that_will_not_do_is_refused_with_the_reason(tmp_path, capsys, make, words):
-    assert demo.main(directory=str(make(tmp_path))) == 1
+def test_a_directory_that_will_not_do_is_refused_with_the_reason(short, capsys, make, words):
+    assert demo.main(directory=str(make(short))) == 1
     assert words in capsys.readouterr().out
