@@ -44,6 +44,9 @@ class PodResources:
         except _NOT_GRPC as e:
             raise PodResourcesDown(f"{self._path}: {_reason(e)}") from e
 
+    def close(self) -> None:
+        """Nothing is kept between two reads."""
+
     async def _ask(self) -> bytes:
         channel = _Channel(path=self._path, codec=_Bytes())
         try:

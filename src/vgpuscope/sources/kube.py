@@ -1,0 +1,292 @@
+"""The Kubernetes API: objects of one kind, listed once and watched from there.
+
+Three steps, each with one concern:
+    Api              one request, or one stream of lines; failures are ours, and everything ends in time
+    Watch            list, then watch for ever; resumes where it was, lists anew when the server forgot where that is
+    KubePods.follow  the pods of a node for a reader who wants them whole, and not too often
+
+lightkube knows kubeconfigs and how to authenticate; the requests are our own, so that pages, bookmarks and time limits
+are in sight.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from vgpuscope.formats.pods import Event, Fault, Page, decode_event, decode_pods, decode_status
+from vgpuscope.model.errors import ConfigInvalid, PodsForbidden, PodsUnreadable
+from vgpuscope.model.pod import Pod
+from vgpuscope.model.quantity import Seconds
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+
+_PAGE = "500"
+_GRACE = 10.0  # seconds for the server to end a watch when its time is over
+_SHORTEST = 1.0  # seconds between two watches: some proxies end a stream as soon as it is open
+_BURST = 0.2  # seconds between two yields
+
+_FORBIDDEN = {401, 403}
+_FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or (after a restored backup) from the future
+
+
+class KubePods:
+    """The pods of one node, by a watch that asks for no others."""
+
+    def __init__(self, *, node: str, kubeconfig: str | None, timeout: Seconds = 10.0, hold: Seconds = 60.0) -> None:
+        """A kubeconfig that is named must be usable (ConfigInvalid); one that is looked for may come later."""
+        if kubeconfig is not None:
+            _connection(kubeconfig)
+        self._kubeconfig = kubeconfig
+        self._timeout = timeout
+        self._watch = Watch(
+            path="/api/v1/pods",
+            params={"fieldSelector": f"spec.nodeName={node}"},
+            decode_page=lambda data: decode_pods(data, origin="list of pods"),
+            decode_event=decode_event,
+            key=lambda pod: pod.uid,
+            hold=hold,
+        )
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What could not be read in the pods as they are now."""
+        return self._watch.faults
+
+    async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
+        """All pods of the node after every change and at signs of life; PodsForbidden or PodsUnreadable."""
+        changed = asyncio.Event()
+        async with self._client() as client:
+            watching = asyncio.create_task(
+                self._watch.run(Api(client, timeout=self._timeout), changed.set), name="watch of pods"
+            )
+            watching.add_done_callback(lambda _: changed.set())
+            try:
+                while True:
+                    await changed.wait()
+                    if watching.done():
+                        await watching  # raises: a watch ends by failing
+                    changed.clear()
+                    yield self._watch.objects
+                    await asyncio.wait({watching}, timeout=_BURST)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    def _client(self) -> "httpx2.AsyncClient":
+        import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
+
+        try:
+            return httpx2.AsyncClient(**_connection(self._kubeconfig))
+        except ConfigInvalid as e:
+            raise PodsUnreadable(str(e)) from e
+
+
+class Watch(Generic[T]):
+    """The objects that one list request names, kept true by a watch."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        params: Mapping[str, str],
+        decode_page: Callable[[bytes], Page[T]],
+        decode_event: Callable[[bytes], Event[T]],
+        key: Callable[[T], str],
+        hold: Seconds = 60.0,
+    ) -> None:
+        self._path = path
+        self._params = dict(params)
+        self._decode_page = decode_page
+        self._decode_event = decode_event
+        self._key = key
+        self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
+        self._objects: dict[str, T] = {}
+        self._version: str | None = None  # None: we know nothing, or nothing any more
+        self._exact = False
+        self._proven = False  # a watch has lived with the version since it was listed
+        self.faults: tuple[Fault, ...] = ()
+
+    @property
+    def objects(self) -> tuple[T, ...]:
+        return tuple(self._objects.values())
+
+    async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
+        """Keep the objects true until that fails, and call changed after every change and sign of life."""
+        while True:
+            if self._version is None:
+                await self._list(api)
+                changed()
+            try:
+                await self._watch(api, changed)
+            except _Forgotten as e:
+                self._version, self._exact = None, True
+                if not self._proven:  # it was the server's own word, just now: to list again at once would be a loop
+                    raise PodsUnreadable(str(e)) from e
+
+    def take(self, event: Event[T]) -> None:
+        """Let one event become part of what is known."""
+        if event.type == "ERROR":
+            _fail(event.status or 410, event.message)
+        self._version, self._proven = event.resource_version or self._version, True
+        if event.type == "BOOKMARK":
+            return
+        self.faults = (*(fault for fault in self.faults if fault.uid != event.uid), *event.faults)
+        if event.item is None:
+            self._objects.pop(event.uid, None)
+        else:
+            self._objects[event.uid] = event.item
+
+    async def _list(self, api: "Api") -> None:
+        try:
+            pages = await self._pages(api)
+        except _Forgotten:  # a page took longer than the server remembers
+            self._exact = True
+            try:
+                pages = await self._pages(api)
+            except _Forgotten as e:
+                raise PodsUnreadable(str(e)) from e
+        self._objects = {self._key(item): item for page in pages for item in page.items}
+        self.faults = tuple(fault for page in pages for fault in page.faults)
+        self._version = pages[-1].resource_version
+        self._exact = self._proven = False
+
+    async def _pages(self, api: "Api") -> list[Page[T]]:
+        """All pages. Version 0 lets the server answer from memory; exact asks for the newest, after it lost track."""
+        params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
+        pages = [self._decode_page(await api.get(self._path, params))]
+        while pages[-1].more:
+            params = {**self._params, "limit": _PAGE, "continue": pages[-1].more}
+            pages.append(self._decode_page(await api.get(self._path, params)))
+        return pages
+
+    async def _watch(self, api: "Api", changed: Callable[[], None]) -> None:
+        """One watch after the other, each from where the last one ended."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            await self._stream(api, changed)
+            self._proven = True
+            await asyncio.sleep(began + _SHORTEST - clock())
+
+    async def _stream(self, api: "Api", changed: Callable[[], None]) -> None:
+        params = {
+            **self._params,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": str(max(1, round(self._hold))),
+        }
+        async with aclosing(api.lines(self._path, params, silence=self._hold + _GRACE)) as lines:
+            async for line in lines:
+                if line:
+                    self.take(self._event(line))
+                changed()
+
+    def _event(self, line: bytes) -> Event[T]:
+        try:
+            return self._decode_event(line)
+        except PodsUnreadable:
+            self._version = None  # to resume would mean to meet the same line again
+            raise
+
+
+class _Forgotten(Exception):
+    """The server does not know the version we named."""
+
+
+class Api:
+    """An API server: authenticated requests that fail with our errors, and never hang."""
+
+    def __init__(self, client: "httpx2.AsyncClient", *, timeout: Seconds) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def get(self, path: str, params: Mapping[str, str]) -> bytes:
+        """The body of an answer."""
+        with self._our_errors():
+            async with asyncio.timeout(self._timeout):
+                answer = await self._client.get(path, params=dict(params))
+        if answer.status_code != 200:
+            _fail(answer.status_code, decode_status(answer.content))
+        return answer.content
+
+    async def lines(self, path: str, params: Mapping[str, str], *, silence: Seconds) -> AsyncGenerator[bytes, None]:
+        """An empty line once the server agrees, then each that it sends, until the stream ends, breaks or falls silent.
+
+        How it ended does not matter to a watch: it asks again, and a server that is down fails that request.
+        """
+        import httpx2  # noqa: PLC0415
+
+        timeout = httpx2.Timeout(self._timeout, read=silence)
+        request = self._client.build_request("GET", path, params=dict(params), timeout=timeout)
+        with self._our_errors():
+            async with asyncio.timeout(self._timeout):
+                answer = await self._client.send(request, stream=True)
+                if answer.status_code != 200:
+                    _fail(answer.status_code, decode_status(await answer.aread()))
+        try:
+            yield b""
+            rest = b""
+            async for chunk in answer.aiter_bytes():
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    yield line
+        except httpx2.HTTPError:
+            return
+        finally:
+            await answer.aclose()
+
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        import httpx2  # noqa: PLC0415
+        from lightkube.core.exceptions import ConfigError  # noqa: PLC0415
+
+        server = str(self._client.base_url).rstrip("/")
+        try:
+            yield
+        except (httpx2.TimeoutException, TimeoutError) as e:
+            raise PodsUnreadable(f"{server}: no answer within {self._timeout:g} s") from e
+        except httpx2.HTTPError as e:
+            raise PodsUnreadable(f"{server}: {str(e) or type(e).__name__}") from e
+        except (ConfigError, OSError, KeyError, ValueError) as e:  # the token file, or a program that should print one
+            raise PodsForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
+
+
+def _fail(status: int, message: str) -> NoReturn:
+    text = f"{status} {message}".rstrip()
+    if status in _FORGOTTEN:
+        raise _Forgotten(text)
+    raise (PodsForbidden if status in _FORBIDDEN else PodsUnreadable)(f"the API server answered {text}")
+
+
+def _connection(kubeconfig: str | None) -> dict[str, Any]:
+    """What an HTTP client needs to reach the API server; ConfigInvalid when the kubeconfig does not say it."""
+    import yaml  # noqa: PLC0415
+    from lightkube.config.client_adapter import ConnectionParams  # noqa: PLC0415
+    from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
+    from lightkube.config.models import User  # noqa: PLC0415
+    from lightkube.core.exceptions import ConfigError  # noqa: PLC0415
+
+    name = f"kubeconfig {kubeconfig}" if kubeconfig else "service account or default kubeconfig"
+    try:
+        config = (KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()).get()
+        assert config is not None  # it raises instead, when no other answer is given for it
+        params: dict[str, Any] = ConnectionParams().httpx_params(config._replace(user=config.user or User()))
+    except KeyError as e:
+        raise ConfigInvalid(f"{name}: {e} is missing") from e
+    except (TypeError, AttributeError) as e:
+        raise ConfigInvalid(f"{name}: not in the shape of a kubeconfig") from e
+    except (ConfigError, OSError, ValueError, yaml.YAMLError) as e:
+        raise ConfigInvalid(f"{name}: {' '.join(str(e).split())}") from e
+    if config.cluster.insecure:
+        raise ConfigInvalid(f"{name}: insecure-skip-tls-verify would show our token to anyone", hint=_INSECURE)
+    if not config.cluster.server.startswith(("https://", "http://")):
+        raise ConfigInvalid(f"{name}: the server {config.cluster.server!r} is no http or https address")
+    return params
+
+
+_INSECURE = "Name the cluster's certificate-authority in the kubeconfig instead."
