@@ -179,7 +179,7 @@ class NodeRoot:
             process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, cwd=self.path)
         running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
         try:
-            running.wait(lambda: running.status("/healthz") == 200)
+            running.wait(lambda: running.status("/api/v1/node") == 200)  # the first sample was taken
             yield running
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0, log.read_text()

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked: beside the program
 _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is tried again
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
-_ONCE_WITHIN = 5.0  # seconds that --once waits for pods and grants
+_HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
 _SWITCH = 0.001  # seconds; a scrape gets its turn within that while a sample is being taken
 
 
@@ -65,11 +65,14 @@ def run(config: Config, *, once: bool = False, binding: Any = None) -> int:
 
 async def _once(config: AgentConfig, binding: Any) -> int:
     agent = Agent(config, binding=binding)
+    listening = [asyncio.ensure_future(loop()) for loop in agent.loops(sampling=False).values()]
     try:
-        await agent.meet()
+        await agent.heard()
         _, page = await asyncio.to_thread(agent.sampler.cycle)
     finally:
-        await agent.close()
+        for task in listening:
+            task.cancel()
+        agent.close()
     sys.stdout.buffer.write(page.text())
     sys.stdout.buffer.flush()
     return 0
@@ -84,7 +87,7 @@ async def _serve(config: AgentConfig, life: lifecycle.Lifecycle, binding: Any) -
     try:
         await life.run(agent.loops(), server=server)
     finally:
-        await agent.close()
+        agent.close()
 
 
 class Agent:
@@ -95,6 +98,7 @@ class Agent:
         self._latest: tuple[NodeSnapshot, Page] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
+        self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # answered, well or badly
         self.sampler = Sampler(
             node=config.node_name,
             families=config.families,
@@ -110,14 +114,16 @@ class Agent:
         standings = self.sampler.standings
         if self._pods is None:
             standings["pods"].none("--pods none")
+            self._heard["pods"].set()
         if self._grants is None:
             standings["podresources"].none("--podresources-socket none")
+            self._heard["podresources"].set()
         if not isinstance(_ratio(config), RatioFile):
             standings["ratio"].none("no ratio file")
 
-    def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What runs for as long as the agent does."""
-        loops: dict[str, Callable[[], Awaitable[None]]] = {"sampler": self._sample, "xids": self._xids}
+    def loops(self, *, sampling: bool = True) -> Mapping[str, lifecycle.Loop]:
+        """What runs for as long as the agent does; without sampling, only those that listen."""
+        loops: dict[str, lifecycle.Loop] = {"sampler": self._sample, "xids": self._xids} if sampling else {}
         if self._pods is not None:
             loops["pods"] = self._follow_pods
         if self._grants is not None:
@@ -142,12 +148,14 @@ class Agent:
         down = [s.source for s in self._latest[0].sources if not s.up and not s.absent]
         return Readiness(missing=tuple(f"source {source}" for source in down))
 
-    async def meet(self) -> None:
-        """Hear once from pods and kubelet, as far as they answer in time."""
-        meetings = [self._first_pods(), self._first_grants()]
-        await asyncio.wait([asyncio.ensure_future(meeting) for meeting in meetings], timeout=_ONCE_WITHIN)
+    async def heard(self) -> None:
+        """Wait until pods and kubelet have answered once, well or badly, but not for long."""
+        waits = [asyncio.ensure_future(event.wait()) for event in self._heard.values()]
+        _, late = await asyncio.wait(waits, timeout=_HEAR_WITHIN)
+        for wait in late:
+            wait.cancel()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let the threads end."""
         self._stop.set()
 
@@ -158,8 +166,9 @@ class Agent:
 
     async def _sample(self) -> None:
         """Take samples on a thread of their own; whatever ends that thread ends the agent."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self.heard()
         loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
         threading.Thread(target=self._beat, args=(loop, ended), name="sampler", daemon=True).start()
         try:
             await ended
@@ -182,16 +191,6 @@ class Agent:
         thread.start()
         await asyncio.Event().wait()
 
-    async def _first_pods(self) -> None:
-        if self._pods is None:
-            return
-        try:
-            async for pods in self._pods.follow():
-                self._take_pods(pods)
-                return
-        except SourceDown as error:
-            self.sampler.failed("pods", error)
-
     async def _follow_pods(self) -> None:
         """Keep the pods of the node; while they cannot be had, the last known ones stay."""
         assert self._pods is not None
@@ -203,6 +202,7 @@ class Agent:
                     pause = _RETRY[0]
             except SourceDown as error:
                 self.sampler.failed("pods", error)
+                self._heard["pods"].set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RETRY[1])
 
@@ -211,20 +211,21 @@ class Agent:
             self._pods_changed.set()
         self.sampler.pods = pods
         self.sampler.standings["pods"].good()
+        self._heard["pods"].set()
 
-    async def _first_grants(self) -> None:
-        if self._grants is None:
-            return
+    async def _read_grants(self) -> None:
+        assert self._grants is not None
         began = time.perf_counter()
         try:
             self.sampler.grants = await self._grants.read()
             self.sampler.standings["podresources"].good(time.perf_counter() - began)
         except SourceDown as error:
             self.sampler.failed("podresources", error, time.perf_counter() - began)
+        self._heard["podresources"].set()
 
     async def _poll_grants(self) -> None:
         while True:
-            await self._first_grants()
+            await self._read_grants()
             try:
                 await asyncio.wait_for(self._pods_changed.wait(), _GRANTS_EVERY)
                 await asyncio.sleep(1.0)  # the kubelet allocates a moment after the pod was bound
@@ -247,7 +248,7 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
     return RatioFile(RATIO_FILE) if os.path.exists(RATIO_FILE) else 1.0
 
 
-def _pod_source(config: AgentConfig) -> Any:
+def _pod_source(config: AgentConfig) -> PodSource | None:
     """Imported only when asked for: an HTTP client costs memory."""
     kind = pods_source(config, environ=os.environ)
     if kind == "none":
