@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vgpuscope.catalog import node as catalog
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.node import Node
 
@@ -283,7 +284,7 @@ def _commands(url: str, root: Path) -> Iterator[tuple[str, str]]:
     yield "a node, live", f"{program} top {url}"
     yield "as a table, once", f"{program} top {url} --once"
     yield "all its metrics", f"curl -s {url}/metrics"
-    yield "who uses what", f"curl -s {url}/metrics | grep ^vgpuscope_container"
+    yield "who uses what", f"curl -s {url}/metrics | grep {catalog.CONTAINER_MEMORY_USED.name}"
     yield "HAMi's names", f"curl -s {url}/metrics | grep ^hami_"
     yield "what the agents read", f"ls {root}/*"
 
