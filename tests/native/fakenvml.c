@@ -4,7 +4,8 @@
  * (or during) two calls. scenario.py writes it and documents the keys. A value that the file does not give is
  * NOT_SUPPORTED on that card. Nothing here is shared with the product: layouts follow NVIDIA's published header.
  *
- * Beside NVML it exports what a test wants to know of its subject: fakenvml_calls(name), fakenvml_references().
+ * Beside NVML it exports what a test wants to know of its subject: fakenvml_calls(name), fakenvml_references(),
+ * fakenvml_pulled(): how often the library was shut down while somebody waited in it for events.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -17,7 +18,7 @@
 
 enum {
     OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
-    DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25
+    DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 
 /* ---- every call that can be told to fail, sleep or hang, by the name it is exported under ---- */
@@ -74,7 +75,7 @@ static const char *const call_names[N_CALLS] = {
     X(ecc_uncorrected, "ecc.uncorrected") X(remap_corrected, "remap.corrected") \
     X(remap_uncorrected, "remap.uncorrected") X(remap_pending, "remap.pending") X(remap_failure, "remap.failure") \
     X(fan, "fan") X(mig_mode, "mig.mode") X(mig_pending, "mig.pending") X(mig_max, "mig.max") \
-    X(samples_silent, "samples.silent") X(samples_all, "samples.all") \
+    X(field_code, "field.code") X(samples_silent, "samples.silent") X(samples_all, "samples.all") \
     X(gi, "gi") X(ci, "ci") X(gi_slices, "slices.gi") X(ci_slices, "slices.ci") X(multiprocessors, "multiprocessors")
 
 enum {
@@ -120,6 +121,7 @@ static struct { struct timespec mtime; ino_t inode; off_t size; } seen;
 static uint64_t counted[N_CALLS];
 static int references;     /* inits minus shutdowns */
 static long alive_since;   /* driver generation at init */
+static int waiting, pulled; /* threads that wait for events; shutdowns under them */
 static unsigned session;   /* handles of an earlier session are dead */
 
 /* ---- reading the file ---- */
@@ -365,6 +367,7 @@ uint64_t fakenvml_calls(const char *name) {
     return n;
 }
 int fakenvml_references(void) { return references; }
+int fakenvml_pulled(void) { return pulled; }
 
 /* ---- life ---- */
 int nvmlInitWithFlags(unsigned flags) {
@@ -385,6 +388,7 @@ int nvmlShutdown(void) {
     if (code) LEAVE(code);
     if (references <= 0) LEAVE(UNINITIALIZED);
     references--;
+    pulled += !references && waiting;
     LEAVE(OK);
 }
 
@@ -622,7 +626,7 @@ static void field_fill(const Entity *e, FieldValue *v) {
     int field = v->field == 82 ? F_memory_temperature : v->field == 83 ? F_energy : v->field == 197 ? F_pcie_tx
               : v->field == 198 ? F_pcie_rx : v->field == 185 || v->field == 186 ? F_power : -1;
     v->timestamp = 0; v->latency = 0; v->value.ull = UINT64_MAX; /* junk where the code says error */
-    v->code = field < 0 || !e->has[field] ? NOT_SUPPORTED : OK;
+    v->code = field >= 0 && e->has[field] ? OK : e->has[F_field_code] ? (int)GET(field_code) : NOT_SUPPORTED;
     v->type = v->field == 82 || v->field == 185 || v->field == 186 ? 1 : 3;
     if (v->code) return;
     if (v->type == 1) v->value.u = (unsigned)e->value[field]; else v->value.ull = e->value[field];
@@ -749,7 +753,7 @@ int nvmlDeviceGetAttributes_v2(void *device, Attributes *a) {
 }
 
 /* ---- events: a set gives those that were written after it was made, once ---- */
-typedef struct { unsigned session; uint64_t after; char registered[MAX_SLOTS]; } EventSet;
+typedef struct { unsigned session; int spoiled; uint64_t after; char registered[MAX_SLOTS]; } EventSet;
 typedef struct { void *device; uint64_t type, data; unsigned gi, ci; } EventData;
 
 int nvmlEventSetCreate(void **set) {
@@ -762,7 +766,11 @@ int nvmlEventSetCreate(void **set) {
     LEAVE(OK);
 }
 int nvmlDeviceRegisterEvents(void *device, uint64_t types, EventSet *set) {
-    PHYSICAL(nvmlDeviceRegisterEvents);
+    Card *card = NULL; Entity *e = NULL;
+    int code = enter(CALL_nvmlDeviceRegisterEvents, device, &card, &e);
+    if (code == UNKNOWN) set->spoiled = 1; /* as the header says: such a set must be freed */
+    if (code) LEAVE(code);
+    if (IS_INSTANCE) LEAVE(NOT_SUPPORTED);
     if (set->session != session) LEAVE(INVALID_ARGUMENT);
     if (types & 8) set->registered[slot_of(device)] = 1;
     LEAVE(OK);
@@ -776,10 +784,11 @@ static const Event *next_event(const EventSet *set) {
     }
     return best;
 }
-int nvmlEventSetWait_v2(EventSet *set, EventData *data, unsigned timeout_ms) {
+static int wait_events(EventSet *set, EventData *data, unsigned timeout_ms) {
     for (unsigned waited = 0;; waited += 10) {
         int code = enter_system(CALL_nvmlEventSetWait_v2);
         if (!code && set->session != session) code = INVALID_ARGUMENT;
+        if (!code && set->spoiled) code = UNKNOWN;
         if (code) LEAVE(code);
         const Event *e = next_event(set);
         if (e) {
@@ -791,6 +800,12 @@ int nvmlEventSetWait_v2(EventSet *set, EventData *data, unsigned timeout_ms) {
         if (waited >= timeout_ms) return TIMEOUT;
         pause_ms(10);
     }
+}
+int nvmlEventSetWait_v2(EventSet *set, EventData *data, unsigned timeout_ms) {
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    int code = wait_events(set, data, timeout_ms);
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    return code;
 }
 int nvmlEventSetFree(EventSet *set) {
     pthread_mutex_lock(&lock);

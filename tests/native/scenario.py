@@ -72,6 +72,7 @@ CARD: dict[str, tuple[str, object]] = {
     "mig_mode": ("mig.mode", 0),
     "mig_pending": ("mig.pending", None),
     "mig_max": ("mig.max", None),
+    "field_code": ("field.code", None),  # what a field value that is not there answers; None: NOT_SUPPORTED
     "samples_silent": ("samples.silent", None),  # 1: the size question answers SUCCESS and 0
     "samples_all": ("samples.all", None),  # 1: old samples come along whatever the caller asked
     "uuid": ("uuid", None),  # None: made from the slot

@@ -18,9 +18,11 @@ from tests.native import build
 from tests.native.scenario import (
     FUNCTION_NOT_FOUND,
     GIB,
+    INVALID_ARGUMENT,
     NO_PERMISSION,
     NOT_SUPPORTED,
     RESET_REQUIRED,
+    UNINITIALIZED,
     UNKNOWN,
     VERSION_MISMATCH,
     Scenario,
@@ -172,6 +174,22 @@ def test_an_unknown_error_costs_one_value_of_one_sample(node, nvml, calls):
     node.heal().write()
     assert nvml.read().gpus[0].power == 250.0
     assert calls("nvmlInitWithFlags") == begun + 1
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID_ARGUMENT])
+def test_field_values_that_the_driver_lacks_are_not_asked_for_again(node, nvml, clock, calls, code):
+    node.gpu(0, memory_temperature=None, pcie_sent=None, pcie_received=None, field_code=code).remove(1).write()
+    card = nvml.read().gpus[0]
+    assert (card.memory_temperature, card.pcie_sent, card.pcie_received) == (None, None, None)
+    before = calls("nvmlDeviceGetFieldValues")
+    clock.forward(1)
+    nvml.read()
+    assert calls("nvmlDeviceGetFieldValues") == before
+
+
+def test_a_memory_sensor_that_is_not_there_measures_nothing(node, nvml):
+    node.gpu(0, memory_temperature=0).write()
+    assert nvml.read().gpus[0].memory_temperature is None
 
 
 def test_older_drivers_are_asked_by_older_names(node, nvml):
@@ -485,9 +503,9 @@ def test_a_lost_card_is_asked_again_slowly_and_comes_back(node, nvml, clock, cal
     clock.forward(1)
     nvml.read()
     assert calls("nvmlDeviceGetMigMode") == asked + 1  # the healthy one
-    node.heal().write()
-    clock.forward(60)
-    assert [(gpu.health, gpu.power) for gpu in nvml.read().gpus] == [("ok", 250.0)] * 2
+    node.heal().gpu(0, energy=7).write()  # a reset is what brings it back
+    clock.forward(5)
+    assert [(gpu.health, gpu.energy) for gpu in nvml.read().gpus] == [("ok", 0.007), ("ok", 5000.0)]
 
 
 def test_a_card_lost_before_we_came_is_shown_without_a_name(node, nvml):
@@ -495,13 +513,15 @@ def test_a_card_lost_before_we_came_is_shown_without_a_name(node, nvml):
     assert [(gpu.uuid, gpu.health) for gpu in nvml.read().gpus] == [(gpu_uuid(0), "ok"), ("unknown-1", "lost")]
 
 
-def test_a_node_whose_only_card_is_lost_says_so(node, nvml, clock):
+def test_a_node_whose_only_card_is_lost_says_so_and_tries_the_library_anew(node, nvml, clock, calls):
     node.remove(1).write()
     nvml.read()
+    begun = calls("nvmlInitWithFlags")
     node.lost(0).write()
     for _ in range(3):
         assert [gpu.health for gpu in nvml.read().gpus] == ["lost"]
         clock.forward(61)
+    assert calls("nvmlInitWithFlags") > begun
     node.heal().write()
     clock.forward(61)
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok"]
@@ -596,12 +616,13 @@ def test_a_hanging_call_can_be_named_and_the_read_goes_on_when_it_returns(node, 
     assert nvml.doing is None
 
 
-def test_close_does_not_wait_for_a_call_that_hangs(node, nvml):
+def test_close_does_not_pull_the_library_from_under_a_call_that_hangs(node, nvml, lib):
     node.hang("nvmlDeviceGetPowerUsage").write()
     thread = threading.Thread(target=nvml.read)
     thread.start()
-    until(lambda: nvml.doing)
+    until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetPowerUsage"))
     nvml.close()
+    assert lib.fakenvml_references() == 1
     assert thread.is_alive()
     node.heal().write()
     thread.join(timeout=10)
@@ -672,6 +693,16 @@ def test_when_every_call_fails_on_every_card_the_library_is_begun_anew(node, nvm
     assert [gpu.health for gpu in nvml.read().gpus] == ["ok", "ok"]
 
 
+def test_a_library_that_loses_the_driver_in_the_middle_of_a_read_is_begun_anew(node, nvml, clock, calls):
+    node.write()
+    nvml.read()
+    begun = calls("nvmlInitWithFlags")
+    node.fail("nvmlDeviceGetPowerUsage", UNINITIALIZED, slot=1).write()
+    with pytest.raises(DriverFailed):
+        nvml.read()
+    assert calls("nvmlInitWithFlags") == begun + 1
+
+
 def test_close_gives_the_driver_back(node, nvml, lib):
     node.write()
     nvml.read()
@@ -715,7 +746,8 @@ def test_a_node_without_the_library_has_no_driver_until_it_appears(tmp_path):
 
 
 @pytest.fixture
-def listener(nvml: Nvml) -> Iterator[threading.Thread]:
+def listener(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Thread]:
+    monkeypatch.setattr("vgpuscope.sources.nvml._LISTEN_MS", 100)
     stop = threading.Event()
     thread = threading.Thread(target=nvml.listen, args=(stop,))
     thread.start()
@@ -771,12 +803,36 @@ def test_a_card_that_reports_no_events_leaves_the_others_audible(node, nvml, cal
     until(lambda: xids(nvml.read()) == {(gpu_uuid(1), 74): 1})
 
 
+def test_a_card_that_came_back_is_heard_again(node, nvml, calls, listener, clock):
+    node.write()
+    nvml.read()
+    before = calls("nvmlDeviceRegisterEvents")
+    node.lost(0).reload().write()
+    nvml.read()
+    until(registered(calls, before, 1))
+    node.heal().write()
+    clock.forward(5)
+    nvml.read()
+    until(registered(calls, before, 3))
+    node.xid(0, 62).write()
+    until(lambda: xids(nvml.read()) == {(gpu_uuid(0), 62): 1})
+
+
 def test_a_listener_that_waits_is_not_a_call_that_hangs(node, nvml, calls, listener):
     waits = calls("nvmlEventSetWait_v2")
     node.write()
     nvml.read()
     until(lambda: calls("nvmlEventSetWait_v2") > waits)
     assert nvml.doing is None
+
+
+def test_the_library_is_not_shut_down_under_a_listener(node, nvml, calls, listener, lib):
+    waits, pulled = calls("nvmlEventSetWait_v2"), lib.fakenvml_pulled()
+    node.write()
+    nvml.read()
+    until(lambda: calls("nvmlEventSetWait_v2") > waits)
+    nvml.close()
+    assert (lib.fakenvml_references(), lib.fakenvml_pulled()) == (0, pulled)
 
 
 # -- any binding ----------------------------------------------------------------------------------------------------

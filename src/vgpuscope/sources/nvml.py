@@ -34,6 +34,7 @@ log = logging.getLogger("vgpuscope.sources.nvml")
 _RESCAN = 60.0  # seconds between two looks at who is there
 _LONGEST_WAIT = 60.0  # of every back-off
 _LISTEN_MS = 1000  # so long does a listener take to notice that it should end
+_CLOSE = 1.0  # seconds that close() gives a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
 _NO_PCI = "00000000:00:00.0"  # what boards without PCI say
 
@@ -72,6 +73,7 @@ class Nvml:
         self._tried = 0.0
         self._tries = 0
         self._failure: tuple[type[SourceDown], str] = (DriverAbsent, "not tried yet")
+        self._busy = threading.Lock()
         self._session: _Session | None = None
         self._event_set = threading.Lock()  # held by the listener as long as it has one
         self._xids: dict[tuple[str, int], int] = {}
@@ -89,6 +91,10 @@ class Nvml:
 
     def read(self) -> DeviceReading:
         """Everything the driver says now. Raises DriverAbsent or DriverFailed; a later read recovers by itself."""
+        with self._busy:
+            return self._read()
+
+    def _read(self) -> DeviceReading:
         at = self._calls.now = self._clock()
         for _ in range(2):  # a driver that was reloaded is back at once
             self._connect(at)
@@ -105,8 +111,11 @@ class Nvml:
 
     def close(self) -> None:
         """Lets go of the driver, unless a call hangs in it: then the end of the process has to do."""
-        if self._calls.under_way is None:
-            self._let_go()
+        if self._busy.acquire(timeout=_CLOSE):
+            try:
+                self._let_go()
+            finally:
+                self._busy.release()
 
     # -- the library --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from vgpuscope.model.device import (
 )
 from vgpuscope.sources.nvml_calls import (
     INVALID_ARGUMENT,
-    NOT_FOUND,
     NOT_SUPPORTED,
     SUCCESS,
     Calls,
@@ -108,7 +107,7 @@ _REMAPPED = Question("nvmlDeviceGetRemappedRows")
 _FIELDS = Question("nvmlDeviceGetFieldValues")
 _MIG_MODE = Question("nvmlDeviceGetMigMode")
 _MIG_COUNT = Question("nvmlDeviceGetMaxMigDeviceCount")
-_MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex", nothing=(NOT_FOUND,))  # numbers have holes
+_MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex")
 _MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
 _FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
@@ -282,7 +281,7 @@ def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
     found = []
     for index in range(calls.ask(card, _MIG_COUNT) or 0):
         handle = calls.ask(card, _MIG_HANDLE, index)
-        if handle is not None and handle != ():
+        if handle is not None:  # numbers have holes
             found.append(_instance(calls, card, index, handle))
     return tuple(instance for instance in found if instance is not None)
 
