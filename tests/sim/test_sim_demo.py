@@ -182,3 +182,13 @@ def test_an_agent_that_cannot_start_gives_its_last_words(monkeypatch, capsys):
 def test_a_directory_that_will_not_do_is_refused_with_the_reason(short, capsys, make, words):
     assert demo.main(directory=str(make(short))) == 1
     assert words in capsys.readouterr().out
+
+
+def test_nodes_that_can_no_longer_be_written_end_the_demo_with_the_reason(started, short):
+    running = started("--directory", str(short / "nodes"))
+    running.until(END)
+    subprocess.run(["rm", "-rf", str(short / "nodes")], check=True)
+    running.until("files cannot be written")
+    assert running.process.wait(10) == 1
+    eventually(lambda: running.ended)
+    assert "Traceback" not in running._printed
