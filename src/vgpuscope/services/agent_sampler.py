@@ -17,7 +17,7 @@ from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, 
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.region import Refusal, RegionReading
 from vgpuscope.model.usage import NodeSnapshot
-from vgpuscope.runtime.log import DETAIL, OnChange
+from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.nvml import Nvml
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _REGIONS_DEADLINE = 2.0  # files on the node's own disk; longer means that the disk hangs
 _FDS_EVERY = 10  # samples; counting descriptors costs a directory listing
+_SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
 
 T = TypeVar("T")
 
@@ -111,6 +112,7 @@ class Sampler:
         self._fds: int | None = None
         self._count = 0
         self._tell = OnChange(log)
+        self._summary_due = 0.0
 
     def cycle(self) -> tuple[NodeSnapshot, Page]:
         """Take one sample."""
@@ -207,6 +209,10 @@ class Sampler:
         alive = {("source", s.source) for s in snapshot.sources} | {("gpu", c.gpu.uuid) for c in snapshot.gpus}
         alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
         self._tell.keep(alive)
+        log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
+        if time.monotonic() >= self._summary_due:
+            self._summary_due = time.monotonic() + _SUMMARY_EVERY
+            _summarise(snapshot)
 
     def _tell_refusal(self, refusal: Refusal) -> None:
         new = self._tell.tell(
@@ -223,6 +229,49 @@ class Sampler:
 
 
 _SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")
+
+
+def _summarise(snapshot: NodeSnapshot) -> None:
+    """The node in one line (--v 4), and a line for each card and container (--v 5)."""
+    log.log(
+        SUMMARY,
+        "node",
+        extra=fields(
+            node=snapshot.node,
+            gpus=len(snapshot.gpus),
+            unhealthy=sum(card.gpu.health != "ok" for card in snapshot.gpus),
+            containers=len(snapshot.containers),
+            active=sum(usage.state == "active" for usage in snapshot.containers),
+            regions=snapshot.regions,
+            down=[s.source for s in snapshot.sources if not s.up and not s.absent],
+        ),
+    )
+    if not log.isEnabledFor(DETAIL):
+        return
+    for card in snapshot.gpus:
+        memory = card.gpu.memory
+        values = fields(
+            gpu=card.gpu.uuid,
+            mode=card.mode or "free",
+            health=card.gpu.health,
+            utilization=card.gpu.utilization,
+            memory_used=memory.used if memory else None,
+            power=card.gpu.power,
+            sharers=card.sharers,
+        )
+        log.log(DETAIL, "gpu", extra=values)
+    for usage in snapshot.containers:
+        values = fields(
+            namespace=usage.key.namespace,
+            pod=usage.key.pod,
+            container=usage.key.container,
+            gpu=usage.gpu,
+            state=usage.state,
+            memory=usage.memory,
+            sm=usage.sm,
+            method=usage.memory_method,
+        )
+        log.log(DETAIL, "container", extra=values)
 
 
 def _build() -> Build:
