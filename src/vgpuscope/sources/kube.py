@@ -106,7 +106,7 @@ class Watch(Generic[T]):
         self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
         self._objects: dict[str, T] = {}
         self._version: str | None = None  # None: we know nothing, or nothing any more
-        self._exact = False
+        self._exact = False  # the server lost track of us once, so no list from its memory any more
         self._proven = False  # a watch has lived with the version since it was listed
         self.faults: tuple[Fault, ...] = ()
 
@@ -123,9 +123,10 @@ class Watch(Generic[T]):
             try:
                 await self._watch(api, changed)
             except _Forgotten as e:
-                self._version, self._exact = None, True
-                if not self._proven:  # it was the server's own word, just now: to list again at once would be a loop
+                self._version = None
+                if self._exact and not self._proven:  # the server's own newest word: to list again would be a loop
                     raise PodsUnreadable(str(e)) from e
+                self._exact = True
 
     def take(self, event: Event[T]) -> None:
         """Let one event become part of what is known."""
@@ -152,10 +153,10 @@ class Watch(Generic[T]):
         self._objects = {self._key(item): item for page in pages for item in page.items}
         self.faults = tuple(fault for page in pages for fault in page.faults)
         self._version = pages[-1].resource_version
-        self._exact = self._proven = False
+        self._proven = False
 
     async def _pages(self, api: "Api") -> list[Page[T]]:
-        """All pages. Version 0 lets the server answer from memory; exact asks for the newest, after it lost track."""
+        """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
         params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
         pages = [self._decode_page(await api.get(self._path, params))]
         while pages[-1].more:
