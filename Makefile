@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 
-.PHONY: help setup fmt lint test test-fast soak gen check-gen check golden demo bench lock clean
+.PHONY: help setup fmt lint test test-fast soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -51,7 +51,7 @@ check-gen: $(STAMP)  ## fail if a generated file is not current
 check: lint check-gen test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
-	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/test_golden.py; git diff --stat -- tests
+	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/test_golden.py tests/views/test_top.py; git diff --stat -- tests
 
 demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
@@ -59,6 +59,9 @@ demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Promethe
 bench: $(BENCH_STAMP)  ## measure against peers and lower bounds, all in one run
 	@tools/need cc gcc
 	$(BIN)/python -m bench
+
+pictures: $(STAMP)  ## draw the pictures of the documentation anew from the demo's nodes
+	$(BIN)/python tools/pictures.py
 
 lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock

@@ -91,9 +91,9 @@ _ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the
 def notices(snapshot: NodeSnapshot) -> list[Text]:
     """What a person should know beyond the numbers, the worst first."""
     found = [*_card_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
-    uninvited = (usage.key for usage in snapshot.containers if not usage.allocated)
+    uninvited = dict.fromkeys(usage.key for usage in snapshot.containers if not usage.allocated)
     found += (("!", "yellow", f"{label(key)} uses a card that nobody gave it") for key in uninvited)
-    waiting = (vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)
+    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many cards it is on
     found += (("!", "yellow", f"{label(key)} waits for a container of higher priority") for key in waiting)
     found.sort(key=lambda notice: notice[0] != "✗")
     return [Text(f" {sign} {clean(text)}", style) for sign, style, text in found]
