@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog.metric import Alias, Metric, renamed, same
-from vgpuscope.views.exposition import Renderer, Sample
+from vgpuscope.views.exposition import _LATELY, Form, Page, Renderer, Sample
 
 
 class Row(NamedTuple):
@@ -122,3 +122,14 @@ def test_series_that_are_gone_are_forgotten():
     for i in range(100):
         renderer.render([Sample(USED, Row("n", f"g{i}"), 1)])
     assert len(renderer._known) == 1
+
+
+def test_a_form_that_was_asked_for_is_ready_on_the_pages_that_follow_until_nobody_asks_any_more(monkeypatch):
+    renderer, sample = Renderer(METRICS, ALL), Sample(USED, Row("n", "g"), 1)
+    made = []
+    monkeypatch.setattr(Page, "make", lambda self, form: made.append(form) or b"")
+    renderer.render([sample]).gzipped(True)
+    made.clear()
+    for _ in range(2 * _LATELY):
+        renderer.render([sample])
+    assert made == [Form(openmetrics=True, gzipped=True)] * _LATELY
