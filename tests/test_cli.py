@@ -11,6 +11,7 @@ import pytest
 from vgpuscope import cli
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import DriverAbsent
+from vgpuscope.runtime import address
 from vgpuscope.version import __version__
 
 FLAGS_OTHERS_RELY_ON = [
@@ -145,6 +146,24 @@ def test_a_bad_value_ends_the_process_with_2_and_no_traceback():
     end = ran("agent", "--sample-interval", "0")
     assert end.returncode == 2
     assert "agent.sample_interval" in end.stderr
+    assert "Traceback" not in end.stderr
+
+
+def test_a_busy_port_ends_the_agent_with_one_line_and_1():
+    with address.bind("127.0.0.1:0") as taken:
+        listen = address.shown(taken)
+        end = ran("agent", "--listen", listen, "--pods", "none", "--podresources-socket", "none")
+    assert end.returncode == 1
+    assert f"vgpuscope: PORT_BUSY: cannot listen on {listen}: the port is in use\nhint: " in end.stderr
+    assert "Traceback" not in end.stderr
+
+
+def test_a_broken_web_configuration_ends_the_agent_with_2(tmp_path):
+    file = tmp_path / "web.yaml"
+    file.write_text("basic_auth_users: {me: plain}")
+    end = ran("agent", "--listen", "127.0.0.1:0", "--web.config.file", str(file))
+    assert end.returncode == 2
+    assert "vgpuscope: WEB_CONFIG_INVALID: basic_auth_users.me: not a bcrypt hash" in end.stderr
     assert "Traceback" not in end.stderr
 
 

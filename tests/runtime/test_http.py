@@ -140,8 +140,10 @@ async def test_an_answer_that_breaks_half_way_is_cut(client, caplog):
         return StreamingResponse(broken())
 
     async with served(routes=[Route("/stream", own)]) as server:
-        with caplog.at_level(logging.CRITICAL), pytest.raises(httpx2.RemoteProtocolError):
+        with pytest.raises(httpx2.RemoteProtocolError):
             await client.get(f"{server.url}/stream")
+    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert isinstance(record.exc_info[1], DriverHung)
 
 
 async def test_one_connection_serves_many_scrapes_without_delay():

@@ -54,7 +54,9 @@ async def test_not_ready_is_told_before_the_door_closes(monkeypatch):
     async with httpx2.AsyncClient() as client:
 
         async def said_no():
-            return (await client.get(f"{server.url}/readyz")).status_code == 503
+            no = (await client.get(f"{server.url}/readyz")).status_code == 503
+            assert not server._inner.should_exit  # the door is still open
+            return no
 
         await until(said_no)
     await running
