@@ -10,7 +10,7 @@ import trustme
 from vgpuscope.model.errors import WebConfigInvalid
 from vgpuscope.runtime import webconfig
 
-HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+HASH = bcrypt.hashpw(b"secret", b"$2b$04$abcdefghijklmnopqrstuu").decode()  # fixed: it is part of the tests' names
 DIGEST = hashlib.sha256(b"token").hexdigest()
 
 
