@@ -170,7 +170,7 @@ class NodeRoot:
         return done.stdout
 
     @contextmanager
-    def agent(self, *flags: str, interval: str = "0.1") -> Iterator["RunningAgent"]:
+    def agent(self, *flags: str, interval: str = "0.1", ready: str = "/api/v1/node") -> Iterator["RunningAgent"]:
         """A running agent; it must end by itself, in time and with 0, when told to."""
         port = free_port()
         command, environment = self.command("--listen", f"127.0.0.1:{port}", "--sample-interval", interval, *flags)
@@ -179,7 +179,7 @@ class NodeRoot:
             process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, cwd=self.path)
         running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
         try:
-            running.wait(lambda: running.status("/api/v1/node") == 200)  # the first sample was taken
+            running.wait(lambda: running.status(ready) == 200)  # the first sample was taken
             yield running
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0, log.read_text()

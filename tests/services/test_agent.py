@@ -73,6 +73,20 @@ def test_a_device_value_is_never_copied_to_several_pods(node):
     assert values == {None: 50.0, "train": 45.0, "other": 5.0}
 
 
+def test_with_a_web_configuration_the_page_needs_a_token_and_the_probes_do_not(node):
+    import hashlib
+
+    config = node.path / "web.yaml"
+    config.write_text(f"bearer_tokens: [{{name: prom, sha256: {hashlib.sha256(b'sesame').hexdigest()}}}]\n")
+    with node.agent("--web.config.file", str(config), ready="/readyz") as agent:
+        assert agent.status("/metrics") == agent.status("/api/v1/node") == 401
+        assert agent.get("/metrics", Authorization="Bearer sesame")[0] == 200
+        config.write_text("basic_auth_users: {")
+        agent.wait(lambda: "WEB_CONFIG_INVALID" in agent.log.read_text())
+        page = Samples.of(agent.get("/metrics", Authorization="Bearer sesame")[2].decode())
+        assert page.has(m.GPU_INFO.name)  # the last good file is still in force
+
+
 # ── what comes and goes ──────────────────────────────────────────────────────────────────────────────────────────
 def test_a_pod_that_ends_takes_its_series_with_it(node):
     with node.agent("--families", "all") as agent:

@@ -79,7 +79,10 @@ class DriverAbsent(SourceDown):
 class DriverFailed(SourceDown):
     code = "DRIVER_FAILED"
     meaning = "NVML answers with an error for every card (driver unloaded, version mismatch, rights lost)."
-    hint = "`nvidia-smi` on the node says the same; the agent initialises anew by itself when the driver is back."
+    hint = (
+        "`nvidia-smi` on the node says the same; the agent initialises anew by itself when the driver is back. "
+        "After an upgrade of the driver's library only a restart of the agent loads the new one."
+    )
 
 
 class DriverHung(SourceDown):

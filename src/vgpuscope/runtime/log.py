@@ -105,10 +105,13 @@ class OnChange:
 
     def tell(self, key: Hashable, state: Hashable, *, level: int, message: str, **values: object) -> bool:
         """Log the event if this is news about the key; whether it was."""
+        return self._tell(key, state, level, message, values)
+
+    def _tell(self, key: Hashable, state: Hashable, level: int, message: str, values: dict[str, object]) -> bool:
         if key in self._told and self._told[key] == state:
             return False
         self._told[key] = state
-        self._log.log(level, message, extra=fields(**values), stacklevel=2)
+        self._log.log(level, message, extra=fields(**values), stacklevel=3)  # the line that calls tell() or sources()
         return True
 
     def sources(self, states: Iterable[SourceState]) -> None:
@@ -116,11 +119,12 @@ class OnChange:
         for s in states:
             key, state = ("source", s.source), (s.up, s.code)
             if s.up:
-                self.tell(key, state, level=SUMMARY, message="source up", source=s.source)
+                self._tell(key, state, SUMMARY, "source up", {"source": s.source})
             else:
                 level = logging.INFO if s.absent else logging.WARNING
                 word = "source absent" if s.absent else "source down"
-                self.tell(key, state, level=level, message=word, source=s.source, error_code=s.code, err=s.message)
+                why: dict[str, object] = {"source": s.source, "error_code": s.code, "err": s.message}
+                self._tell(key, state, level, word, why)
 
     def forget(self, key: Hashable) -> None:
         """The thing is gone; if it comes again that is news."""

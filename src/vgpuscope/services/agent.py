@@ -13,8 +13,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -22,16 +22,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, pods_source
-from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.errors import ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime import address, lifecycle
-from vgpuscope.runtime.guard import Guard
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import fields, setup
 from vgpuscope.services.agent_sampler import Sampler
 from vgpuscope.sources.ratio import RatioFile
 from vgpuscope.views.exposition import Page
+
+if TYPE_CHECKING:
+    from vgpuscope.runtime.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +81,9 @@ async def _once(config: AgentConfig, binding: Any) -> int:
 
 
 async def _serve(config: AgentConfig, life: lifecycle.Lifecycle, binding: Any) -> None:
-    guard = Guard(config.web_config_file) if config.web_config_file else None
-    sock = address.bind(config.listen)
     agent = Agent(config, binding=binding)
+    guard = _guard(config, agent.sampler.count)
+    sock = address.bind(config.listen)
     server = Server(agent.app(guard), sock=sock, guard=guard)
     log.info("agent starts", extra=fields(node=config.node_name, url=server.url, families=",".join(config.families)))
     try:
@@ -130,7 +132,7 @@ class Agent:
             loops["podresources"] = self._poll_grants
         return loops
 
-    def app(self, guard: Guard | None) -> App:
+    def app(self, guard: "Guard | None") -> App:
         """What is served."""
         return make_app(
             title="vgpuscope agent",
@@ -246,6 +248,14 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
     if config.ratio_file is not None:
         return RatioFile(config.ratio_file)
     return RatioFile(RATIO_FILE) if os.path.exists(RATIO_FILE) else 1.0
+
+
+def _guard(config: AgentConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
+    if config.web_config_file is None:
+        return None
+    from vgpuscope.runtime.guard import Guard
+
+    return Guard(config.web_config_file, on_error=on_error)
 
 
 def _pod_source(config: AgentConfig) -> PodSource | None:

@@ -142,7 +142,11 @@ class Sampler:
         """Note that a source could not be read. What is known to be absent is no error."""
         self.standings[source].bad(error, seconds)
         if not getattr(error, "absent", False):
-            self.errors[error.code] = self.errors.get(error.code, 0) + 1
+            self.count(error)
+
+    def count(self, error: ScopeError) -> None:
+        """One more of this error."""
+        self.errors[error.code] = self.errors.get(error.code, 0) + 1
 
     def _read(self, source: str, read: Callable[[], T]) -> T | None:
         began = time.perf_counter()
