@@ -33,8 +33,19 @@ USED = Metric(
 SEEN = Metric(
     name="x_seen_total", type="counter", help="Seen.", unit="", scope="gpu", labels=same("node"), extra=("what",)
 )
+DESC = Metric(
+    name="x_desc",
+    type="gauge",
+    help="D.",
+    unit="bytes",
+    scope="gpu",
+    labels=same("node"),
+    extra=("context", "data"),
+    volatile=True,
+    const=(("zone", "100%"),),
+)
 ENERGY = Metric(name="DCGM_ENERGY", type="counter", help="E.", unit="", scope="gpu", labels=same("node"))
-METRICS = (USED, SEEN, ENERGY)
+METRICS = (USED, SEEN, DESC, ENERGY)
 ALL = ("native", "hami", "dcgm")
 
 labels = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r"), min_size=1)
@@ -109,11 +120,18 @@ def test_gzip_is_the_same_page():
     assert gzip.decompress(made.gzipped(True)) == made.openmetrics()
 
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=5), max_size=5))
+values = st.none() | st.integers(0, 9)
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from(["a", "b", "%s", "%"]), values, values, values), max_size=5)))
 def test_page_after_page_is_what_a_fresh_renderer_makes(history):
     renderer = Renderer(METRICS, ALL)
     for rows in history:
-        samples = [Sample(USED, Row("n", name), value) for name, value in dict(rows).items()]
+        samples = []
+        for name, used, seen, desc in rows:
+            row = Row(name, name)
+            samples += [Sample(USED, row, used), Sample(SEEN, row, seen, (str(seen),))]
+            samples += [Sample(DESC, row, desc, (str(used), str(desc)))]
         assert renderer.render(samples).text() == page(*samples).text()
 
 
@@ -133,3 +151,10 @@ def test_a_form_that_was_asked_for_is_ready_on_the_pages_that_follow_until_nobod
     for _ in range(2 * _LATELY):
         renderer.render([sample])
     assert made == [Form(openmetrics=True, gzipped=True)] * _LATELY
+
+
+def test_labels_that_hold_numbers_follow_the_numbers():
+    renderer = Renderer(METRICS, ALL)
+    for number in ("1", "2"):
+        made = renderer.render([Sample(DESC, Row("50%"), 7, (number, "9"))]).text().decode()
+        assert f'x_desc{{node="50%",context="{number}",data="9",zone="100%"}} 7\n' in made

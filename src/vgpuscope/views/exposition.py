@@ -1,12 +1,14 @@
 """Samples → a page of Prometheus text (0.0.4) or OpenMetrics (1.0).
 
-A node's page changes in its values each second and in its series rarely, so the part of a line before the value is
-made once per series and kept for as long as the series lives. Whoever scrapes asks for the same form each time, so
+A node's page changes in its values each second and in its series rarely, so all of it but the numbers is made once
+and kept for as long as the same series come. Whoever scrapes asks for the same form each time, so
 the forms that were asked for lately are made with the page: a scrape finds its bytes ready.
 """
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -85,59 +87,84 @@ class Page:
         return gzip.compress(plain, _GZIP_LEVEL, mtime=0) if form.gzipped else plain
 
 
-class _Series(NamedTuple):
-    """One line of every page for as long as the series lives, and where it goes."""
+class _Line(NamedTuple):
+    """One line of every page for as long as its series lives."""
 
-    append: Callable[[str], None]
-    prefix: str
+    name: str
+    template: str
     scale: float
 
 
+class _Part(NamedTuple):
+    """Neighbouring lines of one scale, and where in the list of values their numbers are."""
+
+    template: str
+    take: Callable[[list[Any]], tuple[Any, ...]]
+    scale: float
+
+
+class _Shape(NamedTuple):
+    """Which series come in which order: rows, where each begins, and the metric and extra labels of each sample."""
+
+    rows: list[tuple[str, ...]]
+    begins: list[int]
+    samples: list[Any]
+
+    def each(self) -> Iterator[tuple[tuple[str, ...], Metric, tuple[str, ...]]]:
+        """Row, metric and extra labels of each sample."""
+        for row, (begin, end) in zip(self.rows, pairwise([*self.begins, len(self.samples)]), strict=True):
+            for i in range(begin, end, 2):
+                yield row, self.samples[i], self.samples[i + 1]
+
+
 class Renderer:
-    """Renders page after page of the same process; remembers the labels of the series that are still there."""
+    """Renders page after page of the same process; remembers the labels of the series that are still there.
+
+    For as long as the same series come in the same order, a page is made by filling numbers into templates.
+    """
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
         on = frozenset(families)
-        self._lines: dict[str, tuple[Exposed, list[str]]] = {}
-        self._plans: dict[str, tuple[tuple[Exposed, Callable[[str], None]], ...]] = {}
-        for metric in metrics:
-            self._plans[metric.name] = tuple((e, self._block(e).append) for e in metric.exposed(on))
-        self._known: dict[tuple[str, ...], dict[Any, tuple[_Series, ...]]] = {}
+        self._plans = {metric.name: metric.exposed(on) for metric in metrics}
+        self._heads: dict[str, Exposed] = {}
+        for exposed in (e for plan in self._plans.values() for e in plan):
+            self._heads.setdefault(exposed.name, exposed)
+        self._known: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
+        self._shape = _Shape([], [], [])
+        self._layout: list[tuple[Exposed, list[_Part], int]] = []
         self._asked: dict[Form, int] = {}
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
         """The page of these samples. Series that are not among them are forgotten."""
-        known = self._known
-        kept: dict[tuple[str, ...], dict[Any, tuple[_Series, ...]]] = {}
+        shape = _Shape([], [], [])
+        rows, begins, names = shape.rows, shape.begins, shape.samples
+        values: list[Any] = []
         row: tuple[str, ...] | None = None
-        mine: dict[Any, tuple[_Series, ...]] = {}
         for sample in samples:
             value = sample.value
             if value is None:
                 continue
             if sample.row is not row:
                 row = sample.row
-                mine = kept[row] = kept.get(row) or known.get(row) or {}
+                rows.append(row)
+                begins.append(len(names))
             metric, extra = sample.metric, sample.extra
-            key = (metric.name, extra) if extra else metric.name
-            series = mine.get(key)
-            if series is None:
-                series = self._series(metric, row, extra)
-                if not metric.volatile:
-                    mine[key] = series
-            for append, prefix, scale in series:
-                number = value if scale == 1 else round(value * scale, 9)
-                append(f"{prefix}{number!r}\n")
-        self._known = kept
-        return self._page()
+            if extra and metric.volatile:
+                values += extra
+                extra = ()
+            names.append(metric)
+            names.append(extra)
+            values.append(value)
+        if shape != self._shape:
+            self._shape, self._layout = shape, self._lay_out(shape)
+        return self._page(values)
 
-    def _page(self) -> Page:
-        blocks = []
-        for exposed, lines in self._lines.values():
-            if lines:
-                blocks.append(Block(exposed, "".join(lines).encode(), len(lines)))
-                lines.clear()
+    def _page(self, values: list[Any]) -> Page:
+        blocks = [
+            Block(exposed, "".join([_filled(part, values) for part in parts]).encode(), series)
+            for exposed, parts, series in self._layout
+        ]
         self._pages += 1
         page = Page(blocks, self._note)
         for form, when in list(self._asked.items()):
@@ -148,29 +175,71 @@ class Renderer:
     def _note(self, form: Form) -> None:
         self._asked[form] = self._pages
 
-    def _block(self, exposed: Exposed) -> list[str]:
-        """Samples of one name stand together, whichever metric they come from."""
-        return self._lines.setdefault(exposed.name, (exposed, []))[1]
+    def _lay_out(self, shape: _Shape) -> list[tuple[Exposed, list[_Part], int]]:
+        """Which value goes where on the page, for samples of this shape."""
+        blocks: dict[str, list[tuple[_Line, range]]] = {name: [] for name in self._heads}
+        kept: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
+        at = 0
+        for row, metric, extra in shape.each():
+            known = kept.setdefault(row, self._known.get(row) or {})
+            lines = known.get((metric.name, extra))
+            if lines is None:
+                lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
+            end = at + 1 + (len(metric.extra) if metric.volatile else 0)
+            for line in lines:
+                blocks[line.name].append((line, range(at, end)))
+            at = end
+        self._known = kept
+        return [(self._heads[name], _parts(lines), len(lines)) for name, lines in blocks.items() if lines]
 
-    def _series(self, metric: Metric, row: tuple[str, ...], extra: tuple[str, ...]) -> tuple[_Series, ...]:
-        """The lines a sample makes: one for each name that applies to the row."""
-        prefixes = [(e, append, _prefix(e, row, extra)) for e, append in self._plans[metric.name]]
-        return tuple(_Series(append, prefix, e.scale) for e, append, prefix in prefixes if prefix is not None)
+
+def _filled(part: _Part, values: list[Any]) -> str:
+    """The lines with their numbers."""
+    numbers = part.take(values)
+    if part.scale != 1:
+        numbers = tuple([round(number * part.scale, 9) for number in numbers])
+    return part.template % numbers
+
+
+def _parts(lines: list[tuple[_Line, range]]) -> list[_Part]:
+    parts = []
+    for scale, neighbours in groupby(lines, key=lambda pair: pair[0].scale):
+        mine = list(neighbours)
+        template = "".join([line.template for line, _ in mine])
+        parts.append(_Part(template, _taker([i for _, indices in mine for i in indices]), scale))
+    return parts
+
+
+def _taker(indices: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Picks the values at these indices."""
+    if len(indices) == 1:
+        return lambda values: (values[indices[0]],)
+    return itemgetter(*indices)
+
+
+def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
+    """The lines that one sample makes: one for each name that applies to its row."""
+    prefixes = [(exposed, _prefix(exposed, row, extra)) for exposed in plan]
+    return tuple(_Line(e.name, f"{prefix}%r\n", e.scale) for e, prefix in prefixes if prefix is not None)
 
 
 def _prefix(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str | None:
-    """A line up to its value; None when the alias does not apply to this row."""
+    """A line up to its number, in the language of %; None when the alias does not apply to this row."""
     if exposed.when and not getattr(row, exposed.when):
         return None
-    pairs = [(label, getattr(row, attribute)) for label, attribute in exposed.labels]
-    pairs += zip(exposed.extra, extra, strict=True)
-    pairs += exposed.const
-    shown = ",".join(f'{label}="{_escape(value)}"' for label, value in pairs if value)
+    pairs = [(label, _escape(getattr(row, attribute))) for label, attribute in exposed.labels]
+    if exposed.volatile:
+        assert exposed.scale == 1, "the numbers in its labels would be scaled too"
+        pairs += [(label, "%s") for label in exposed.extra]
+    else:
+        pairs += [(label, _escape(value)) for label, value in zip(exposed.extra, extra, strict=True)]
+    pairs += [(label, _escape(value)) for label, value in exposed.const]
+    shown = ",".join(f'{label}="{value}"' for label, value in pairs if value)
     return f"{exposed.name}{{{shown}}} " if shown else f"{exposed.name} "
 
 
 def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
 
 
 def _join(blocks: list[Block], head: Callable[[Exposed], str]) -> bytes:
