@@ -141,3 +141,21 @@ def test_a_cut_answer_is_refused():
     for end in range(1, len(whole)):
         with pytest.raises(WireInvalid):
             decode_grants(whole[:end])
+
+
+def test_a_field_that_comes_twice_counts_by_its_last_value():
+    answer = one_container(devices=[{"resource_name": "nvidia.com/gpu", "device_ids": ["0"]}])
+    pod = answer.pod_resources[0].SerializeToString() + b"\x0a\x05later"
+    (grant,) = decode_grants(b"\x0a" + bytes([len(pod)]) + pod)
+    assert grant.pod == "later"
+
+
+@pytest.mark.parametrize("cut", ["9b06", "9b06 0805", "9b06 a306 a406", "9b06 9406", "9c06", "9e06", "0200", "80" * 11])
+def test_groups_that_do_not_close_and_wild_tags_are_refused(cut):
+    with pytest.raises(WireInvalid):
+        decode_grants(bytes.fromhex(cut))
+
+
+def test_what_is_inside_an_unknown_group_is_not_ours():
+    answer = one_container(devices=[{"resource_name": "nvidia.com/gpu", "device_ids": ["0"]}]).SerializeToString()
+    assert decode_grants(bytes.fromhex("9b06") + answer + bytes.fromhex("9c06")) == ()

@@ -38,6 +38,7 @@ class Kubelet:
     def __init__(self, reply):
         self.reply = reply
         self.requests = []
+        self.trickles = False  # a byte now and then: never silent for long, never done
         self.url = ""
 
     async def talk(self, reader, writer):
@@ -47,9 +48,14 @@ class Kubelet:
                 self.requests.append(lines[0])
                 headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
                 answer = self.reply(headers.get("authorization", "").removeprefix("bearer "))
-                if answer is not None:
-                    status, body = answer
-                    writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+                if answer is None:
+                    continue
+                status, body = answer
+                writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n\r\n".encode())
+                for part in [body] if not self.trickles else body:
+                    writer.write(part.encode())
+                    await writer.drain()
+                    await asyncio.sleep(0.05 if self.trickles else 0)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -135,6 +141,13 @@ async def test_a_kubelet_that_hangs_is_unreadable_after_the_timeout(authority, c
     async with kubelet(lambda _: None, authority) as served:
         with pytest.raises(PodsUnreadable, match=r"no answer within 0\.2 s"):
             await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file, timeout=0.2))
+
+
+async def test_an_answer_that_trickles_is_unreadable_after_the_timeout(authority, ca_file, token_file):
+    async with kubelet(lambda _: listed("p"), authority) as served:
+        served.trickles = True
+        with pytest.raises(PodsUnreadable, match=r"no answer within 0\.3 s"):
+            await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file, timeout=0.3))
 
 
 async def test_nobody_there_is_unreadable(ca_file, token_file):
