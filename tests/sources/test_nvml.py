@@ -680,6 +680,23 @@ def test_an_absent_driver_is_tried_less_and_less_often(node, nvml, clock, calls)
     assert 8 <= calls("nvmlInitWithFlags") - before <= 12
 
 
+def test_a_driver_that_stays_away_for_days_is_still_only_absent(node, nvml, clock):
+    node.fail("nvmlInitWithFlags", 9).write()
+    for _ in range(1500):
+        with pytest.raises(DriverAbsent):
+            nvml.read()
+        clock.forward(61)
+
+
+def test_a_card_that_stays_lost_for_days_is_still_only_lost(node, nvml, clock):
+    node.write()
+    nvml.read()
+    node.lost(0).write()
+    for _ in range(1500):
+        assert [gpu.health for gpu in nvml.read().gpus] == ["lost", "ok"]
+        clock.forward(61)
+
+
 def test_when_every_call_fails_on_every_card_the_library_is_begun_anew(node, nvml, clock, calls):
     node.write()
     nvml.read()

@@ -122,7 +122,7 @@ class Nvml:
     def _connect(self, at: float) -> None:
         if self._up_since is not None:
             return
-        if self._tries and 0.0 <= at - self._tried < min(2.0 ** (self._tries - 1), _LONGEST_WAIT):
+        if self._tries and 0.0 <= at - self._tried < _backoff(1.0, self._tries):
             raise self._down()
         self._tried, self._tries = at, self._tries + 1
         try:
@@ -372,11 +372,16 @@ class Nvml:
             log.debug("event set was not freed", extra={"reason": str(e)})
 
 
+def _backoff(first: float, tries: int) -> float:
+    """Seconds to wait after so many failures."""
+    return min(first * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT)
+
+
 def _waits(card: Card, at: float) -> bool:
     """Whether a card that is down is to be left alone for now."""
     if card.down_since is None:
         return False
-    return 0.0 <= at - card.down_since < min(5.0 * 2.0 ** (card.down_tries - 1), _LONGEST_WAIT)
+    return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
 
 
 def _guess(index: int, health: Health, missing: dict[str, Card]) -> Card | None:

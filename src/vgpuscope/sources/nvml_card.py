@@ -43,11 +43,11 @@ def _engine(value: Any) -> float:
     return _percent(value[0])  # [percent, sampling period]
 
 
-def _bounded(reason: str, most: float, *, least: float = 0.0, scale: float = 1.0) -> Convert:
+def _bounded(reason: str, most: float, *, least: float = 0.0, times: float = 1.0, per: float = 1.0) -> Convert:
     def convert(value: float) -> float:
         if not least <= value <= most:
             raise Garbage(reason)
-        return value * scale
+        return value * times / per
 
     return convert
 
@@ -64,10 +64,10 @@ def _throttle(mask: int) -> frozenset[ThrottleReason]:
 
 _THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
 
-_watts = _bounded("power-implausible", 100_000_000, scale=1e-3)  # mW; no card takes 100 kW
+_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no card takes 100 kW
 _celsius = _bounded("temperature-implausible", 250, least=-100)
-_hertz = _bounded("clock-implausible", 100_000, scale=1e6)  # MHz
-_fan = _bounded("fan-implausible", 200, scale=1e-2)  # the intended speed, which may pass 100 %
+_hertz = _bounded("clock-implausible", 100_000, times=1e6)  # MHz
+_fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may pass 100 %
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
