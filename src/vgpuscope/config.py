@@ -158,7 +158,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=1,
             le=86400,
-            description="Time between two full lists of pods; in between a watch tells changes.",
+            description="With --pods kube: the pods are listed anew after this long; in between a watch tells changes.",
             extra={"form": "duration", "flag": None, "aliases": ("HAMI_RESYNC_INTERVAL",)},
         ),
     ] = 300.0

@@ -277,6 +277,15 @@ def test_a_pods_file_that_is_not_json_costs_the_names_only(node):
         assert page.one(m.ERRORS.name, code="PODS_UNREADABLE") >= 1
 
 
+def test_a_malformed_annotation_costs_only_itself_and_is_told_once(node):
+    node.pod("odd", annotations={"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA:;"})
+    with node.agent() as agent:
+        page = agent.until(lambda page: page.has(m.ERRORS.name, code="ANNOTATION_MALFORMED"))
+        assert page.one(m.CONTAINER_MEMORY_USED.name, pod="train") == 3 * GIB
+        assert agent.samples_after(3).one(m.ERRORS.name, code="ANNOTATION_MALFORMED") == 1
+        assert agent.log.read_text().count("ANNOTATION_MALFORMED") == 1
+
+
 # ── the ratio ────────────────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(("text", "megabytes"), [("2", 40960), ("0.5\n", 163840), (" 4.0 ", 20480)])
 def test_the_ratio_is_an_integer_or_a_float(node, text, megabytes):

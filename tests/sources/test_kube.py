@@ -302,6 +302,13 @@ async def test_a_watch_that_ends_is_followed_by_one_from_where_it_was(server):
     assert len(server.asked(watch=False)) == 1
 
 
+async def test_a_list_that_is_old_is_taken_anew_when_a_watch_ends(server):
+    server.put("p")
+    async with following(KubePods(node="node-a", kubeconfig=server.kubeconfig, resync=0.0)) as pods:
+        await until(pods, "p")
+        await condition(lambda: len(server.asked(watch=False)) > 2)
+
+
 @pytest.mark.parametrize("by_event", [True, False])
 async def test_a_forgotten_version_means_a_new_list(server, by_event):
     server.gone_by_event = by_event

@@ -74,13 +74,14 @@ class Pool(Struct, kw_only=True):
     scaled: set[str] = set()
 
 
-class _Claim(NamedTuple):
-    """A process with its owner: a place, the system (no place), or nobody (unknown)."""
+class _Claim(Struct):
+    """A process with its owner: a place and its row, the system (no place), or nobody (unknown)."""
 
     process: GpuProcess
     place: Place | None
     method: Method | None
     known: bool
+    row: Row | None = None
 
 
 def attribute(
@@ -98,7 +99,7 @@ def attribute(
         _open_rows(pool, holdings)
         holder = None if people.known else _sole_holder(pool)
         claims = [book.claim(process, pool, holder) for process in _processes(pool, gpus)]
-        _count_processes(pool, claims)
+        _find_rows(pool, claims)
         _memory(pool, claims, book)
         _sm(pool, claims, book)
     pools += _homeless(gpus, holdings, book)
@@ -244,15 +245,18 @@ def _open_rows(pool: Pool, holdings: Collection[Holding]) -> None:
 
 def _row(pool: Pool, place: Place) -> Row:
     """The row of a place; a container that was given nothing here gets one that says so."""
-    if place not in pool.rows:
-        pool.rows[place] = Row(place=place, mode="unallocated", allocated=False)
-    return pool.rows[place]
+    row = pool.rows.get(place)
+    if row is None:
+        row = pool.rows[place] = Row(place=place, mode="unallocated", allocated=False)
+    return row
 
 
-def _count_processes(pool: Pool, claims: Collection[_Claim]) -> None:
+def _find_rows(pool: Pool, claims: Collection[_Claim]) -> None:
+    """Give each claim its row, and count the processes of each row."""
     for claim in claims:
         if claim.place is not None:
-            _row(pool, claim.place).processes += 1
+            claim.row = _row(pool, claim.place)
+            claim.row.processes += 1
 
 
 def _sole_holder(pool: Pool) -> Row | None:
@@ -268,14 +272,14 @@ def _memory(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
     reserved = (pool.memory.reserved or 0) if pool.memory else 0
     system = 0
     for claim in claims:
-        if claim.place is None:
+        row = claim.row
+        if row is None:
             system += (claim.process.memory or 0) if claim.known else 0
         elif claim.process.memory is not None:
-            row = _row(pool, claim.place)
             row.memory = (row.memory or 0) + claim.process.memory
             row.memory_method = claim.method
             row.covered += 1
-    _forget_partial_sums(pool, claims)
+    _forget_partial_sums(claims)
     for row in pool.rows.values():
         _memory_from_region(row, book)
     if pool.memory is None:
@@ -287,12 +291,11 @@ def _memory(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
     _settle_memory(pool, pool.memory, system, reserved)
 
 
-def _forget_partial_sums(pool: Pool, claims: Collection[_Claim]) -> None:
+def _forget_partial_sums(claims: Collection[_Claim]) -> None:
     """A container with a process whose memory the driver hides has an unknown sum, not a small one."""
     for claim in claims:
-        if claim.place is not None and claim.process.memory is None:
-            row = _row(pool, claim.place)
-            row.memory, row.memory_method = None, None
+        if claim.row is not None and claim.process.memory is None:
+            claim.row.memory, claim.row.memory_method = None, None
 
 
 def _memory_from_region(row: Row, book: _Book) -> None:
@@ -350,10 +353,10 @@ def _sm(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
         sm = claim.process.sm
         if sm is None:
             continue
-        if claim.place is None:
+        row = claim.row
+        if row is None:
             system += sm if claim.known else 0.0
         else:
-            row = _row(pool, claim.place)
             row.sm, row.sm_method = (row.sm or 0.0) + sm, claim.method
     for row in pool.rows.values():
         _sm_from_region(row, book)

@@ -22,12 +22,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, pods_source
-from vgpuscope.model.errors import ScopeError, SourceDown
+from vgpuscope.formats.pods import Fault
+from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import fields, setup
+from vgpuscope.runtime.log import OnChange, fields, setup
 from vgpuscope.services.agent_sampler import Sampler
 from vgpuscope.sources.ratio import RatioFile
 from vgpuscope.views.exposition import Page
@@ -46,6 +47,10 @@ _SWITCH = 0.001  # seconds; a scrape gets its turn within that while a sample is
 
 class PodSource(Protocol):
     """What tells the pods of this node: API server, kubelet or file."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What could not be read in the pods as they are now."""
 
     def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
         """The whole set, again and again; raises when it cannot be had."""
@@ -111,6 +116,7 @@ class Agent:
             ratio=_ratio(config),
             binding=binding,
         )
+        self._tell = OnChange(log)
         self._pods = _pod_source(config)
         self._grants = _grant_source(config)
         standings = self.sampler.standings
@@ -213,7 +219,17 @@ class Agent:
             self._pods_changed.set()
         self.sampler.pods = pods
         self.sampler.standings["pods"].good()
+        self._tell_faults()
         self._heard["pods"].set()
+
+    def _tell_faults(self) -> None:
+        """Log and count each annotation that cannot be read, once."""
+        assert self._pods is not None
+        for fault in self._pods.faults:
+            message = f"{fault.object}: {fault.reason}"
+            if self._tell.tell(fault.uid, message, level=logging.WARNING, message="malformed", **_what(fault)):
+                self.sampler.count(AnnotationMalformed(message))
+        self._tell.keep({fault.uid for fault in self._pods.faults})
 
     async def _read_grants(self) -> None:
         assert self._grants is not None
@@ -234,6 +250,10 @@ class Agent:
             except TimeoutError:
                 pass
             self._pods_changed.clear()
+
+
+def _what(fault: Fault) -> dict[str, str]:
+    return {"error_code": AnnotationMalformed.code, "object": fault.object, "reason": fault.reason}
 
 
 def _fail(ended: "asyncio.Future[None]", error: BaseException) -> None:
@@ -266,7 +286,7 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
     if kind.startswith("file:"):
         from vgpuscope.sources.podfile import PodFile
 
-        return PodFile(kind.removeprefix("file:"))
+        return PodFile(kind.removeprefix("file:"), node=config.node_name)
     if kind == "kubelet":
         from vgpuscope.sources.kubelet import KubeletPods
 
@@ -277,7 +297,7 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
         )
     from vgpuscope.sources.kube import KubePods
 
-    return KubePods(node=config.node_name, kubeconfig=config.kubeconfig)
+    return KubePods(node=config.node_name, kubeconfig=config.kubeconfig, resync=config.resync_interval)
 
 
 def _grant_source(config: AgentConfig) -> Any:

@@ -206,6 +206,7 @@ class Sampler:
                 level=level,
                 message="gpu health",
                 gpu=card.gpu.uuid,
+                gpu_index=card.gpu.index,
                 health=card.gpu.health,
             )
         for refusal in regions.refusals if regions else ():

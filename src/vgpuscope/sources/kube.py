@@ -36,7 +36,15 @@ _FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or (after a r
 class KubePods:
     """The pods of one node, by a watch that asks for no others."""
 
-    def __init__(self, *, node: str, kubeconfig: str | None, timeout: Seconds = 10.0, hold: Seconds = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        node: str,
+        kubeconfig: str | None,
+        timeout: Seconds = 10.0,
+        hold: Seconds = 60.0,
+        resync: Seconds = 300.0,
+    ) -> None:
         """A kubeconfig that is named must be usable (ConfigInvalid); one that is looked for may come later."""
         if kubeconfig is not None:
             _connection(kubeconfig)
@@ -49,6 +57,7 @@ class KubePods:
             decode_event=decode_event,
             key=lambda pod: pod.uid,
             hold=hold,
+            resync=resync,
         )
 
     @property
@@ -97,6 +106,7 @@ class Watch(Generic[T]):
         decode_event: Callable[[bytes], Event[T]],
         key: Callable[[T], str],
         hold: Seconds = 60.0,
+        resync: Seconds = 300.0,
     ) -> None:
         self._path = path
         self._params = dict(params)
@@ -104,6 +114,8 @@ class Watch(Generic[T]):
         self._decode_event = decode_event
         self._key = key
         self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
+        self._resync = resync  # a list this old is taken anew when a watch ends: what was missed is missed no longer
+        self._listed = 0.0
         self._objects: dict[str, T] = {}
         self._version: str | None = None  # None: we know nothing, or nothing any more
         self._exact = False  # the server lost track of us once, so no list from its memory any more
@@ -153,6 +165,7 @@ class Watch(Generic[T]):
         self._objects = {self._key(item): item for page in pages for item in page.items}
         self.faults = tuple(fault for page in pages for fault in page.faults)
         self._version = pages[-1].resource_version
+        self._listed = asyncio.get_running_loop().time()
         self._proven = False
 
     async def _pages(self, api: "Api") -> list[Page[T]]:
@@ -165,13 +178,14 @@ class Watch(Generic[T]):
         return pages
 
     async def _watch(self, api: "Api", changed: Callable[[], None]) -> None:
-        """One watch after the other, each from where the last one ended."""
+        """One watch after the other, each from where the last one ended, until it is time to list again."""
         clock = asyncio.get_running_loop().time
-        while True:
+        while clock() - self._listed < self._resync:
             began = clock()
             await self._stream(api, changed)
             self._proven = True
             await asyncio.sleep(began + _SHORTEST - clock())
+        self._version = None
 
     async def _stream(self, api: "Api", changed: Callable[[], None]) -> None:
         params = {

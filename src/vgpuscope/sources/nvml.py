@@ -140,15 +140,12 @@ class Nvml:
             raise self._down() from None
         self._up_since = at
         self._session = _Session(self._cards)
-        log.info("driver is up", extra={"driver_version": self._versions[0], "gpus": len(self._cards)})
 
     def _down(self) -> SourceDown:
         kind, message = self._failure
         return kind(message)
 
     def _give_up(self, why: str, kind: type[SourceDown] = DriverFailed) -> None:
-        if self._failure != (kind, why):
-            log.warning("driver is down", extra={"code": kind.code, "reason": why})
         self._failure = (kind, why)
         self._let_go()
 
@@ -226,13 +223,10 @@ class Nvml:
         if not card.answered and card.denied:
             return self._set_down(card, "no-permission", at)
         if card.answered and card.health != "ok":
-            log.info("card is back", extra={"gpu": card.uuid, "was": card.health})
             card.health, card.down_since, card.down_tries = "ok", None, 0
         return gpu
 
     def _set_down(self, card: Card, health: Health, at: float) -> Gpu:
-        if card.health != health:
-            log.warning("card is down", extra={"gpu": card.uuid, "gpu_index": card.index, "health": health})
         card.health, card.down_since, card.down_tries = health, at, card.down_tries + 1
         card.static.clear()
         card.counters.clear()
