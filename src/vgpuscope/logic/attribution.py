@@ -174,15 +174,17 @@ class _Book:
         index = next((d.index for d in region.devices if d.uuid == gpu), None)
         if index is None:
             return None
-        live = [slot for slot in region.live_slots() if index < len(slot.devices)]
-        on_device = [slot.devices[index] for slot in live]
-        return _RegionPart(
-            memory=sum(d.total for d in on_device),
-            sm=sum(d.sm for d in on_device),
-            processes=len(live),
-            busy_slots=sum(1 for d in on_device if d.total > 0),
-            attached=bool(region.slots),
-        )
+        memory = processes = busy = 0
+        sm = 0.0
+        for slot in region.slots:
+            if slot.status == 0 or index >= len(slot.devices):
+                continue
+            use = slot.devices[index]
+            memory += use.total
+            sm += use.sm
+            processes += 1
+            busy += use.total > 0
+        return _RegionPart(memory, sm, processes, busy_slots=busy, attached=bool(region.slots))
 
 
 class _RegionPart(NamedTuple):

@@ -305,18 +305,27 @@ def _vgpus(regions: Collection[ContainerRegion], people: People) -> Iterator[Vgp
         for device in region.devices:
             if device.uuid is None:
                 continue
-            mine = [slot.devices[device.index] for slot in live if device.index < len(slot.devices)]
+            used = context = module = buffer = 0
+            sm = 0.0
+            for slot in live:
+                if device.index < len(slot.devices):
+                    use = slot.devices[device.index]
+                    used += use.total
+                    context += use.context
+                    module += use.module
+                    buffer += use.buffer
+                    sm += use.sm
             yield Vgpu(
                 key=key,
                 index=device.index,
                 gpu=device.uuid,
-                used=sum(d.total for d in mine),
+                used=used,
                 limit=device.memory_limit,
-                context=sum(d.context for d in mine),
-                module=sum(d.module for d in mine),
-                buffer=sum(d.buffer for d in mine),
-                offset=sum(d.total - d.context - d.module - d.buffer for d in mine),
-                sm=sum(d.sm for d in mine),
+                context=context,
+                module=module,
+                buffer=buffer,
+                offset=used - context - module - buffer,
+                sm=sm,
                 sm_limit=device.sm_limit,
                 priority=region.priority,
                 blocked=region.recent_kernel < 0,
