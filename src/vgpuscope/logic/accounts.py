@@ -42,6 +42,24 @@ class CardAccount(Struct, kw_only=True):
     raw_energy: Joules | None = None  # the driver's counter at the last sample
 
 
+class _Window:
+    """The samples of the last while: when each was taken, and what it was."""
+
+    __slots__ = ("times", "values")
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque()
+        self.values: deque[float] = deque()
+
+    def add(self, at: float, value: float, length: Seconds) -> None:
+        times, values = self.times, self.values
+        times.append(at)
+        values.append(value)
+        while times[0] <= at - length or times[0] > at:
+            times.popleft()
+            values.popleft()
+
+
 class Books:
     """All accounts of a node. One writer, the sampler."""
 
@@ -51,14 +69,14 @@ class Books:
         self.containers: dict[Place, Account] = {}
         self.cards: dict[DeviceUUID, CardAccount] = {}
         self.ended = 0
-        self._windows: dict[_WindowKey, deque[tuple[float, float]]] = {}
+        self._windows: dict[_WindowKey, _Window] = {}
         self._touched: set[_WindowKey] = set()
 
     def settle(self, pools: Collection[Pool], gpus: Collection[Gpu], at: float) -> None:
         """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
-        self._windows = {key: points for key, points in self._windows.items() if key in self._touched}
+        self._windows = {key: window for key, window in self._windows.items() if key in self._touched}
         self._touched = set()
         self._close(pools)
         for gpu in gpus:
@@ -74,15 +92,15 @@ class Books:
 
     def burst(self, owner: object, what: str, value: float | None) -> Burst | None:
         """Mean and maximum of a value over the last window, this sample included; None if there is none."""
-        key = (owner, what)
         if value is None or self.at is None:
             return None
-        points = self._windows.setdefault(key, deque())
-        points.append((self.at, value))
-        while points[0][0] <= self.at - self.window or points[0][0] > self.at:
-            points.popleft()
+        key = (owner, what)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window()
+        window.add(self.at, value, self.window)
         self._touched.add(key)
-        values = [number for _, number in points]
+        values = window.values
         return Burst(mean=sum(values) / len(values), max=max(values))
 
     def _close(self, pools: Iterable[Pool]) -> None:

@@ -74,9 +74,8 @@ def repair(
             if slot.status != 0 and sees and _is_dead(slot, container.pod_uid, owners or {}):
                 dead += 1
                 continue
-            mended, held = _bridge(slot, container, history)
+            mended = _bridge(slot, container, history, known)
             zeros += mended is not slot
-            known.update(held)
             slots.append(mended)
         out.append(_with_slots(container, container.region, tuple(slots)))
     return Repaired(containers=tuple(out), history=known, false_zeros=zeros, dead_processes=dead)
@@ -90,29 +89,26 @@ def _is_dead(slot: Slot, pod_uid: PodUID, owners: Mapping[Pid, ProcessOwner]) ->
     return owner is None or (owner.pod_uid is not None and owner.pod_uid != pod_uid)
 
 
-def _bridge(slot: Slot, container: ContainerRegion, history: History) -> tuple[Slot, History]:
-    """The slot with short runs of zeros replaced by what stood before them."""
+def _bridge(slot: Slot, container: ContainerRegion, history: History, known: History) -> Slot:
+    """The slot with short runs of zeros replaced by what stood before them; notes in known what it shows."""
     if slot.status == 0 or slot.host_pid <= 0:
-        return slot, {}  # the watcher fills nothing in before it knows the host pid
-    devices: list[SlotDevice] = []
-    held: History = {}
-    changed = False
+        return slot  # the watcher fills nothing in before it knows the host pid
+    mended: dict[int, SlotDevice] = {}
     for index, device in enumerate(slot.devices):
         key = (container.pod_uid, container.container, slot.pid, slot.host_pid, index)
         before = history.get(key)
         if device.sm > 0 or before is None:
             if device.sm > 0 or device.driver_used > 0:
-                held[key] = Held(device.sm, device.driver_used, 0)
-            devices.append(device)
+                known[key] = Held(device.sm, device.driver_used, 0)
         elif before.zeros < PATIENCE and before.sm > 0:
-            held[key] = Held(before.sm, before.driver_used, before.zeros + 1)
+            known[key] = Held(before.sm, before.driver_used, before.zeros + 1)
             used = device.driver_used or before.driver_used
-            devices.append(structs.replace(device, sm=before.sm, driver_used=used))
-            changed = True
+            mended[index] = structs.replace(device, sm=before.sm, driver_used=used)
         else:
-            held[key] = Held(0.0, device.driver_used, 0)
-            devices.append(device)
-    return (structs.replace(slot, devices=tuple(devices)) if changed else slot), held
+            known[key] = Held(0.0, device.driver_used, 0)
+    if not mended:
+        return slot
+    return structs.replace(slot, devices=tuple(mended.get(i, device) for i, device in enumerate(slot.devices)))
 
 
 def _with_slots(container: ContainerRegion, region: Region, slots: tuple[Slot, ...]) -> ContainerRegion:
