@@ -6,8 +6,8 @@ the forms that were asked for lately are made with the page: a scrape finds its 
 """
 
 import gzip
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -38,27 +38,21 @@ class Form(NamedTuple):
     gzipped: bool
 
 
-class Block(NamedTuple):
-    """All samples of one name."""
-
-    exposed: Exposed
-    lines: bytes
-    series: int
-
-
 class Page:
     """One rendered page in every form a scraper may ask for; a form that is not ready is made when first asked."""
 
-    def __init__(self, blocks: list[Block], asked: Callable[[Form], None] = lambda _: None) -> None:
-        self._blocks = blocks
+    def __init__(
+        self, text: bytes = b"", names: Sequence[Exposed] = (), asked: Callable[[Form], None] = lambda _: None
+    ) -> None:
+        self._text = text
+        self._names = names
         self._asked = asked
-        self._text = _join(blocks, _text_head)
         self._forms: dict[Form, bytes] = {}
 
     @property
     def series(self) -> int:
         """How many samples are on the page."""
-        return sum(block.series for block in self._blocks)
+        return self._text.count(b"\n") - 2 * len(self._names)
 
     def text(self) -> bytes:
         """Text format 0.0.4."""
@@ -83,7 +77,7 @@ class Page:
         return self.make(form)
 
     def _made(self, form: Form) -> bytes:
-        plain = _join(self._blocks, _openmetrics_head) + b"# EOF\n" if form.openmetrics else self._text
+        plain = _openmetrics(self._text, self._names) if form.openmetrics else self._text
         return gzip.compress(plain, _GZIP_LEVEL, mtime=0) if form.gzipped else plain
 
 
@@ -91,15 +85,7 @@ class _Line(NamedTuple):
     """One line of every page for as long as its series lives."""
 
     name: str
-    template: str
-    scale: float
-
-
-class _Part(NamedTuple):
-    """Neighbouring lines of one scale, and where in the list of values their numbers are."""
-
-    template: str
-    take: Callable[[list[Any]], tuple[Any, ...]]
+    pieces: tuple[str, ...]  # what stands before each of its values; the first begins with the end of the line before
     scale: float
 
 
@@ -117,21 +103,53 @@ class _Shape(NamedTuple):
                 yield row, self.samples[i], self.samples[i + 1]
 
 
+class _Layout:
+    """A page without its values, for samples of one shape."""
+
+    def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[tuple[_Line, int]]]], values: int) -> None:
+        self.names = [exposed for exposed, _ in blocks]
+        self._scaled: list[tuple[int, float]] = []
+        fixed: list[str] = []
+        wanted: list[int] = []
+        for exposed, lines in blocks:
+            head = len(fixed)
+            for line, at in lines:
+                fixed += line.pieces
+                wanted += range(at, at + len(line.pieces))
+                if line.scale != 1:
+                    wanted[-1] = values + len(self._scaled)
+                    self._scaled.append((at, line.scale))
+            fixed[head] = _text_head(exposed) + fixed[head]
+        self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
+        self._pieces = [piece for text in fixed for piece in (text, "")]
+        if self._pieces:
+            self._pieces[0] = self._pieces[0].removeprefix("\n")
+            self._pieces.append("\n")
+
+    def text(self, values: list[Any]) -> bytes:
+        """The page with these values."""
+        if not self._pieces:
+            return b""
+        scaled = [round(values[at] * scale, 9) for at, scale in self._scaled]
+        self._pieces[1::2] = map(str, self._take(values + scaled)[:-2])
+        return "".join(self._pieces).encode()
+
+
 class Renderer:
     """Renders page after page of the same process; remembers the labels of the series that are still there.
 
-    For as long as the same series come in the same order, a page is made by filling numbers into templates.
+    For as long as the same series come in the same order, a page is made by putting the numbers between what stays.
     """
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
         on = frozenset(families)
         self._plans = {metric.name: metric.exposed(on) for metric in metrics}
-        self._heads: dict[str, Exposed] = {}
+        self._names: dict[str, Exposed] = {}
         for exposed in (e for plan in self._plans.values() for e in plan):
-            self._heads.setdefault(exposed.name, exposed)
+            self._names.setdefault(exposed.name, exposed)
         self._known: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
         self._shape = _Shape([], [], [])
-        self._layout: list[tuple[Exposed, list[_Part], int]] = []
+        self._layout = _Layout([], 0)
         self._asked: dict[Form, int] = {}
         self._pages = 0
 
@@ -157,16 +175,12 @@ class Renderer:
             names.append(extra)
             values.append(value)
         if shape != self._shape:
-            self._shape, self._layout = shape, self._lay_out(shape)
-        return self._page(values)
+            self._shape, self._layout = shape, self._lay_out(shape, len(values))
+        return self._page(self._layout.text(values))
 
-    def _page(self, values: list[Any]) -> Page:
-        blocks = [
-            Block(exposed, "".join([_filled(part, values) for part in parts]).encode(), series)
-            for exposed, parts, series in self._layout
-        ]
+    def _page(self, text: bytes) -> Page:
         self._pages += 1
-        page = Page(blocks, self._note)
+        page = Page(text, self._layout.names, self._note)
         for form, when in list(self._asked.items()):
             if self._pages - when <= _LATELY:
                 page.make(form)
@@ -175,9 +189,9 @@ class Renderer:
     def _note(self, form: Form) -> None:
         self._asked[form] = self._pages
 
-    def _lay_out(self, shape: _Shape) -> list[tuple[Exposed, list[_Part], int]]:
-        """Which value goes where on the page, for samples of this shape."""
-        blocks: dict[str, list[tuple[_Line, range]]] = {name: [] for name in self._heads}
+    def _lay_out(self, shape: _Shape, values: int) -> _Layout:
+        """Samples of one name stand together, whichever metric they come from."""
+        blocks: dict[str, list[tuple[_Line, int]]] = {name: [] for name in self._names}
         kept: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
         at = 0
         for row, metric, extra in shape.each():
@@ -185,65 +199,46 @@ class Renderer:
             lines = known.get((metric.name, extra))
             if lines is None:
                 lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
-            end = at + 1 + (len(metric.extra) if metric.volatile else 0)
             for line in lines:
-                blocks[line.name].append((line, range(at, end)))
-            at = end
+                blocks[line.name].append((line, at))
+            at += 1 + (len(metric.extra) if metric.volatile else 0)
         self._known = kept
-        return [(self._heads[name], _parts(lines), len(lines)) for name, lines in blocks.items() if lines]
-
-
-def _filled(part: _Part, values: list[Any]) -> str:
-    """The lines with their numbers."""
-    numbers = part.take(values)
-    if part.scale != 1:
-        numbers = tuple([round(number * part.scale, 9) for number in numbers])
-    return part.template % numbers
-
-
-def _parts(lines: list[tuple[_Line, range]]) -> list[_Part]:
-    parts = []
-    for scale, neighbours in groupby(lines, key=lambda pair: pair[0].scale):
-        mine = list(neighbours)
-        template = "".join([line.template for line, _ in mine])
-        parts.append(_Part(template, _taker([i for _, indices in mine for i in indices]), scale))
-    return parts
-
-
-def _taker(indices: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Picks the values at these indices."""
-    if len(indices) == 1:
-        return lambda values: (values[indices[0]],)
-    return itemgetter(*indices)
+        return _Layout([(self._names[name], lines) for name, lines in blocks.items() if lines], values)
 
 
 def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
     """The lines that one sample makes: one for each name that applies to its row."""
-    prefixes = [(exposed, _prefix(exposed, row, extra)) for exposed in plan]
-    return tuple(_Line(e.name, f"{prefix}%r\n", e.scale) for e, prefix in prefixes if prefix is not None)
+    applies = [exposed for exposed in plan if not exposed.when or getattr(row, exposed.when)]
+    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale) for e in applies)
 
 
-def _prefix(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str | None:
-    """A line up to its number, in the language of %; None when the alias does not apply to this row."""
-    if exposed.when and not getattr(row, exposed.when):
-        return None
+def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:
+    """All of a line but its value, and but those of labels that hold numbers."""
     pairs = [(label, _escape(getattr(row, attribute))) for label, attribute in exposed.labels]
     if exposed.volatile:
         assert exposed.scale == 1, "the numbers in its labels would be scaled too"
-        pairs += [(label, "%s") for label in exposed.extra]
+        pairs += [(label, _HOLE) for label in exposed.extra]
     else:
         pairs += [(label, _escape(value)) for label, value in zip(exposed.extra, extra, strict=True)]
-    pairs += [(label, _escape(value)) for label, value in exposed.const]
+    pairs += exposed.const
     shown = ",".join(f'{label}="{value}"' for label, value in pairs if value)
-    return f"{exposed.name}{{{shown}}} " if shown else f"{exposed.name} "
+    line = f"\n{exposed.name}{{{shown}}} " if shown else f"\n{exposed.name} "
+    return tuple(line.split(_HOLE)) if exposed.volatile else (line,)
+
+
+_HOLE = "\n\n"  # stands in no line
 
 
 def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _join(blocks: list[Block], head: Callable[[Exposed], str]) -> bytes:
-    return b"".join([part for block in blocks for part in (head(block.exposed).encode(), block.lines)])
+def _openmetrics(text: bytes, names: Sequence[Exposed]) -> bytes:
+    """The page with the heads of OpenMetrics."""
+    blocks = text.split(b"\n# HELP ") if text else []
+    lines = [block.split(b"\n", 2)[2] for block in blocks]
+    parts = [part for name, block in zip(names, lines, strict=True) for part in (_openmetrics_head(name), block)]
+    return b"\n".join(parts) + b"# EOF\n"
 
 
 def _help(text: str) -> str:
@@ -251,13 +246,13 @@ def _help(text: str) -> str:
 
 
 def _text_head(exposed: Exposed) -> str:
-    return f"# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}\n"
+    return f"\n# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}"
 
 
-def _openmetrics_head(exposed: Exposed) -> str:
+def _openmetrics_head(exposed: Exposed) -> bytes:
     """OpenMetrics calls a counter without its _total, and knows no counter whose samples lack it."""
     name, kind = exposed.name, str(exposed.type)
     if kind == "counter":
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
     text = _help(exposed.help).replace('"', '\\"')
-    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}".encode()
