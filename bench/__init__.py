@@ -1,0 +1,1 @@
+"""Measures the agent against its peers and its lower bounds: `make bench`."""

@@ -1,0 +1,121 @@
+"""`python -m bench.client`: scrapes by order. One JSON order per line in, one JSON list of latencies per line out.
+
+An order names ports that are scraped in turn, with a random pause before each scrape: so each meets the server at a
+random moment of its sampling, noise of the machine hits all alike, and a slow answer hides no others.
+"""
+
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+TEXT = {"Accept": "text/plain;version=0.0.4"}
+TEXT_GZIP = {**TEXT, "Accept-Encoding": "gzip"}
+PROMETHEUS = {  # what Prometheus 3 sends
+    "Accept": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "Prometheus/3.5.0",
+    "X-Prometheus-Scrape-Timeout-Seconds": "10",
+}
+
+
+@dataclass(frozen=True)
+class Client:
+    """The measuring process, from outside."""
+
+    process: "subprocess.Popen[str]"
+
+    def scrape(self, ports: list[int], *, rounds: int, headers: dict[str, str], pause: float) -> list[list[float]]:
+        """Seconds of each scrape, by port; each pause is between 0 and twice the given one."""
+        order = {"ports": ports, "rounds": rounds, "headers": headers, "pause": pause}
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the client has ended")
+        return json.loads(answer)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def client() -> Iterator[Client]:
+    """A client process of its own, so that its work is nobody else's."""
+    command = [sys.executable, "-m", "bench.client"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Client(process)
+        assert process.stdin
+        process.stdin.close()
+
+
+class _Connection:
+    """Keep-alive where the server lets us, a new connection where it does not; both counted into the latency."""
+
+    def __init__(self, port: int, headers: dict[str, str]) -> None:
+        self._port = port
+        fields = {"Host": f"127.0.0.1:{port}", **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self._request = f"GET /metrics HTTP/1.1\r\n{head}\r\n".encode()
+        self._sock: socket.socket | None = None
+        self._buffer = bytearray(1 << 20)
+
+    def scrape(self) -> float:
+        """Seconds from before the request to after the last byte."""
+        began = time.perf_counter()
+        if self._sock is None:
+            self._sock = socket.create_connection(("127.0.0.1", self._port))
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.sendall(self._request)
+        open_again = self._receive(self._sock)
+        seconds = time.perf_counter() - began
+        if open_again:
+            self._sock.close()
+            self._sock = None
+        return seconds
+
+    def _receive(self, sock: socket.socket) -> bool:
+        """Take one answer; whether the connection is of no more use."""
+        view, got, end = memoryview(self._buffer), 0, -1
+        while end < 0:
+            got += self._more(sock, view, got)
+            end = self._buffer.find(b"\r\n\r\n", 0, got)
+        head = bytes(self._buffer[:end]).lower()
+        assert head.startswith((b"http/1.1 200", b"http/1.0 200")), head
+        length = head.partition(b"content-length:")[2].split(b"\r\n", 1)[0].strip()
+        missing = end + 4 + int(length) - got if length else -1
+        while missing:
+            taken = sock.recv_into(view)
+            if not taken:
+                assert missing < 0, "the answer was cut"
+                return True
+            missing -= taken if length else 0
+        return head.startswith(b"http/1.0") or b"connection: close" in head
+
+    def _more(self, sock: socket.socket, view: memoryview, got: int) -> int:
+        taken = sock.recv_into(view[got:])
+        assert taken, "no answer"
+        return taken
+
+
+def _obey(order: dict[str, object]) -> list[list[float]]:
+    connections = [_Connection(port, order["headers"]) for port in order["ports"]]
+    for connection in connections:
+        connection.scrape()  # the first one opens the connection
+    taken: list[list[float]] = [[] for _ in connections]
+    for _ in range(order["rounds"]):
+        for connection, mine in zip(connections, taken, strict=True):
+            time.sleep(random.uniform(0, 2 * order["pause"]))
+            mine.append(connection.scrape())
+    return taken
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(_obey(json.loads(line))), flush=True)

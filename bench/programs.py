@@ -1,0 +1,132 @@
+"""The programs under test, each a process of its own, and what the kernel says they use."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.world import World
+
+BIN = Path(sys.executable).parent
+_START_WITHIN = 60.0  # seconds
+
+
+@dataclass(frozen=True)
+class Program:
+    """One running server."""
+
+    name: str
+    pid: int
+    port: int
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all its threads, to the nanosecond."""
+        tasks = Path(f"/proc/{self.pid}/task")
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+    def resident_bytes(self) -> int:
+        """VmRSS."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def page(self) -> bytes:
+        """What it serves now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            return bytes(answer.read())
+
+    def value(self, series: str) -> float:
+        """The number of the first series of this name."""
+        found = re.search(rb"^%b(?:\{[^\n]*\})? (\S+)$" % series.encode(), self.page(), re.MULTILINE)
+        assert found, f"{self.name} has no {series}"
+        return float(found[1])
+
+
+@contextmanager
+def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
+    """Our agent; as many samples lie in its window at any interval."""
+    config = world.root / f"agent-{interval}.yaml"
+    config.write_text(f"agent:\n  window: {60 * interval}\n")
+    port = _free_port()
+    command = [BIN / "vgpuscope", "agent", "--config", config, "--listen", f"127.0.0.1:{port}"]
+    command += ["--sample-interval", str(interval), *world.agent_arguments()]
+    with _running("vgpuscope", command, world, port=port, path="/readyz") as program:
+        _until(lambda: b"vgpuscope_container_sm_seconds_total" in program.page(), "the agent shows containers")
+        yield program
+
+
+@contextmanager
+def static(world: World, page: bytes) -> Iterator[Program]:
+    """A page of bytes that never change, on the agent's HTTP stack: the lower bound of a scrape."""
+    file = world.root / "page"
+    file.write_bytes(page)
+    port = _free_port()
+    command = [sys.executable, "-m", "bench.static_page", file, str(port)]
+    with _running("static page", command, world, port=port, path="/healthz") as program:
+        yield program
+
+
+@contextmanager
+def nvitop_exporter(world: World) -> Iterator[Program]:
+    """The peer, as it is installed."""
+    port = _free_port()
+    command = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "bench"]
+    with _running("nvitop-exporter", command, world, port=port, path="/metrics") as program:
+        expected = world.processes
+        _until(lambda: program.page().count(b"\nprocess_gpu_memory_MiB{") >= expected, "nvitop-exporter shows everyone")
+        yield program
+
+
+@contextmanager
+def _running(name: str, command: list[str | Path], world: World, *, port: int, path: str) -> Iterator[Program]:
+    log = world.root / f"{name}.{port}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=world.environment(), stdout=out, stderr=out)
+    try:
+        _until(lambda: _answers(port, path, process, log), f"{name} answers")
+        yield Program(name=name, pid=process.pid, port=port)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int, path: str, process: "subprocess.Popen[bytes]", log: Path) -> bool:
+    if process.poll() is not None:
+        raise RuntimeError(f"it ended at once:\n{log.read_text(errors='replace')[-2000:]}")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return int(answer.status) == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _START_WITHIN
+    while not holds():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not within {_START_WITHIN:.0f} s: {what}")
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def freeze(program: Program, *, frozen: bool) -> None:
+    """Stop a program that is not being measured, or let it go on."""
+    import signal
+
+    os.kill(program.pid, signal.SIGSTOP if frozen else signal.SIGCONT)

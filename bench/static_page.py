@@ -1,0 +1,36 @@
+"""`python -m bench.static_page FILE PORT`: the file on /metrics, by the agent's own HTTP stack and nothing else."""
+
+import asyncio
+import gzip
+import sys
+from pathlib import Path
+
+from vgpuscope.runtime import address
+from vgpuscope.runtime.http import Readiness, Server, make_app
+
+
+class _Fixed:
+    """A page in all its forms, made before the first request."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._gzipped = gzip.compress(text, 1, mtime=0)
+
+    def text(self) -> bytes:
+        return self._text
+
+    def openmetrics(self) -> bytes:
+        return self._text
+
+    def gzipped(self, openmetrics: bool) -> bytes:  # noqa: ARG002 - the shape of a page
+        return self._gzipped
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    page = _Fixed(Path(sys.argv[1]).read_bytes())
+    app = make_app(title="static page", metrics=lambda: page, ready=Readiness)
+    asyncio.run(Server(app, sock=address.bind(f"127.0.0.1:{sys.argv[2]}")).run())
+
+
+main()

@@ -1,0 +1,159 @@
+"""A node to measure on: cards of the stand-in driver, HAMi regions, a proc tree and a PodList that all agree.
+
+The processes are real ones that sleep, because peers look pids up in the machine's own /proc. The agent under test
+gets a proc root of its own, in which the same pids belong to pods.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.native import build
+from tests.native.scenario import GIB, NOT_SUPPORTED, Scenario, gpu_uuid
+from vgpuscope.sim.regions import DeviceUse, RegionFile
+
+GPUS = 8
+PER_CONTAINER = 4  # processes
+NODE = "bench"
+_MIB = 1 << 20
+_NAP = "3600"  # seconds: a sleeper that was forgotten ends by itself
+_BEGAN = 1_700_000_000
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One container with its card and its processes."""
+
+    number: int
+    slot: int
+    pids: tuple[int, ...]
+
+    @property
+    def uid(self) -> str:
+        """Its pod's."""
+        return f"{self.number:08x}-1111-4222-8333-{self.number:012x}"
+
+    @property
+    def container_id(self) -> str:
+        """As the runtime names it."""
+        return f"{self.number:064x}"
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything lies, and what it holds."""
+
+    root: Path
+    library: Path
+    tenants: tuple[Tenant, ...]
+
+    @property
+    def processes(self) -> int:
+        """How many there are on all cards."""
+        return sum(len(tenant.pids) for tenant in self.tenants)
+
+    def agent_arguments(self) -> list[str]:
+        """What tells an agent to look here."""
+        return [
+            *("--node-name", NODE, "--pods", f"file:{self.root / 'pods.json'}", "--podresources-socket", "none"),
+            *("--proc-root", str(self.root / "proc"), "--hook-path", str(self.root / "hook")),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """This process' environment, with the stand-in driver in it."""
+        return os.environ | build.environment(self.library, self.root / "nvml")
+
+
+@contextmanager
+def world(root: Path, *, processes: int) -> Iterator[World]:
+    """A node with that many processes, four to a container, spread over eight cards."""
+    sleepers = [subprocess.Popen(["sleep", _NAP]) for _ in range(processes)]
+    try:
+        pids = [sleeper.pid for sleeper in sleepers]
+        tenants = tuple(
+            Tenant(number=n + 1, slot=n % GPUS, pids=tuple(pids[n * PER_CONTAINER : (n + 1) * PER_CONTAINER]))
+            for n in range(processes // PER_CONTAINER)
+        )
+        made = World(root=root, library=build.library(), tenants=tenants)
+        _write_driver(made)
+        _write_regions(made)
+        _write_proc(made)
+        (root / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": _pods(made)}))
+        yield made
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+        for sleeper in sleepers:
+            sleeper.wait()
+
+
+def _share(made: World) -> int:
+    """What one process holds of its card: together 64 of 80 GB."""
+    return 64 * GIB * GPUS // made.processes // _MIB * _MIB
+
+
+def _write_driver(made: World) -> None:
+    scenario = Scenario(made.root / "nvml")
+    for slot in range(GPUS):
+        scenario.gpu(slot, memory_used=66 * GIB, utilization=93, fan=40, serial=f"16505220{slot:05d}")
+    for tenant in made.tenants:
+        for n, pid in enumerate(tenant.pids):
+            scenario.process(tenant.slot, pid, memory=_share(made))
+            scenario.sample(tenant.slot, pid, sm=n, mem=1, ago=100_000)
+    # a driver lets the listener for XIDs sleep; the stand-in looks a hundred times a second, which is not our cost
+    scenario.fail("nvmlEventSetCreate", NOT_SUPPORTED)
+    scenario.write()
+
+
+def _write_regions(made: World) -> None:
+    for tenant in made.tenants:
+        directory = made.root / "hook" / "containers" / f"{tenant.uid}_main"
+        directory.mkdir(parents=True)
+        region = RegionFile(
+            directory / "1.cache",
+            layout="v1.2",
+            uuids=[gpu_uuid(tenant.slot)],
+            memory_limits=[10 * GIB],
+            sm_limit=30,
+            now=_BEGAN,
+        )
+        inside = range(1, 1 + len(tenant.pids))
+        for pid, host_pid in zip(inside, tenant.pids, strict=True):
+            region.attach(pid, now=_BEGAN, alive=set(inside))
+            use = DeviceUse(context=300 * _MIB, data=_share(made) - 300 * _MIB, driver_used=_share(made), sm=pid)
+            region.update(pid, host_pid=host_pid, devices=[use])
+        region.close()
+
+
+def _write_proc(made: World) -> None:
+    for tenant in made.tenants:
+        pod = f"kubepods-burstable-pod{tenant.uid.replace('-', '_')}.slice"
+        cgroup = f"0::/kubepods.slice/kubepods-burstable.slice/{pod}/cri-containerd-{tenant.container_id}.scope\n"
+        for pid in tenant.pids:
+            directory = made.root / "proc" / str(pid)
+            directory.mkdir(parents=True)
+            (directory / "stat").write_text(f"{pid} (python3) S 1{' 0' * 17} {pid * 7}{' 0' * 30}\n")
+            (directory / "cgroup").write_text(cgroup)
+
+
+def _pods(made: World) -> list[dict[str, object]]:
+    return [_pod(tenant) for tenant in made.tenants]
+
+
+def _pod(tenant: Tenant) -> dict[str, object]:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "10240", "nvidia.com/gpucores": "30"}
+    running = {"name": "main", "containerID": f"containerd://{tenant.container_id}", "state": {"running": {}}}
+    return {
+        "metadata": {
+            "name": f"trainer-{tenant.number:04d}-7c9d8b6f5-abcde",
+            "namespace": f"team-{tenant.number % 5}",
+            "uid": tenant.uid,
+            "annotations": {"hami.io/vgpu-devices-allocated": f"{gpu_uuid(tenant.slot)},NVIDIA,10240,30:;"},
+        },
+        "spec": {"nodeName": NODE, "containers": [{"name": "main", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running", "containerStatuses": [running]},
+    }
