@@ -8,6 +8,7 @@ podresources┘
 """
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -43,7 +44,8 @@ RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked: beside the p
 _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is tried again
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
-_SWITCH = 0.001  # seconds; a scrape gets its turn within that while a sample is being taken
+_SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; at 1 ms its p99 was twice as long
+_M_ARENA_MAX = -8  # of malloc.h
 _GC_EVERY = 50_000  # objects; a sample drops ten thousand, none in cycles, and looking for some took a tenth of it
 
 
@@ -68,9 +70,17 @@ def run(config: Config, *, once: bool = False, binding: Any = None) -> int:
     setup(v=config.log.v, format=config.log.format)
     sys.setswitchinterval(_SWITCH)
     gc.set_threshold(_GC_EVERY)
+    _share_one_heap()
     if once:
         return asyncio.run(_once(config.agent, binding))
     return lifecycle.main(lambda life: _serve(config.agent, life, binding))
+
+
+def _share_one_heap() -> None:
+    """Threads that take turns need no heap each, and every heap keeps what it once held: 2 MB less. glibc only."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 async def _once(config: AgentConfig, binding: Any) -> int:
