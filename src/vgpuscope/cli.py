@@ -96,7 +96,7 @@ def _add_top(commands: Any) -> None:
     top = commands.add_parser(
         "top",
         help="look at a node in the terminal",
-        description="Show the GPUs of a node and the containers on them, live. Reads any agent's /metrics.",
+        description="Show the GPUs of a node and the containers on them, live. Asks the agent of any node.",
     )
     top.add_argument(
         "url",
@@ -106,7 +106,9 @@ def _add_top(commands: Any) -> None:
         help="Address of an agent (default: %(default)s).",
     )
     top.add_argument("--once", action="store_true", help="Print one table and exit.")
-    top.add_argument("--json", action="store_true", help="Print the data as JSON and exit.")
+    top.add_argument(
+        "--json", action="store_true", help="Print the data as JSON: a line each interval, or one document with --once."
+    )
     top.add_argument(
         "--interval",
         type=_interval,

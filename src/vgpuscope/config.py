@@ -21,6 +21,8 @@ from vgpuscope.runtime import address, duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
 FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
+# variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings
+OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -362,7 +364,7 @@ _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCT
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = {s.env for s in SETTINGS} | {FILE_VARIABLE}
+    known = {s.env for s in SETTINGS} | OTHER_VARIABLES
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known or _SERVICE_LINK.search(name):
             continue
@@ -418,7 +420,7 @@ def _pods(value: Any) -> Any:
     if isinstance(value, str) and value not in {"auto", "kube", "kubelet", "none"}:
         kind, _, path = value.partition(":")
         if kind != "file" or not path:
-            raise ValueError("expected kube, kubelet, file:PATH or none")
+            raise ValueError("expected kube, kubelet, file:PATH, none or auto")
     return value
 
 

@@ -1,5 +1,6 @@
 """Whose is what, mode by mode."""
 
+import pytest
 from msgspec import structs
 
 from tests.logic.builders import (
@@ -23,6 +24,7 @@ from tests.logic.builders import (
     usage,
 )
 from vgpuscope.logic.node import NodeMind
+from vgpuscope.model.device import Gpu
 from vgpuscope.model.pod import MigAllocation
 
 
@@ -45,7 +47,7 @@ def test_a_holder_that_has_not_started_is_given_nothing_it_did_not_use():
     gpu = card(used=GIB, utilization=0.2, processes=(process(5, GIB, 0.2),))
     seen = sample(gpu, owners=[owner(5)], pods=[pod("train")], grants=[grant("train", A)])
     row = usage(seen, "train")
-    assert (row.state, row.memory, row.sm) == ("not-started", None, 0.0)
+    assert (row.state, row.memory, row.sm) == ("not-started", None, None)
     assert ledger(seen).memory.system == 2 * GIB  # the host's process and what the driver reserves
 
 
@@ -127,7 +129,7 @@ def test_time_slicing_never_copies_the_cards_number_to_its_pods():
         grants=[grant("a", f"{A}::0"), grant("b", f"{A}::1"), grant("c", f"{A}::2")],
         ratio=4,
     )
-    assert [usage(seen, p).sm for p in "abc"] == [0.3, 0.4, 0.0]
+    assert [usage(seen, p).sm for p in "abc"] == [0.3, 0.4, None]
     assert [usage(seen, p).state for p in "abc"] == ["active", "active", "not-started"]
     assert usage(seen, "c").memory_total == 20 * GIB
     assert seen.gpus[0].mode == "time-slicing"
@@ -245,8 +247,23 @@ def test_started_and_gone_quiet_is_idle_and_never_started_is_not():
     assert usage(sample(card(), at=1.0, **given), "a").state == "not-started"
     running = card(used=GIB, processes=(process(1, GIB, 0.4),), utilization=0.4)
     assert usage(sample(running, at=2.0, owners=[owner(1, "a")], **given), "a").state == "active"
-    assert usage(sample(card(), at=3.0, **given), "a").state == "idle"
+    quiet = usage(sample(card(), at=3.0, **given), "a")
+    assert (quiet.state, quiet.memory, quiet.sm) == ("idle", 0, 0.0)
     assert sample(card(), at=4.0, mind=mind).containers == ()
+
+
+def test_while_a_card_does_not_answer_nobody_is_called_idle_or_ended():
+    mind = NodeMind(node="n1", window=60.0)
+    given = {"pods": [pod("a")], "grants": [grant("a", A)], "mind": mind}
+    who = {"owners": [owner(1, "a"), owner(2, "b")]}
+    running = card(used=3 * GIB, processes=(process(1, GIB, 0.4), process(2, GIB, 0.1)), utilization=0.5)
+    for at in (1.0, 2.0):
+        sample(running, at=at, **who, **given)
+    silent = sample(Gpu(uuid=A, index=0, model="m", health="unresponsive"), at=3.0, **given)
+    assert (usage(silent, "a").state, usage(silent, "a").processes, silent.tally.ended) == ("unknown", None, 0)
+    back = sample(running, at=4.0, **who, **given)
+    assert usage(back, "a").sm_seconds == pytest.approx(0.4 * 2)
+    assert back.gpus[0].utilization_burst.max == 0.5
 
 
 def test_the_same_pod_name_in_two_namespaces_stays_two_pods():

@@ -39,12 +39,19 @@ def test_a_short_burst_is_still_there_when_the_scrape_comes():
     assert seen.gpus[0].busy_seconds == 1.0
 
 
-def test_what_is_no_longer_measured_has_no_window():
-    books = Books(60)
-    for at, value in ((1.0, 0.5), (2.0, None), (3.0, None)):
+def test_a_gap_in_the_readings_does_not_lose_the_window():
+    books, seen = Books(10), []
+    for at, value in ((1.0, 0.9), (2.0, None), (3.0, 0.1), (12.0, 0.1)):
         books.settle((), (), at)
-        last = books.burst("card", "utilization", value)
-    assert last is None
+        seen.append(books.burst("card", "utilization", value))
+    assert [burst and burst.max for burst in seen] == [0.9, None, 0.9, 0.1]
+
+
+def test_what_has_not_been_measured_for_a_window_is_forgotten():
+    books = Books(10)
+    for at, value in ((1.0, 0.5), (5.0, None), (12.0, None)):
+        books.settle((), (), at)
+        books.burst("card", "utilization", value)
     assert books._windows == {}
 
 

@@ -5,7 +5,7 @@ a container has used stays in the books when it ends, in a column of its own, so
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -59,6 +59,10 @@ class _Window:
             times.popleft()
             values.popleft()
 
+    def reaches(self, moment: float) -> bool:
+        """Whether a sample is younger than that."""
+        return self.times[-1] > moment
+
 
 class Books:
     """All accounts of a node. One writer, the sampler."""
@@ -70,15 +74,13 @@ class Books:
         self.cards: dict[DeviceUUID, CardAccount] = {}
         self.ended = 0
         self._windows: dict[_WindowKey, _Window] = {}
-        self._touched: set[_WindowKey] = set()
 
     def settle(self, pools: Collection[Pool], gpus: Collection[Gpu], at: float) -> None:
         """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
-        self._windows = {key: window for key, window in self._windows.items() if key in self._touched}
-        self._touched = set()
-        self._close(pools)
+        self._windows = {key: window for key, window in self._windows.items() if window.reaches(at - self.window)}
+        self._close(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
             card = self.cards.setdefault(gpu.uuid, CardAccount())
@@ -99,14 +101,21 @@ class Books:
         if window is None:
             window = self._windows[key] = _Window()
         window.add(self.at, value, self.window)
-        self._touched.add(key)
         values = window.values
         return Burst(mean=sum(values) / len(values), max=max(values))
 
-    def _close(self, pools: Iterable[Pool]) -> None:
-        """Move what ended containers have used to the column of the ended."""
+    def used_on(self, gpu: DeviceUUID) -> Iterator[Account]:
+        """The accounts of the containers that have not ended on a card."""
+        return (account for place, account in self.containers.items() if place.gpu == gpu)
+
+    def _close(self, pools: Iterable[Pool], silent: set[DeviceUUID]) -> None:
+        """Move what ended containers have used to the column of the ended.
+
+        On a card that does not answer nobody can tell who has ended: its accounts stay open until it does.
+        """
         here = {place for pool in pools for place in pool.rows}
-        for place in [place for place in self.containers if place not in here]:
+        gone = [place for place in self.containers if place not in here and place.gpu not in silent]
+        for place in gone:
             account = self.containers.pop(place)
             self.ended += 1
             if (card := self.cards.get(place.gpu)) is not None:
@@ -129,8 +138,7 @@ class Books:
             for row in pool.rows.values():
                 self.containers.setdefault(row.place, Account()).power = None
         if gpu.energy is None:
-            card.raw_energy = None
-            return
+            return  # what is drawn meanwhile is divided when the card answers again
         before, card.raw_energy = card.raw_energy, gpu.energy
         card.energy = card.energy or 0.0
         drawn = gpu.energy - before if before is not None and gpu.energy >= before else 0.0

@@ -184,7 +184,8 @@ class _Book:
             sm += use.sm
             processes += 1
             busy += use.total > 0
-        return _RegionPart(memory, sm, processes, busy_slots=busy, attached=bool(region.slots))
+        attached = region.process_count > 0 or region.last_kernel > 0
+        return _RegionPart(memory, sm, processes, busy_slots=busy, attached=attached)
 
 
 class _RegionPart(NamedTuple):

@@ -113,25 +113,31 @@ class NodeMind:
 
     def _usage(self, row: Row, pool: Pool, ratio: float) -> ContainerUsage:
         account = self._books.containers[row.place]
-        burst = self._books.burst(row.place, "sm", row.sm)
+        seen = pool.listed or row.region  # whether anybody can tell if it has processes
+        sm, memory = row.sm, row.memory
+        if row.processes == 0 and seen and not account.started:
+            sm, memory = sm or None, memory or None  # it has not begun, which is not the same as using nothing
+        elif row.processes == 0 and pool.listed and memory is None:
+            memory, row.memory_method = 0, "nvml-process"  # it has ended its processes: that is measured
+        burst = self._books.burst(row.place, "sm", sm)
         return ContainerUsage(
             key=row.place.key,
             gpu=row.place.gpu,
             mig=row.place.mig,
             mode=row.mode,
-            state=_state(row, account.started, burst.max if burst else None),
+            state=_state(row, seen=seen, started=account.started, sm_max=burst.max if burst else None),
             allocated=row.allocated,
-            processes=row.processes,
-            memory=row.memory,
-            memory_method=row.memory_method if row.memory is not None else None,
+            processes=row.processes if seen else None,
+            memory=memory,
+            memory_method=row.memory_method if memory is not None else None,
             memory_total=_may_use(row, pool, ratio),
-            sm=row.sm,
-            sm_method=row.sm_method if row.sm is not None else None,
+            sm=sm,
+            sm_method=row.sm_method if sm is not None else None,
             sm_burst=burst,
-            sm_seconds=account.sm_seconds,
-            energy=account.energy,
-            energy_method=account.energy_method if account.energy is not None else None,
-            power=account.power,
+            sm_seconds=account.sm_seconds if account.started else None,
+            energy=account.energy if account.energy or account.started else None,
+            energy_method=account.energy_method if account.energy or account.started else None,
+            power=account.power if account.power or account.started else None,
         )
 
     def _card(self, gpu: Gpu, pools: Collection[Pool]) -> GpuUsage:
@@ -158,34 +164,32 @@ class NodeMind:
             yield Ledger(
                 gpu=gpu.uuid,
                 memory=_memory_split(gpu, mine),
-                sm_seconds=self._sm_split(gpu.uuid, mine),
-                energy=self._energy_split(gpu.uuid, mine),
+                sm_seconds=self._sm_split(gpu.uuid),
+                energy=self._energy_split(gpu.uuid),
             )
             for pool in mine:
                 if pool.migs:
                     yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
 
-    def _sm_split(self, gpu: DeviceUUID, pools: Collection[Pool]) -> Split | None:
+    def _sm_split(self, gpu: DeviceUUID) -> Split | None:
         card = self._books.cards.get(gpu)
         if card is None or card.busy_seconds is None:
             return None
-        places = [row.place for pool in pools for row in pool.rows.values()]
         return Split(
             total=card.busy_seconds,
-            containers=sum(self._books.containers[place].sm_seconds or 0.0 for place in places),
+            containers=sum(account.sm_seconds or 0.0 for account in self._books.used_on(gpu)),
             system=card.sm_system,
             unattributed=card.sm_unattributed,
             ended=card.sm_ended,
         )
 
-    def _energy_split(self, gpu: DeviceUUID, pools: Collection[Pool]) -> Split | None:
+    def _energy_split(self, gpu: DeviceUUID) -> Split | None:
         card = self._books.cards.get(gpu)
         if card is None or card.energy is None:
             return None
-        places = [row.place for pool in pools for row in pool.rows.values()]
         return Split(
             total=card.energy,
-            containers=sum(self._books.containers[place].energy or 0.0 for place in places),
+            containers=sum(account.energy or 0.0 for account in self._books.used_on(gpu)),
             system=card.energy_system,
             unattributed=card.energy_unattributed,
             ended=card.energy_ended,
@@ -198,11 +202,9 @@ def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
     return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
 
 
-def _state(row: Row, started: bool, sm_max: float | None) -> State:
-    if row.processes == 0 and not started:
-        return "not-started"
-    if row.processes == 0:
-        return "idle"
+def _state(row: Row, *, seen: bool, started: bool, sm_max: float | None) -> State:
+    if row.processes == 0 and seen:
+        return "idle" if started else "not-started"
     if sm_max is None:
         return "unknown"
     return "active" if sm_max > 0 else "idle"

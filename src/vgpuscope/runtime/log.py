@@ -121,7 +121,8 @@ class OnChange:
             if s.up:
                 self._tell(key, state, SUMMARY, "source up", {"source": s.source})
             else:
-                level = logging.INFO if s.absent else logging.WARNING
+                # an agent without a driver has little to tell: most often its container was not given the library
+                level = logging.INFO if s.absent and s.source != "nvml" else logging.WARNING
                 word = "source absent" if s.absent else "source down"
                 why: dict[str, object] = {"source": s.source, "error_code": s.code, "err": s.message}
                 self._tell(key, state, level, word, why)

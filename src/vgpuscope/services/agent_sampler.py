@@ -248,7 +248,7 @@ def _summarise(snapshot: NodeSnapshot) -> None:
             containers=len(snapshot.containers),
             active=sum(usage.state == "active" for usage in snapshot.containers),
             regions=snapshot.regions,
-            down=[s.source for s in snapshot.sources if not s.up and not s.absent],
+            down=",".join(s.source for s in snapshot.sources if not s.up and not s.absent) or None,
         ),
     )
     if not log.isEnabledFor(DETAIL):

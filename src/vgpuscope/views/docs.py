@@ -55,7 +55,7 @@ def _formula(metrics: Sequence[Metric]) -> Iterator[str]:
 def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
     yield f"## `{family}`"
     yield ""
-    yield f"{FAMILY_HELP[family].capitalize()}."
+    yield f"{FAMILY_HELP[family][0].upper()}{FAMILY_HELP[family][1:]}."
     yield ""
     native = family == "native"
     yield "| name | type | labels | " + ("unit | " if native else "scale | native twin | ") + "what |"

@@ -223,7 +223,11 @@ def _help_lines() -> list[Text]:
 def _waiting(state: State) -> list[Text]:
     if state.error is None:
         return [Text(f" asking {clean(state.url)} …")]
-    return [Text(f" ✗ {clean(state.error)}", "bold red"), Text(f"   {state.hint}"), Text("   trying again", "yellow")]
+    return [
+        Text(f" ✗ {clean(state.error)}", "bold red"),
+        Text(f"   hint: {state.hint}"),
+        Text("   trying again", "yellow"),
+    ]
 
 
 def _status(state: State, *, length: int, room: int, width: int) -> Text:

@@ -119,6 +119,8 @@ def _source_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
         if not source.up and not source.absent:
             since = "" if source.age_seconds is None else f" (last read {span(source.age_seconds)} ago)"
             yield "✗", "red", f"{source.source} {source.code or 'down'}: {source.message or 'no reason given'}{since}"
+        elif source.source == "nvml" and source.absent:
+            yield "!", "yellow", f"no driver, so no GPUs: {source.message} ({source.code})"
 
 
 def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
