@@ -42,17 +42,17 @@ class Page:
     """One rendered page in every form a scraper may ask for; a form that is not ready is made when first asked."""
 
     def __init__(
-        self, text: bytes = b"", names: Sequence[Exposed] = (), asked: Callable[[Form], None] = lambda _: None
+        self, text: bytes = b"", heads: Sequence[bytes] = (), asked: Callable[[Form], None] = lambda _: None
     ) -> None:
         self._text = text
-        self._names = names
+        self._heads = heads  # as OpenMetrics has them
         self._asked = asked
         self._forms: dict[Form, bytes] = {}
 
     @property
     def series(self) -> int:
         """How many samples are on the page."""
-        return self._text.count(b"\n") - 2 * len(self._names)
+        return self._text.count(b"\n") - 2 * len(self._heads)
 
     def text(self) -> bytes:
         """Text format 0.0.4."""
@@ -77,7 +77,7 @@ class Page:
         return self.make(form)
 
     def _made(self, form: Form) -> bytes:
-        plain = _openmetrics(self._text, self._names) if form.openmetrics else self._text
+        plain = _openmetrics(self._text, self._heads) if form.openmetrics else self._text
         return gzip.compress(plain, _GZIP_LEVEL, mtime=0) if form.gzipped else plain
 
 
@@ -107,7 +107,7 @@ class _Layout:
     """A page without its values, for samples of one shape."""
 
     def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[tuple[_Line, int]]]], values: int) -> None:
-        self.names = [exposed for exposed, _ in blocks]
+        self.heads = [_openmetrics_head(exposed) for exposed, _ in blocks]
         self._scaled: list[tuple[int, float]] = []
         fixed: list[str] = []
         wanted: list[int] = []
@@ -180,7 +180,7 @@ class Renderer:
 
     def _page(self, text: bytes) -> Page:
         self._pages += 1
-        page = Page(text, self._layout.names, self._note)
+        page = Page(text, self._layout.heads, self._note)
         for form, when in list(self._asked.items()):
             if self._pages - when <= _LATELY:
                 page.make(form)
@@ -233,11 +233,10 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _openmetrics(text: bytes, names: Sequence[Exposed]) -> bytes:
+def _openmetrics(text: bytes, heads: Sequence[bytes]) -> bytes:
     """The page with the heads of OpenMetrics."""
     blocks = text.split(b"\n# HELP ") if text else []
-    lines = [block.split(b"\n", 2)[2] for block in blocks]
-    parts = [part for name, block in zip(names, lines, strict=True) for part in (_openmetrics_head(name), block)]
+    parts = [part for head, block in zip(heads, blocks, strict=True) for part in (head, block.split(b"\n", 2)[2])]
     return b"\n".join(parts) + b"# EOF\n"
 
 
