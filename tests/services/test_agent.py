@@ -123,24 +123,43 @@ def test_four_kinds_of_quiet_can_be_told_apart(node):
 
 
 # ── what it survives ─────────────────────────────────────────────────────────────────────────────────────────────
+def hurried(node):
+    """An agent that does not wait long for the driver."""
+    config = node.path / "agent.yaml"
+    config.write_text("agent: {driver_deadline: 0.3}\n")
+    return node.agent("--config", str(config))
+
+
 def test_a_hung_driver_is_named_and_neither_a_scrape_nor_other_sources_wait_for_it(node):
     uid = node.pod("hami-pod")
     node.region(uid, "main", A, p1=(0, GIB, 5))
-    config = node.path / "agent.yaml"
-    config.write_text("agent: {driver_deadline: 0.3}\n")
-    with node.agent("--config", str(config)) as agent:
+    with hurried(node) as agent:
         agent.until(lambda page: page.has(m.GPU_POWER.name, gpu_uuid=A))
-        node.nvml.hang("nvmlDeviceGetPowerUsage", slot=1).write()
+        node.nvml.hang("nvmlDeviceGetCount_v2").write()
         page = agent.until(lambda page: page.one(m.SOURCE_UP.name, source="nvml") == 0)
         assert page.one(m.GPU_HEALTH.name, gpu_uuid=A, health="unresponsive") == 1
         assert not page.has(m.GPU_POWER.name)
         assert page.one(m.VGPU_MEMORY_USED.name, pod="hami-pod") == GIB
         assert page.one(m.ERRORS.name, code="DRIVER_HUNG") >= 1
         agent.samples_after(3)
-        assert "nvmlDeviceGetPowerUsage" in agent.log.read_text()
+        assert "nvmlDeviceGetCount" in agent.log.read_text()
         node.nvml.heal().write()
         agent.until(lambda page: page.one(m.SOURCE_UP.name, source="nvml") == 1 and page.has(m.GPU_POWER.name))
         assert agent.log.read_text().count("error_code=DRIVER_HUNG") == 1
+
+
+def test_a_call_that_hangs_in_one_card_costs_that_card_only(node):
+    with hurried(node) as agent:
+        agent.until(lambda page: page.has(m.GPU_POWER.name, gpu_uuid=B))
+        node.nvml.hang("nvmlDeviceGetPowerUsage", slot=1).write()
+        page = agent.until(lambda page: page.one(m.GPU_HEALTH.name, gpu_uuid=B, health="unresponsive") == 1)
+        page = agent.until(lambda page: page.one(m.SOURCE_UP.name, source="nvml") == 1)
+        assert page.has(m.GPU_POWER.name, gpu_uuid=A)
+        assert not page.has(m.GPU_POWER.name, gpu_uuid=B)
+        assert page.one(m.CONTAINER_SM.name, pod="train") == 0.45
+        assert "nvmlDeviceGetPowerUsage" in agent.log.read_text()
+        node.nvml.heal().write()
+        agent.until(lambda page: page.one(m.GPU_HEALTH.name, gpu_uuid=B, health="ok") == 1)
 
 
 def test_a_lost_card_keeps_its_name_and_the_others_their_numbers(node):

@@ -30,7 +30,7 @@ from tests.native.scenario import (
     mig_uuid,
 )
 from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory
-from vgpuscope.model.errors import DriverAbsent, DriverFailed
+from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung
 from vgpuscope.sources.nvml import Nvml
 from vgpuscope.sources.nvml_calls import Counter, Garbage
 
@@ -614,6 +614,42 @@ def test_a_hanging_call_can_be_named_and_the_read_goes_on_when_it_returns(node, 
         thread.join(timeout=10)
     assert [gpu.power for gpu in result[0].gpus] == [250.0, 250.0]
     assert nvml.doing is None
+
+
+def test_a_card_in_which_a_call_hangs_is_left_behind_and_comes_back(node, nvml):
+    node.hang("nvmlDeviceGetPowerUsage", slot=1).write()
+    lost: list[Exception] = []
+
+    def stuck():
+        try:
+            nvml.read()
+        except DriverHung as e:
+            lost.append(e)
+
+    thread = threading.Thread(target=stuck)
+    thread.start()
+    until(lambda: nvml.doing == f"nvmlDeviceGetPowerUsage {gpu_uuid(1)}")
+    assert nvml.leave_behind() == gpu_uuid(1)
+    reading = nvml.read()
+    assert [(gpu.health, gpu.power) for gpu in reading.gpus] == [("ok", 250.0), ("unresponsive", None)]
+    assert nvml.leave_behind() is None
+    node.heal().write()
+    thread.join(timeout=10)
+    assert len(lost) == 1
+    assert [gpu.health for gpu in nvml.read().gpus] == ["ok", "ok"]
+
+
+def test_a_hang_that_is_not_one_cards_leaves_nobody_behind(node, nvml):
+    node.write()
+    nvml.read()
+    node.hang("nvmlDeviceGetCount_v2").write()
+    thread = threading.Thread(target=nvml.read)
+    thread.start()
+    until(lambda: nvml.doing and nvml.doing.startswith("nvmlDeviceGetCount"))
+    assert nvml.leave_behind() is None
+    node.heal().write()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
 
 
 def test_close_does_not_pull_the_library_from_under_a_call_that_hangs(node, nvml, lib):

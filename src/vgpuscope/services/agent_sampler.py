@@ -100,7 +100,7 @@ class Sampler:
         self._clock = clock
         self._driver_deadline = driver_deadline
         regions = Regions(containers_dir)
-        self._driver_probe = Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
+        self._driver_probe = self._new_driver_probe()
         self._region_probe = Probe("regions", regions.read, error=RegionsUnreadable)
         self._proc = Proc(proc_root)
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
@@ -161,10 +161,26 @@ class Sampler:
     def _devices(self, at: float) -> DeviceReading | None:
         """The driver's reading; while it does not answer, the cards it last showed, without values."""
         reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
+        if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
+            reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is not None:
             return reading
         cards = self.nvml.identities()
         return DeviceReading(at=at, gpus=cards) if cards else None
+
+    def _left_behind(self) -> bool:
+        """Give up the card in which a call hangs, if it is one card's, so that the others are read without it."""
+        call = self.nvml.doing
+        gpu = self.nvml.leave_behind()
+        if gpu is None:
+            return False
+        self._driver_probe = self._new_driver_probe()
+        values = {"gpu": gpu, "call": call, "error_code": DriverHung.code}
+        log.warning("a call hangs in this card; the others are read without it", extra=fields(**values))
+        return True
+
+    def _new_driver_probe(self) -> Probe[DeviceReading]:
+        return Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
 
     def _regions(self) -> RegionReading | None:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))

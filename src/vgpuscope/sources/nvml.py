@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
-from vgpuscope.model.errors import DriverAbsent, DriverFailed, SourceDown
+from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
 from vgpuscope.sources.nvml_calls import (
     DRIVER_NOT_LOADED,
     GONE,
@@ -20,6 +20,7 @@ from vgpuscope.sources.nvml_calls import (
     LIBRARY_NOT_FOUND,
     TIMEOUT,
     UNKNOWN,
+    Abandoned,
     Calls,
     Card,
     CardDown,
@@ -74,6 +75,7 @@ class Nvml:
         self._tries = 0
         self._failure: tuple[type[SourceDown], str] = (DriverAbsent, "not tried yet")
         self._busy = threading.Lock()
+        self._stuck: set[str] = set()  # cards in which a call hangs, each with a thread that was left to it
         self._session: _Session | None = None
         self._event_set = threading.Lock()  # held by the listener as long as it has one
         self._xids: dict[tuple[str, int], int] = {}
@@ -91,8 +93,28 @@ class Nvml:
 
     def read(self) -> DeviceReading:
         """Everything the driver says now. Raises DriverAbsent or DriverFailed; a later read recovers by itself."""
+        calls = self._calls
         with self._busy:
-            return self._read()
+            try:
+                return self._read()
+            except Abandoned:
+                raise DriverHung(f"{calls.left_with}: the call has come back, but nobody waited any more") from None
+            finally:
+                self._stuck.discard(calls.left_with)
+
+    def leave_behind(self) -> str | None:
+        """The card in which the read under way hangs, which is left alone from now on so that others can be read.
+
+        The thread stays with its call; when that comes back the card is read again. None if what hangs is not a card's
+        own call: then there is nothing to read but what hangs. At most one thread is lost to each card.
+        """
+        calls, under_way = self._calls, self._calls.under_way
+        uuid = under_way[1] if under_way else ""
+        if uuid in self._stuck or uuid not in {card.uuid for card in self._cards}:
+            return None
+        self._stuck.add(uuid)
+        self._calls, self._busy = calls.successor(left_with=uuid), threading.Lock()
+        return uuid
 
     def _read(self) -> DeviceReading:
         at = self._calls.now = self._clock()
@@ -150,7 +172,12 @@ class Nvml:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Ends this initialisation; handles and what was learned with them go, identities stay."""
+        """Ends this initialisation; handles and what was learned with them go, identities stay.
+
+        Not while a call hangs: it needs the library, and its card's handle.
+        """
+        if self._stuck:
+            return
         self._session, self._up_since = None, None
         for card in self._cards:
             card.forget()
@@ -212,6 +239,8 @@ class Nvml:
 
     def _read_one(self, card: Card, at: float) -> Gpu:
         """The card's values; only its identity and health while it is down."""
+        if card.uuid in self._stuck:
+            return Gpu(**card.identity(), health="unresponsive")
         if card.handle is None or _waits(card, at):
             return Gpu(**card.identity(), health=card.health)
         try:
@@ -233,7 +262,12 @@ class Nvml:
         return Gpu(**card.identity(), health=health)
 
     def _look_around(self, at: float) -> None:
-        """Takes the list of cards anew if their number changed, a card that is down is due, or a minute went by."""
+        """Takes the list of cards anew if their number changed, a card that is down is due, or a minute went by.
+
+        Not while a call hangs in a card: to meet it again would be to hang as well.
+        """
+        if self._stuck:
+            return
         try:
             changed = self._calls.call("nvmlDeviceGetCount") != len(self._cards) + self._hidden
         except Refused as e:

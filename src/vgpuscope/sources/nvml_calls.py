@@ -133,10 +133,14 @@ class Card:
         }
 
 
+class Abandoned(Exception):
+    """The call came back after all, but nobody waits for its thread any more."""
+
+
 class Calls:
     """The binding, with what is under way and what was refused. One thread only."""
 
-    def __init__(self, binding: Any) -> None:
+    def __init__(self, binding: Any, dropped: dict[str, int] | None = None) -> None:
         self._binding = binding
         kinds = (getattr(binding, "NVMLError", None), getattr(binding, "NVMLLibraryMismatchError", None))
         # the second is no NVMLError; a name that is no UTF-8 is the third
@@ -144,8 +148,14 @@ class Calls:
         self._functions: dict[str, Callable[..., Any]] = {}
         self.memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self.under_way: tuple[str, str] | None = None
-        self.dropped: dict[str, int] = {}
+        self.dropped: dict[str, int] = {} if dropped is None else dropped
+        self.left_with = ""  # the card in which a call hangs that nobody waits for any more
         self.now = 0.0
+
+    def successor(self, *, left_with: str) -> "Calls":
+        """Takes over from these, whose thread is left with the call that hangs."""
+        self.left_with = left_with
+        return Calls(self._binding, self.dropped)
 
     def drop(self, reason: str) -> None:
         """Counts a value that was refused as garbage."""
@@ -162,7 +172,7 @@ class Calls:
         except self._errors as e:
             raise Refused(_code(e), name, str(e)) from None
         finally:
-            self.under_way = None
+            self._returned()
 
     def ask(self, card: Card, question: Question, *more: Any, handle: Any = None) -> Any:
         """The answer, or None if the card does not say; () where the question's error codes mean none."""
@@ -181,13 +191,18 @@ class Calls:
                     card.answered += 1
                     return answer
                 finally:
-                    self.under_way = None
+                    self._returned()
                 if code in question.nothing:
                     card.answered += 1
                     return ()
             if not self.learn(card, key, code):
                 return None
         return None
+
+    def _returned(self) -> None:
+        if self.left_with:
+            raise Abandoned
+        self.under_way = None
 
     def quiet(self, card: Card, key: str) -> bool:
         """Whether the card said lately that it does not support this."""
