@@ -7,6 +7,7 @@ from pathlib import Path
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
+from vgpuscope.runtime.http import HTTP_ERRORS
 from vgpuscope.views import docs, docs_config
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GENERATED: dict[str, Callable[[], str]] = {
     "docs/metrics.md": lambda: docs.metrics_page(node_catalog.METRICS),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
-    "docs/errors.md": lambda: docs_config.errors_page(error_types()),
+    "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),
 }
 
 

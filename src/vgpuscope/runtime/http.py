@@ -41,7 +41,7 @@ LONGEST_REQUEST = 2 * 1024 * 1024
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # the kubelet has no credentials
 _JSON = b"application/json"
-_HTTP_ERRORS = {  # status → code, message, hint
+HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/ lists what there is."),
     405: ("METHOD_NOT_ALLOWED", "this path does not take this method", "GET and HEAD are served everywhere."),
@@ -371,7 +371,7 @@ async def _send_error(
 async def _send_http_error(
     send: Send, status: int, *, headers: Sequence[tuple[bytes, bytes]] = (), message: str = ""
 ) -> None:
-    code, usual, hint = _HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
+    code, usual, hint = HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
     await _send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)
 
 

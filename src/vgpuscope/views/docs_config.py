@@ -1,6 +1,6 @@
 """Settings and errors as the Markdown pages of the documentation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
@@ -66,14 +66,19 @@ def settings_page(rows: Iterable[SettingRow]) -> str:
     return "\n".join(parts)
 
 
-def errors_page(kinds: Sequence[type[ScopeError]]) -> str:
-    """docs/errors.md: every code with what it means and what to do."""
+def errors_page(kinds: Sequence[type[ScopeError]], http: Mapping[int, tuple[str, str, str]]) -> str:
+    """docs/errors.md: every code with what it means and what to do; http are those that only an answer can have."""
     rows = [
         (f"`{kind.code}`", kind.meaning, kind.hint, "yes" if kind.retryable else "no", str(kind.exit_code))
         for kind in kinds
     ]
     head = ("Code", "What it means", "What to do", "Goes away by itself", "Exit code")
-    return _NOTE + _ERRORS_HEAD + "\n" + _table(head, rows)
+    known = {kind.code for kind in kinds}
+    answers = [
+        (f"`{code}`", str(status), what, hint) for status, (code, what, hint) in http.items() if code not in known
+    ]
+    of_http = _table(("Code", "Status", "What it means", "What to do"), answers)
+    return _NOTE + _ERRORS_HEAD + "\n" + _table(head, rows) + "\n## Only in answers over HTTP\n\n" + of_http
 
 
 def _section(name: str, rows: Sequence[SettingRow]) -> str:
