@@ -1,0 +1,97 @@
+"""What the cluster says was given to whom: nodes with their registered devices, pods with their assignments, quotas."""
+
+from msgspec import Struct
+
+from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
+
+
+class RegisteredDevice(Struct, frozen=True, kw_only=True):
+    """One device as a vendor's plugin registered it. Memory and cores are after scaling, so may pass the card."""
+
+    id: DeviceUUID
+    vendor: str  # HAMi's word: NVIDIA, Ascend910B3, DCU, …
+    index: int = 0
+    slots: int = 0  # how many containers may share it
+    memory: Bytes = 0
+    cores: int = 0  # percent, 100 for a whole card unless scaled
+    type: str = ""
+    numa: int = 0
+    mode: str = "hami-core"
+    healthy: bool = False  # HAMi leaves out what is false, so what is missing is unhealthy
+    cordoned: bool = False
+
+
+class ObjectFault(Struct, frozen=True, kw_only=True):
+    """A part of one object that could not be read; the rest of the object, and all others, could."""
+
+    uid: str
+    object: str  # Node/gpu-1, Pod/ml/train
+    reason: str
+
+
+class NodeState(Struct, frozen=True, kw_only=True):
+    """One node of the cluster, as far as devices are concerned."""
+
+    name: str
+    ready: bool = True
+    schedulable: bool = True
+    devices: tuple[RegisteredDevice, ...] = ()
+    allocatable: dict[str, int] = {}  # device resources the kubelet advertises
+
+
+class Assignment(Struct, frozen=True, kw_only=True):
+    """One device in one container's hands, as the scheduler wrote it."""
+
+    container_index: int  # init containers first
+    container: str  # its name; "" when the assignment names no container of the pod
+    init: bool
+    vendor: str
+    device: DeviceUUID  # the physical card
+    memory: Bytes
+    cores: int  # percent; 0: not specified
+
+
+class HeldInstance(Struct, frozen=True, kw_only=True):
+    """A MIG instance that a container holds, with its place on the card."""
+
+    container_index: int
+    device: DeviceUUID
+    profile: str
+    start: int
+    size: int
+    mig: DeviceUUID | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+class PodState(Struct, frozen=True, kw_only=True):
+    """One pod that has, wants or had devices."""
+
+    uid: PodUID
+    namespace: str
+    name: str
+    phase: str = "Pending"
+    node: str = ""  # where it is bound
+    assigned_node: str = ""  # where the scheduler extender put it, which comes before the binding
+    deleting: bool = False
+    init_done: bool = False  # every init container has succeeded: what only they held is free again
+    assignments: tuple[Assignment, ...] = ()
+    instances: tuple[HeldInstance, ...] = ()
+    requests: dict[str, int] = {}  # device resources it asks for, all containers together
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def place(self) -> str:
+        """The node its devices are on."""
+        return self.assigned_node or self.node
+
+
+class QuotaState(Struct, frozen=True, kw_only=True):
+    """The device limits of one ResourceQuota object."""
+
+    namespace: str
+    name: str
+    hard: dict[str, int] = {}  # resource → limit, as written
