@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from vgpuscope.catalog.metric import Exposed, Metric
+from vgpuscope.views import textline
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -107,7 +108,7 @@ class _Layout:
     """A page without its values, for samples of one shape."""
 
     def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[tuple[_Line, int]]]], values: int) -> None:
-        self.heads = [_openmetrics_head(exposed) for exposed, _ in blocks]
+        self.heads = [textline.openmetrics_head(exposed).encode() for exposed, _ in blocks]
         self._scaled: list[tuple[int, float]] = []
         fixed: list[str] = []
         wanted: list[int] = []
@@ -119,7 +120,7 @@ class _Layout:
                 if line.scale != 1:
                     wanted[-1] = values + len(self._scaled)
                     self._scaled.append((at, line.scale))
-            fixed[head] = _text_head(exposed) + fixed[head]
+            fixed[head] = f"\n{textline.text_head(exposed)}" + fixed[head]
         self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
         self._pieces = [piece for text in fixed for piece in (text, "")]
         if self._pieces:
@@ -130,7 +131,7 @@ class _Layout:
         """The page with these values."""
         if not self._pieces:
             return b""
-        scaled = [round(values[at] * scale, 9) for at, scale in self._scaled]
+        scaled = [textline.scaled(values[at], scale) for at, scale in self._scaled]
         self._pieces[1::2] = map(str, self._take(values + scaled)[:-2])
         return "".join(self._pieces).encode()
 
@@ -208,29 +209,14 @@ class Renderer:
 
 def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
     """The lines that one sample makes: one for each name that applies to its row."""
-    applies = [exposed for exposed in plan if not exposed.when or getattr(row, exposed.when)]
-    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale) for e in applies)
+    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale) for e in plan if textline.applies(e, row))
 
 
 def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:
     """All of a line but its value, and but those of labels that hold numbers."""
-    pairs = [(label, _escape(getattr(row, attribute))) for label, attribute in exposed.labels]
-    if exposed.volatile:
-        assert exposed.scale == 1, "the numbers in its labels would be scaled too"
-        pairs += [(label, _HOLE) for label in exposed.extra]
-    else:
-        pairs += [(label, _escape(value)) for label, value in zip(exposed.extra, extra, strict=True)]
-    pairs += exposed.const
-    shown = ",".join(f'{label}="{value}"' for label, value in pairs if value)
-    line = f"\n{exposed.name}{{{shown}}} " if shown else f"\n{exposed.name} "
-    return tuple(line.split(_HOLE)) if exposed.volatile else (line,)
-
-
-_HOLE = "\n\n"  # stands in no line
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    assert not exposed.volatile or exposed.scale == 1, "the numbers in its labels would be scaled too"
+    line = "\n" + textline.start(exposed, row, extra)
+    return tuple(line.split(textline.HOLE)) if exposed.volatile else (line,)
 
 
 def _openmetrics(text: bytes, heads: Sequence[bytes]) -> bytes:
@@ -238,20 +224,3 @@ def _openmetrics(text: bytes, heads: Sequence[bytes]) -> bytes:
     blocks = text.split(b"\n# HELP ") if text else []
     parts = [part for head, block in zip(heads, blocks, strict=True) for part in (head, block.split(b"\n", 2)[2])]
     return b"\n".join(parts) + b"# EOF\n"
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _text_head(exposed: Exposed) -> str:
-    return f"\n# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}"
-
-
-def _openmetrics_head(exposed: Exposed) -> bytes:
-    """OpenMetrics calls a counter without its _total, and knows no counter whose samples lack it."""
-    name, kind = exposed.name, str(exposed.type)
-    if kind == "counter":
-        name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
-    text = _help(exposed.help).replace('"', '\\"')
-    return f"# HELP {name} {text}\n# TYPE {name} {kind}".encode()

@@ -1,0 +1,52 @@
+"""The lines of Prometheus' text format: heads and labels, spelled in one place."""
+
+from typing import Any
+
+from vgpuscope.catalog.metric import Exposed
+
+HOLE = "\n\n"  # where a label's number goes; stands in no line
+
+
+def start(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str:
+    """A line up to its value. Labels without a value are left out; those that hold numbers have holes."""
+    pairs = [(label, escape(getattr(row, attribute))) for label, attribute in exposed.labels]
+    if exposed.volatile:
+        pairs += [(label, HOLE) for label in exposed.extra]
+    else:
+        pairs += [(label, escape(value)) for label, value in zip(exposed.extra, extra, strict=True)]
+    pairs += exposed.const
+    shown = ",".join(f'{label}="{value}"' for label, value in pairs if value)
+    return f"{exposed.name}{{{shown}}} " if shown else f"{exposed.name} "
+
+
+def applies(exposed: Exposed, row: Any) -> bool:
+    """Whether the name is shown for this row at all."""
+    return not exposed.when or bool(getattr(row, exposed.when))
+
+
+def scaled(value: float, scale: float) -> float:
+    """The value in the unit of a name, without the dust of binary fractions."""
+    return value if scale == 1 else round(value * scale, 9)
+
+
+def escape(value: str) -> str:
+    """A label's value as it stands between quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def text_head(exposed: Exposed) -> str:
+    """HELP and TYPE of the text format, without the last line's end."""
+    return f"# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}"
+
+
+def openmetrics_head(exposed: Exposed) -> str:
+    """OpenMetrics calls a counter without its _total, and knows no counter whose samples lack it."""
+    name, kind = exposed.name, str(exposed.type)
+    if kind == "counter":
+        name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
+    text = _help(exposed.help).replace('"', '\\"')
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}"
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,118 @@
+"""A sharded page is the same page, however it came about."""
+
+import gzip
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from vgpuscope.catalog.metric import Alias, Metric, renamed, same
+from vgpuscope.views.exposition import Renderer, Sample
+from vgpuscope.views.sharded import ShardedPage
+
+
+class Row(NamedTuple):
+    node: str
+    gpu: str
+    whole: str = ""
+
+
+USED = Metric(
+    name="x_used_bytes",
+    type="gauge",
+    help="Used.",
+    unit="bytes",
+    scope="gpu",
+    labels=same("node", "gpu"),
+    aliases=(Alias(family="hami", name="old_used", labels=renamed(nodeid="node", id="gpu"), scale=0.1, when="whole"),),
+)
+STATE = Metric(
+    name="x_state_total",
+    type="counter",
+    help="State.",
+    unit="",
+    scope="gpu",
+    labels=same("node", "gpu"),
+    extra=("state",),
+)
+FAMILIES = ("native", "hami")
+
+values = st.none() | st.integers(0, 9)
+things = st.dictionaries(st.sampled_from("abcd"), st.tuples(values, values, st.booleans()), max_size=4)
+changes = st.lists(st.tuples(st.sampled_from(("n1", "n2", "n3")), st.none() | things), max_size=12)
+
+
+def samples(node, contents):
+    for gpu, (used, state, whole) in contents.items():
+        row = Row(node, gpu, "1" if whole else "")
+        yield Sample(USED, row, used)
+        yield Sample(STATE, row, state, ("on",))
+        yield Sample(STATE, row, used, ("off",))
+
+
+def parsed(text, parse):
+    found = [(s.name, tuple(sorted(s.labels.items())), s.value) for f in parse(text) for s in f.samples]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def shown(page, pieces="text", parse=parse_text):
+    return parsed(b"".join(getattr(page, pieces)()).decode(), parse)
+
+
+def replay(history):
+    page, truth = ShardedPage((USED, STATE), FAMILIES), {}
+    for node, contents in history:
+        if contents is None:
+            page.drop(node)
+            truth.pop(node, None)
+        else:
+            page.update(node, samples(node, contents))
+            truth[node] = contents
+    return page, [s for node, contents in truth.items() for s in samples(node, contents)]
+
+
+@given(changes)
+def test_after_any_history_the_page_is_that_of_what_is_there_now(history):
+    page, truth = replay(history)
+    whole = Renderer((USED, STATE), FAMILIES).render(truth)
+    assert shown(page) == parsed(whole.text().decode(), parse_text)
+    assert page.series == whole.series
+
+
+@given(changes)
+def test_openmetrics_is_read_back_too(history):
+    page, truth = replay(history)
+    whole = Renderer((USED, STATE), FAMILIES).render(truth)
+    assert shown(page, "openmetrics", parse_openmetrics) == parsed(whole.openmetrics().decode(), parse_openmetrics)
+
+
+@given(changes, st.booleans())
+def test_the_compressed_page_is_the_page_at_any_moment(history, openmetrics):
+    page = ShardedPage((USED, STATE), FAMILIES)
+    for node, contents in history:
+        page.update(node, samples(node, contents or {}))
+        plain = b"".join(page.openmetrics() if openmetrics else page.text())
+        assert gzip.decompress(b"".join(page.gzipped(openmetrics)) or gzip.compress(b"")) == plain
+
+
+def test_what_did_not_change_is_not_made_again():
+    page = ShardedPage((USED, STATE), FAMILIES)
+    page.update("n1", samples("n1", {"a": (1, 1, True), "b": (2, 2, True)}))
+    before = dict(page._shards["n1"].things)
+    page.update("n1", samples("n1", {"a": (1, 1, True), "b": (3, 2, True)}))
+    after = page._shards["n1"].things
+    assert [after[row] is before[row] for row in after] == [True, False]
+
+
+def test_only_what_changed_is_compressed_again():
+    page = ShardedPage((USED, STATE), FAMILIES)
+    page.update("n1", [Sample(USED, Row("n1", "a"), 1), Sample(STATE, Row("n1", "a"), 1, ("on",))])
+    b"".join(page.gzipped(False))
+    before = dict(page._shards["n1"].packed)
+    page.update("n1", [Sample(USED, Row("n1", "a"), 1), Sample(STATE, Row("n1", "a"), 2, ("on",))])
+    b"".join(page.gzipped(False))
+    after = page._shards["n1"].packed
+    assert [after[n] is before[n] for n in sorted(after)] == [True, False]
