@@ -107,7 +107,11 @@ class Watch(Generic[T]):
         key: Callable[[T], str],
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
+        on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
+        on_change: Callable[[str, T | None], None] = lambda _, __: None,
     ) -> None:
+        self._on_list = on_list  # told everything there is, after every list
+        self._on_change = on_change  # told what became of one object; None: it is gone
         self._path = path
         self._params = dict(params)
         self._decode_page = decode_page
@@ -152,6 +156,7 @@ class Watch(Generic[T]):
             self._objects.pop(event.uid, None)
         else:
             self._objects[event.uid] = event.item
+        self._on_change(event.uid, event.item)
 
     async def _list(self, api: "Api") -> None:
         try:
@@ -167,6 +172,7 @@ class Watch(Generic[T]):
         self._version = pages[-1].resource_version
         self._listed = asyncio.get_running_loop().time()
         self._proven = False
+        self._on_list(self._objects)
 
     async def _pages(self, api: "Api") -> list[Page[T]]:
         """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
