@@ -5,15 +5,18 @@
 
 A container is `<device>:<device>:…;`, a device `<uuid>,<vendor word>,<MiB>,<percent of cores>`; init containers come
 first. A container without a GPU has been written as nothing, as `,,0,0:`, or (v2.10.0) left out altogether. Until v2.9
-the uuid of a MIG device ends in `[template-slot]`.
+the uuid of a MIG device ends in `[template-slot]`. Other vendors' devices are written the same way under their own
+keys.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB
@@ -21,6 +24,8 @@ from vgpuscope.model.quantity import MIB
 _DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 _MIGS = "hami.io/vgpu-mig-allocations"
 _NUMBER = re.compile(r"[0-9]{1,12}")
+_MOST = 1024  # containers or devices of one pod; what has more is noise, and is not worth the time to read it
+_LONGEST = 253  # characters of an id
 
 
 def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
@@ -28,10 +33,10 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
     key = next((key for key in _DEVICES if key in annotations), None)
     if key is None:
         return ()
-    segments = [list(_devices(key, segment)) for segment in _segments(annotations[key])]
+    segments = assigned_devices(key, annotations[key])
     shares: dict[tuple[str, str], HamiShare] = {}
     for container, devices in _holders(key, segments, containers):
-        for uuid, memory, cores in devices:
+        for uuid, _, memory, cores in devices:
             # Several MIG instances of one card are several devices here, and together one share of the card.
             share = shares.get((container.name, uuid))
             shares[container.name, uuid] = HamiShare(
@@ -43,26 +48,37 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
     return tuple(shares.values())
 
 
-_Device = tuple[str, int, int]  # uuid, MiB, percent
+class AssignedDevice(NamedTuple):
+    """One device of one container, as it is written."""
+
+    uuid: str  # of the physical card
+    word: str
+    mib: int
+    cores: int
 
 
-def _segments(text: str) -> list[str]:
+def assigned_devices(key: str, text: str) -> list[list[AssignedDevice]]:
+    """The devices in each segment of an assignment, whichever container that belongs to; AnnotationMalformed."""
+    if text.count(";") > _MOST or text.count(":") > _MOST:
+        raise AnnotationMalformed(f"{key}: more than {_MOST} devices")
     segments = text.strip().split(";")
-    return segments if segments[-1] else segments[:-1]  # each one is terminated, not parted, by its semicolon
+    if not segments[-1]:  # each one is terminated, not parted, by its semicolon
+        segments.pop()
+    return [list(_devices(key, segment)) for segment in segments]
 
 
-def _devices(key: str, segment: str) -> Iterator[_Device]:
+def _devices(key: str, segment: str) -> Iterator[AssignedDevice]:
     for device in filter(None, segment.split(":")):
         uuid, *rest = device.split(",")
-        if len(rest) < 3 or not _NUMBER.fullmatch(rest[1]) or not _NUMBER.fullmatch(rest[2]):
+        if len(rest) < 3 or not _NUMBER.fullmatch(rest[1]) or not _NUMBER.fullmatch(rest[2]) or len(uuid) > _LONGEST:
             raise AnnotationMalformed(f"{key}: {device[:80]!r} is not uuid,type,memory,cores")
-        if gpu := uuid.partition("[")[0]:
-            yield gpu, int(rest[1]), int(rest[2])
+        if card := uuid.partition("[")[0]:
+            yield AssignedDevice(card, rest[0], int(rest[1]), int(rest[2]))
 
 
 def _holders(
-    key: str, segments: list[list[_Device]], containers: Sequence[Container]
-) -> Iterator[tuple[Container, list[_Device]]]:
+    key: str, segments: list[list[AssignedDevice]], containers: Sequence[Container]
+) -> Iterator[tuple[Container, list[AssignedDevice]]]:
     """Which container each segment belongs to: by position, or where segments were left out by who asked for a GPU."""
     ordered = sorted(containers, key=lambda container: not container.init)
     if len(segments) != len(ordered):
@@ -100,16 +116,6 @@ _allocations = msgspec.json.Decoder(list[_Allocation])
 
 def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]:
     """The MIG instances HAMi chose for a pod; uuid and ids are None until its device plugin has made them."""
-    text = annotations.get(_MIGS, "").strip()
-    if not text:
-        return ()
-    try:
-        found = _allocations.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise AnnotationMalformed(f"{_MIGS}: {error}") from error
-    places = {(one.container_index, one.device_index) for one in found}
-    if len(places) != len(found) or not all(one.valid() for one in found):
-        raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")
     return tuple(
         MigAllocation(
             container_index=one.container_index,
@@ -120,5 +126,36 @@ def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]
             gpu_instance=one.gpu_instance,
             compute_instance=one.compute_instance,
         )
-        for one in found
+        for one in _chosen(annotations)
     )
+
+
+def held_instances(annotations: Mapping[str, str]) -> tuple[HeldInstance, ...]:
+    """The same instances with their places on the cards."""
+    return tuple(
+        HeldInstance(
+            container_index=one.container_index,
+            device=one.gpu,
+            profile=one.profile,
+            start=one.placement.start,
+            size=one.placement.size,
+            mig=one.mig,
+            gpu_instance=one.gpu_instance,
+            compute_instance=one.compute_instance,
+        )
+        for one in _chosen(annotations)
+    )
+
+
+def _chosen(annotations: Mapping[str, str]) -> list[_Allocation]:
+    text = annotations.get(_MIGS, "").strip()
+    if not text:
+        return []
+    try:
+        found = _allocations.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise AnnotationMalformed(f"{_MIGS}: {error}") from error
+    places = {(one.container_index, one.device_index) for one in found}
+    if len(places) != len(found) or not all(one.valid() for one in found):
+        raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")
+    return found

@@ -1,0 +1,497 @@
+"""Nodes, pods and resource quotas of a whole cluster, as the Kubernetes API lists and watches them → what HAMi gave.
+
+Only what the allocation of devices needs is decoded, and a pod that has nothing to do with devices is no item: it is
+left out of a page, and an event about it has none, as if it were gone. One bad object, or one bad annotation of it,
+costs itself and is named as a fault.
+
+An item is known by its key, which is the uid of its events and faults: a pod's uid, a node's name, and a quota's
+namespace/name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from sys import intern
+from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from vgpuscope.formats.hami_annotation import AssignedDevice, assigned_devices, held_instances
+from vgpuscope.formats.node_register import registered_devices
+from vgpuscope.formats.pods import Event, EventType, Fault, Page
+from vgpuscope.formats.quantity import whole_number
+from vgpuscope.formats.vendors import BY_ALLOCATED, BY_QUOTA, BY_TO_ALLOCATE, BY_WORD, Vendor, vendor_by_resource
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
+from vgpuscope.model.errors import AnnotationMalformed, PodsUnreadable
+from vgpuscope.model.quantity import MIB
+
+T = TypeVar("T")
+
+# Kubernetes allows no name longer than this, so nothing longer becomes a label of ours.
+Name = Annotated[str, Meta(max_length=253)]
+
+
+def decode_nodes(data: bytes) -> Page[NodeState]:
+    """The nodes of a list; PodsUnreadable for anything that is no list of nodes."""
+    return _page(_NODES, data)
+
+
+def decode_node_event(line: bytes) -> Event[NodeState]:
+    """What one line of a watch of nodes says; PodsUnreadable for a line that is no event."""
+    return _event(_NODES, line)
+
+
+def decode_cluster_pods(data: bytes) -> Page[PodState]:
+    """The pods of a list that have, want or had devices; PodsUnreadable for anything that is no list of pods."""
+    return _page(_PODS, data)
+
+
+def decode_cluster_pod_event(line: bytes) -> Event[PodState]:
+    """What one line of a watch of pods says, without an item where the pod has nothing to do with devices."""
+    return _event(_PODS, line)
+
+
+def decode_quotas(data: bytes) -> Page[QuotaState]:
+    """The resource quotas of a list that limit devices; PodsUnreadable for anything that is no such list."""
+    return _page(_QUOTAS, data)
+
+
+def decode_quota_event(line: bytes) -> Event[QuotaState]:
+    """What one line of a watch of quotas says, without an item where the quota limits no devices."""
+    return _event(_QUOTAS, line)
+
+
+# --- lists and events of any kind -------------------------------------------------------------------------------------
+
+
+class _Metadata(Struct, rename="camel"):
+    name: Name
+    uid: Name = ""
+    namespace: Name | None = None
+    resource_version: str | None = None
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str | None] | None = None
+    labels: "_Labels | None" = None
+
+
+class _Labels(Struct):
+    node: str | None = field(default=None, name="hami.io/vgpu-node")
+
+
+class _AnyMeta(Struct, rename="camel"):
+    uid: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    resource_version: str | None = None
+    more: str | None = field(default=None, name="continue")
+
+
+class _MetaOnly(Struct):
+    metadata: _AnyMeta | None = None
+
+
+class _List(Struct):
+    kind: str | None = None
+    metadata: _AnyMeta | None = None
+    items: list[Raw] | None = None
+
+
+class _Line(Struct):
+    type: EventType
+    object: Raw
+
+
+class _ApiStatus(Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Kind(Struct, Generic[T]):
+    """How one kind of object is read: its shape, what it becomes (nothing, if it is of no interest) and its key."""
+
+    name: Literal["Node", "Pod", "ResourceQuota"]
+    decoder: msgspec.json.Decoder[Any]
+    read: Callable[[Any, list[str]], T | None]  # what is wrong with a part of it goes into the list
+
+
+class _Read(Struct, Generic[T], frozen=True):
+    """What names an object, what it became, and what was wrong with it."""
+
+    meta: _Metadata | _AnyMeta
+    item: T | None
+    faults: tuple[Fault, ...] = ()
+
+
+_LIST = msgspec.json.Decoder(_List)
+_LINE = msgspec.json.Decoder(_Line)
+_META_ONLY = msgspec.json.Decoder(_MetaOnly)
+_STATUS = msgspec.json.Decoder(_ApiStatus)
+
+
+def _page(kind: _Kind[T], data: bytes) -> Page[T]:
+    try:
+        found = _LIST.decode(data)
+    except (ValueError, RecursionError) as e:
+        _refuse(kind, "list", e)
+    if found.kind not in {None, "List", f"{kind.name}List"} or (found.items is None and found.kind is None):
+        raise PodsUnreadable(f"list: expected a {kind.name}List, got {(found.kind or 'something else')[:80]}")
+    meta, read = found.metadata or _AnyMeta(), [_read(kind, raw) for raw in found.items or ()]
+    return Page(
+        items=tuple(one.item for one in read if one.item is not None),
+        resource_version=meta.resource_version or "",
+        more=meta.more or "",
+        faults=tuple(fault for one in read for fault in one.faults),
+    )
+
+
+def _event(kind: _Kind[T], line: bytes) -> Event[T]:
+    try:
+        event = _LINE.decode(line)
+        if event.type == "ERROR":
+            status = _STATUS.decode(event.object)
+            return Event(type="ERROR", status=status.code, message=status.message or status.reason or "")
+        if event.type in {"BOOKMARK", "DELETED"}:
+            meta = _META_ONLY.decode(event.object).metadata or _AnyMeta()
+            return Event(type=event.type, uid=_key(kind, meta), resource_version=meta.resource_version or "")
+    except (ValueError, RecursionError) as e:
+        _refuse(kind, "watch", e)
+    found = _read(kind, event.object)
+    return Event(
+        type=event.type,
+        uid=_key(kind, found.meta),
+        item=found.item,
+        resource_version=found.meta.resource_version or "",
+        faults=found.faults,
+    )
+
+
+def _refuse(kind: _Kind[T], origin: str, error: Exception) -> NoReturn:
+    raise PodsUnreadable(f"{origin} of {kind.name}s: {error}") from error
+
+
+def _read(kind: _Kind[T], raw: Raw) -> "_Read[T]":
+    try:
+        found = kind.decoder.decode(raw)
+    except (ValueError, RecursionError) as e:
+        meta = _named(raw)
+        return _Read(meta, None, (_fault(kind, meta, str(e)),))
+    if found.kind not in {None, kind.name}:  # kubectl's lists mix kinds
+        return _Read(found.metadata, None)
+    wrong: list[str] = []
+    item = kind.read(found, wrong)
+    return _Read(found.metadata, item, tuple(_fault(kind, found.metadata, reason) for reason in wrong))
+
+
+def _named(raw: Raw) -> _AnyMeta:
+    try:
+        return _META_ONLY.decode(raw).metadata or _AnyMeta()
+    except (ValueError, RecursionError):
+        return _AnyMeta()
+
+
+def _fault(kind: _Kind[T], meta: _Metadata | _AnyMeta, reason: str) -> Fault:
+    name = (meta.name or "?")[:253]
+    place = name if kind.name == "Node" else f"{(meta.namespace or '?')[:253]}/{name}"
+    return Fault(uid=_key(kind, meta), object=f"{kind.name}/{place}", reason=reason)
+
+
+def _key(kind: _Kind[T], meta: _Metadata | _AnyMeta) -> str:
+    if kind.name == "Pod":
+        return meta.uid or ""
+    name = meta.name or ""
+    return name if kind.name == "Node" or not name else f"{meta.namespace or 'default'}/{name}"
+
+
+def _present(annotations: dict[str, str | None] | None) -> dict[str, str]:
+    return {key: text for key, text in annotations.items() if text} if annotations else {}
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+class _Condition(Struct):
+    type: str
+    status: str | None = None
+
+
+class _NodeStatus(Struct):
+    conditions: list[_Condition] | None = None
+    capacity: dict[str, object] | None = None
+    allocatable: dict[str, object] | None = None
+
+
+class _NodeSpec(Struct):
+    unschedulable: bool | None = None
+
+
+class _Node(Struct):
+    metadata: _Metadata
+    kind: str | None = None
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+def _node(found: _Node, wrong: list[str]) -> NodeState:
+    """A node; it is ready unless it says that it is not, or that nobody knows."""
+    status, name = found.status or _NodeStatus(), intern(found.metadata.name)
+    ready = [condition.status == "True" for condition in status.conditions or () if condition.type == "Ready"]
+    devices, reasons = registered_devices(
+        _present(found.metadata.annotations), _device_amounts(status.capacity, wrong), name
+    )
+    wrong.extend(reasons)
+    return NodeState(
+        name=name,
+        ready=all(ready),
+        schedulable=not (found.spec and found.spec.unschedulable),
+        devices=devices,
+        allocatable=_device_amounts(status.allocatable, wrong),
+    )
+
+
+def _device_amounts(amounts: Mapping[str, object] | None, wrong: list[str]) -> dict[str, int]:
+    """The device resources among them, those of amount 0 too."""
+    found = {}
+    for name, value in (amounts or {}).items():
+        if vendor_by_resource(name) is None:
+            continue
+        amount = whole_number(value)
+        if amount is None or amount < 0:
+            wrong.append(f"{name[:253]}: {str(value)[:80]!r} is no whole number of devices")
+        else:
+            found[intern(name)] = amount
+    return found
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+class _QuotaSpec(Struct):
+    hard: dict[str, object] | None = None
+
+
+class _Quota(Struct):
+    metadata: _Metadata
+    kind: str | None = None
+    spec: _QuotaSpec | None = None
+
+
+def _quota(found: _Quota, wrong: list[str]) -> QuotaState | None:
+    hard = {}
+    for key, value in ((found.spec and found.spec.hard) or {}).items():
+        if key not in BY_QUOTA:
+            continue
+        limit = whole_number(value)
+        if limit is None or limit < 0:
+            wrong.append(f"{key}: {str(value)[:80]!r} is no whole number")
+        else:
+            hard[intern(key.removeprefix("limits."))] = limit
+    if not hard:
+        return None
+    return QuotaState(namespace=found.metadata.namespace or "default", name=found.metadata.name, hard=hard)
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+class _Resources(Struct):
+    limits: dict[str, object] | None = None
+    requests: dict[str, object] | None = None
+
+
+class _Container(Struct, rename="camel"):
+    name: Name
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _PodSpec(Struct, rename="camel"):
+    node_name: Name | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Terminated(Struct, rename="camel"):
+    exit_code: int = 0
+
+
+class _State(Struct):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(Struct):
+    name: str
+    state: _State | None = None
+
+
+class _PodStatus(Struct, rename="camel"):
+    phase: Annotated[str, Meta(max_length=63)] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class _Pod(Struct):
+    metadata: _Metadata
+    kind: str | None = None
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+class _Holder(Struct, frozen=True):
+    """A container that may hold devices."""
+
+    index: int
+    name: str
+    init: bool  # gives back what it holds when it ends
+    asks: dict[str, int]
+
+
+_NODE_KEYS = ("hami.io/vgpu-node", "4pd.io/vgpu-node")
+_DEVICE_KEYS = frozenset({*BY_ALLOCATED, *BY_TO_ALLOCATE, *_NODE_KEYS, "hami.io/vgpu-mig-allocations"})
+
+
+def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
+    meta, spec = found.metadata, found.spec or _PodSpec()
+    if not meta.uid:
+        wrong.append("it has no uid")
+        return None
+    marked = meta.labels is not None and meta.labels.node is not None
+    marked = marked or (meta.annotations is not None and not _DEVICE_KEYS.isdisjoint(meta.annotations))
+    if not marked and not _asks_for_devices(spec):
+        return None
+    status, annotations = found.status or _PodStatus(), _present(meta.annotations)
+    holders = list(_holders(spec, wrong))
+    return PodState(
+        uid=meta.uid,
+        namespace=intern(meta.namespace or "default"),
+        name=meta.name,
+        phase=intern(status.phase or "Pending"),
+        node=intern(spec.node_name or ""),
+        assigned_node=_assigned_node(meta, annotations, wrong),
+        deleting=meta.deletion_timestamp is not None,
+        init_done=_init_done(spec, status),
+        assignments=tuple(_assignments(annotations, holders, wrong)),
+        instances=_instances(annotations, wrong),
+        requests=_together(holders),
+    )
+
+
+def _asks_for_devices(spec: _PodSpec) -> bool:
+    for containers in (spec.containers, spec.init_containers):
+        for container in containers or ():
+            if container.resources is None:
+                continue
+            for amounts in (container.resources.limits, container.resources.requests):
+                for name, value in amounts.items() if amounts else ():
+                    if vendor_by_resource(name) is not None and value not in (0, "0"):
+                        return True
+    return False
+
+
+def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[_Holder]:
+    """Init containers first, as HAMi counts them. One that restarts for ever is a sidecar, and lives with the pod."""
+    first = spec.init_containers or []
+    for index, container in enumerate([*first, *(spec.containers or ())]):
+        init = index < len(first) and container.restart_policy != "Always"
+        yield _Holder(index, intern(container.name), init, _asked(container.resources, wrong))
+
+
+def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
+    """Limits count; what only the requests name counts too."""
+    if resources is None:
+        return {}
+    amounts = _device_amounts({**(resources.requests or {}), **(resources.limits or {})}, wrong)
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _together(holders: list[_Holder]) -> dict[str, int]:
+    """What the pod needs at once: its containers together, or the one init container that wants more."""
+    total: dict[str, int] = {}
+    for holder in holders:
+        if not holder.init:
+            for name, amount in holder.asks.items():
+                total[name] = total.get(name, 0) + amount
+    for holder in holders:
+        if holder.init:
+            for name, amount in holder.asks.items():
+                total[name] = max(total.get(name, 0), amount)
+    return total
+
+
+def _assigned_node(meta: _Metadata, annotations: Mapping[str, str], wrong: list[str]) -> str:
+    label = meta.labels.node if meta.labels else None
+    node = next((annotations[key] for key in _NODE_KEYS if key in annotations), label or "")
+    if len(node) > 253:
+        wrong.append(f"{_NODE_KEYS[0]}: {node[:80]!r}… is no name of a node")
+        return ""
+    return intern(node)
+
+
+def _init_done(spec: _PodSpec, status: _PodStatus) -> bool:
+    ended = {
+        one.name
+        for one in status.init_container_statuses or ()
+        if one.state and one.state.terminated and one.state.terminated.exit_code == 0
+    }
+    return all(one.name in ended for one in spec.init_containers or () if one.restart_policy != "Always")
+
+
+def _instances(annotations: Mapping[str, str], wrong: list[str]) -> tuple[HeldInstance, ...]:
+    try:
+        return held_instances(annotations)
+    except AnnotationMalformed as e:
+        wrong.append(str(e))
+        return ()
+
+
+def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: list[str]) -> Iterator[Assignment]:
+    for key in annotations:
+        vendor = BY_ALLOCATED.get(key)
+        if vendor is None or (key != vendor.allocated[0] and vendor.allocated[0] in annotations):
+            continue  # the newer key of the two says it all
+        try:
+            segments = assigned_devices(key, annotations[key])
+        except AnnotationMalformed as e:
+            wrong.append(str(e))
+            continue
+        # Until v2.2 one key held the devices of all vendors.
+        asking = _asking(holders, vendor) if key.startswith("hami.io/") else [one for one in holders if one.asks]
+        for index, holder, devices in _placed(segments, holders, asking=asking):
+            for device in devices:
+                yield _assignment(device, vendor, index=index, holder=holder)
+        if len(segments) != len(holders) and sum(map(bool, segments)) > len(asking):
+            wrong.append(f"{key}: {sum(map(bool, segments))} containers with devices, but {len(asking)} ask for them")
+
+
+def _asking(holders: list[_Holder], vendor: Vendor) -> list[_Holder]:
+    """Who asks for cards of a vendor; where nobody counts cards, who asks for any part of them."""
+    counting = [holder for holder in holders if vendor.count in holder.asks]
+    return counting or [holder for holder in holders if any(vendor_by_resource(name) is vendor for name in holder.asks)]
+
+
+def _placed(
+    segments: list[list[AssignedDevice]], holders: list[_Holder], *, asking: list[_Holder]
+) -> Iterator[tuple[int, _Holder | None, list[AssignedDevice]]]:
+    """Whose each segment is: by position, or where some were left out (v2.10.0), of those who ask, in order."""
+    if len(segments) == len(holders):
+        yield from zip(range(len(holders)), holders, segments, strict=True)
+        return
+    for place, devices in enumerate(devices for devices in segments if devices):
+        holder = asking[place] if place < len(asking) else None
+        yield (holder.index if holder else place), holder, devices
+
+
+def _assignment(device: AssignedDevice, vendor: Vendor, *, index: int, holder: _Holder | None) -> Assignment:
+    vendor = BY_WORD.get(device.word, vendor)
+    return Assignment(
+        container_index=index,
+        container=holder.name if holder else "",
+        init=holder is not None and holder.init,
+        vendor=vendor.word,
+        device=intern(device.uuid),
+        memory=device.mib * MIB if vendor.memory_counted else 0,
+        cores=device.cores,
+    )
+
+
+_NODES = _Kind[NodeState]("Node", msgspec.json.Decoder(_Node), _node)
+_PODS = _Kind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
+_QUOTAS = _Kind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota)
