@@ -1,0 +1,194 @@
+"""What the cluster's ledger concludes: who holds which device, what is still to be had, and what does not add up."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.allocation import HeldInstance, RegisteredDevice
+from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio
+
+FindingKind: TypeAlias = Literal[
+    "ghost",  # devices are held for a pod that does not, or cannot, use them
+    "unallocated-user",  # a pod asks for devices and is bound to the node, but the scheduler gave it none
+    "vanished-device",  # held, but no longer registered by the node
+    "node-unknown",  # held on a node that the cluster does not have
+    "over-allocated",  # more is held than was registered
+    "kubelet-zero",  # registered with the scheduler, while the kubelet offers none
+]
+LostReason: TypeAlias = Literal["unhealthy", "cordoned", "kubelet-zero", "node-not-ready", "node-unschedulable"]
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """One device in one container's hands. Init containers hold theirs until all of them have succeeded."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    container_index: int  # init containers first
+    container: str  # "": the assignment names no container of the pod
+    init: bool
+    vendor: str
+    device: DeviceUUID
+    memory: Bytes
+    cores: int  # percent; 0: not specified
+
+
+class InstanceHolder(Struct, frozen=True, kw_only=True):
+    """One MIG instance in one pod's hands."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    instance: HeldInstance
+
+
+class DeviceLedger(Struct, frozen=True, kw_only=True):
+    """One registered device and what of it is given away. More than was registered is possible, and shown as it is."""
+
+    device: RegisteredDevice
+    memory_allocated: Bytes = 0
+    cores_allocated: int = 0
+    shared: int = 0  # slots in use, as HAMi counts them: one for each time a container was given the device
+    containers: int = 0  # how many different containers can be on it at once
+    instances: tuple[InstanceHolder, ...] = ()
+    lost: LostReason | None = None  # why nothing new can be placed here, however much is free
+
+    @property
+    def slots_free(self) -> int:
+        return max(0, self.device.slots - self.shared)
+
+    @property
+    def memory_free(self) -> Bytes:
+        return max(0, self.device.memory - self.memory_allocated)
+
+    @property
+    def cores_free(self) -> int:
+        return max(0, self.device.cores - self.cores_allocated)
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something that does not add up, with the objects it is about; "" where there is none of the kind.
+
+    A ghost's reason is one of `ended` (the pod has finished; its devices are no longer counted here, but a scheduler
+    that missed its end counts them still), `unknown` (its kubelet is silent), `terminating` (on a node that is not
+    ready, so nobody ends it), `elsewhere` (bound to another node than the one its devices are on) and `unbound`
+    (given devices long ago and never bound). An over-allocation's reason is `memory`, `cores` or `slots`.
+    """
+
+    kind: FindingKind
+    node: str
+    reason: str = ""
+    device: DeviceUUID = ""
+    namespace: str = ""
+    pod: str = ""
+    pod_uid: PodUID = ""
+    resource: str = ""
+
+
+class FindingCount(Struct, frozen=True, kw_only=True):
+    """How many findings of a kind a node has: all of them, also where the list was cut."""
+
+    kind: FindingKind
+    reason: str
+    count: int
+
+
+class Amount(Struct, frozen=True):
+    """So much of devices."""
+
+    cards: int = 0
+    slots: int = 0
+    memory: Bytes = 0
+    cores: int = 0  # percent of a card
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """What a node, all cards of one type, or the cluster can still take.
+
+    Every registered card is in `total`, and either in `lost` or in `usable`. What is left on a usable card is in
+    `free` if a request can have it, in `mig` if a MIG placement decides about that, and else in `stranded`: behind a
+    card without free slots, memory or cores.
+    """
+
+    vendor: str = ""  # "": all of them
+    type: str = ""
+    total: Amount = Amount()
+    lost: dict[LostReason, Amount] = {}
+    allocated: Amount = Amount()  # of usable cards
+    free: Amount = Amount()
+    stranded: Amount = Amount()
+    mig: Amount = Amount()
+    whole: Amount = Amount()  # the part of `free` that is on cards nobody holds
+    largest_memory: Bytes = 0  # the largest request for one card that fits somewhere
+    largest_cores: int = 0  # percent of one card
+    whole_cards: int = 0  # the most whole cards that one pod can have: they must be on one node
+
+    @property
+    def usable(self) -> Amount:
+        lost = self.lost.values()
+        return Amount(
+            self.total.cards - sum(part.cards for part in lost),
+            self.total.slots - sum(part.slots for part in lost),
+            self.total.memory - sum(part.memory for part in lost),
+            self.total.cores - sum(part.cores for part in lost),
+        )
+
+    @property
+    def fragmentation(self) -> Ratio | None:
+        """The share of free memory that is in pieces, on cards somebody holds a part of; None: no memory is free.
+
+        0 if all that is free is whole cards, 1 if no card is whole. Measured against whole cards and not against the
+        one largest piece, because an idle cluster of many cards is not fragmented.
+        """
+        return 1 - self.whole.memory / self.free.memory if self.free.memory else None
+
+
+class NodeLedger(Struct, frozen=True, kw_only=True):
+    """All conclusions about one node."""
+
+    name: str
+    known: bool = True  # False: pods have devices on it, but the cluster has no such node
+    ready: bool = True
+    schedulable: bool = True
+    devices: tuple[DeviceLedger, ...] = ()
+    holders: tuple[Holder, ...] = ()  # also of devices the node does not register
+    capacity: Capacity = Capacity()
+    types: tuple[Capacity, ...] = ()  # the same, for each type of card
+    findings: tuple[Finding, ...] = ()
+    finding_counts: tuple[FindingCount, ...] = ()
+
+
+class QuotaLimit(Struct, frozen=True, kw_only=True):
+    """One ResourceQuota object's word on one resource."""
+
+    name: str
+    limit: int
+
+
+class QuotaUse(Struct, frozen=True, kw_only=True):
+    """One namespace's use of one resource, in the quota's own terms: MiB of memory, percent of cores."""
+
+    resource: str
+    used: int
+    limits: tuple[QuotaLimit, ...] = ()
+    factor: int = 1  # `used` is held against limit × factor
+
+    @property
+    def limit(self) -> int | None:
+        """The strictest of the limits, as written; None: nothing limits it, which is not a limit of 0."""
+        return min((one.limit for one in self.limits), default=None)
+
+
+class NamespaceLedger(Struct, frozen=True, kw_only=True):
+    """All conclusions about one namespace; with neither pods nor quotas there is nothing to show."""
+
+    name: str
+    pods: int = 0  # that hold devices
+    quotas: tuple[QuotaUse, ...] = ()
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """Whose conclusions must be made anew, because something they rest on has changed or gone."""
+
+    nodes: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
