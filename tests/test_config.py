@@ -111,8 +111,8 @@ def test_an_empty_file_and_an_empty_section_change_nothing(file):
         ("agent.listen", "[::zz]:9394", "not an IPv6 address"),
         ("agent.listen", "localhost:99999", "0 to 65535"),
         ("agent.listen", "localhost:http", "0 to 65535"),
-        ("agent.pods", "kubelets", "expected kube, kubelet, file:PATH or none"),
-        ("agent.pods", "file:", "expected kube, kubelet, file:PATH or none"),
+        ("agent.pods", "kubelets", "expected kube, kubelet, file:PATH, none or auto"),
+        ("agent.pods", "file:", "expected kube, kubelet, file:PATH, none or auto"),
         ("agent.families", "native,nativ", "'nativ' is not a family; known are native"),
         ("agent.families", "", "at least one of native"),
         ("agent.kubelet_url", "10.0.0.1:10250", "expected https://HOST:PORT"),
@@ -281,3 +281,7 @@ def test_any_file_gives_a_configuration_or_a_refusal(tmp_path_factory, content):
     path.write_bytes(content)
     message = said(file=str(path))
     assert message is None or str(path) in message
+
+
+def test_the_token_that_top_uses_is_no_unknown_setting():
+    assert load(flags={}, environ={"VGPUSCOPE_TOKEN": "secret"}).config == load(flags={}, environ={}).config
