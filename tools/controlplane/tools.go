@@ -1,0 +1,10 @@
+//go:build tools
+
+// Package controlplane pins what the contract tests run: etcd, kube-apiserver and kube-scheduler.
+package controlplane
+
+import (
+	_ "go.etcd.io/etcd/server/v3"
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+)
