@@ -46,7 +46,7 @@ _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
 _SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; at 1 ms its p99 was twice as long
 _M_ARENA_MAX = -8  # of malloc.h
-_GC_EVERY = 50_000  # objects; a sample drops ten thousand, none in cycles, and looking for some took a tenth of it
+_GC_EVERY = 10_000  # objects; a sample makes so many, none in cycles: to look for some at each 700 took a tenth of it
 
 
 class PodSource(Protocol):
@@ -68,16 +68,17 @@ def main(config: Config, *, once: bool) -> int:
 def run(config: Config, *, once: bool = False, binding: Any = None) -> int:
     """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
     setup(v=config.log.v, format=config.log.format)
-    sys.setswitchinterval(_SWITCH)
-    gc.set_threshold(_GC_EVERY)
-    _share_one_heap()
+    tune()
     if once:
         return asyncio.run(_once(config.agent, binding))
     return lifecycle.main(lambda life: _serve(config.agent, life, binding))
 
 
-def _share_one_heap() -> None:
-    """Threads that take turns need no heap each, and every heap keeps what it once held: 2 MB less. glibc only."""
+def tune() -> None:
+    """What this process wants of the interpreter and of the C library."""
+    sys.setswitchinterval(_SWITCH)
+    gc.set_threshold(_GC_EVERY)
+    # threads that take turns need no heap each, and every heap keeps what it once held: 2 MB less with glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
