@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
     root.set_defaults(command=None)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_add_agent, _add_top, _add_demo, _add_config):
+    for add in (_add_agent, _add_cluster, _add_top, _add_demo, _add_config):
         add(commands)
     return root
 
@@ -87,6 +87,29 @@ def _agent(args: argparse.Namespace) -> int:
     from vgpuscope.services import agent
 
     return agent.main(loaded.config, once=args.once)
+
+
+# --- cluster ---------------------------------------------------------------------------------------------------------
+
+
+def _add_cluster(commands: Any) -> None:
+    cluster = commands.add_parser(
+        "cluster",
+        help="watch the cluster and serve what was given to whom",
+        description="Watch nodes, pods and quotas of the cluster and serve on /metrics who was given which device.",
+        epilog="Each setting can also be given by environment or in the file; flags weigh more than the "
+        "environment, and the environment more than the file.",
+    )
+    _add_file_flag(cluster)
+    _add_setting_flags(cluster, sections=("cluster", "log"))
+    cluster.set_defaults(command=_cluster)
+
+
+def _cluster(args: argparse.Namespace) -> int:
+    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    from vgpuscope.services import cluster
+
+    return cluster.main(loaded.config)
 
 
 # --- top -------------------------------------------------------------------------------------------------------------

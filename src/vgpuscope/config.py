@@ -166,6 +166,56 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = 300.0
 
 
+class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the cluster exporter."""
+
+    listen: Annotated[
+        str,
+        Meta(
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:31993.",
+            extra={"form": "address", "placeholder": "HOST:PORT"},
+        ),
+    ] = "0.0.0.0:31993"
+    kubeconfig: Annotated[
+        str | None,
+        Meta(
+            description="Kubeconfig of the cluster; in a cluster the service account is used without one.",
+            extra={"placeholder": "FILE", "unset": "service account"},
+        ),
+    ] = None
+    families: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
+            extra={"form": "families", "placeholder": "LIST"},
+        ),
+    ] = DEFAULT_FAMILIES
+    namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose pods and quotas are watched, with commas.",
+            extra={"form": "list", "placeholder": "LIST", "unset": "all"},
+        ),
+    ] = ()
+    web_config_file: Annotated[
+        str | None,
+        Meta(
+            description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
+            "read again when it changes.",
+            extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
+        ),
+    ] = None
+    resync_interval: Annotated[
+        Seconds,
+        Meta(
+            ge=1,
+            le=86400,
+            description="Objects are listed anew after this long; in between a watch tells changes.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 1800.0
+
+
 class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much is logged, and in which shape."""
 
@@ -189,6 +239,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set; each field is a section of the file."""
 
     agent: AgentConfig = AgentConfig()
+    cluster: ClusterConfig = ClusterConfig()
     log: LogConfig = LogConfig()
 
 
@@ -450,6 +501,11 @@ def _families(value: Any) -> Any:
     return list(dict.fromkeys(names))
 
 
+def _list(value: Any) -> Any:
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    return [name for name in dict.fromkeys(msgspec.convert(names, list[str])) if name]
+
+
 _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "duration": _duration,
     "address": _address,
@@ -457,6 +513,7 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "url": _url,
     "ratio": _ratio,
     "families": _families,
+    "list": _list,
 }
 
 

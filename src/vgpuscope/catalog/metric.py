@@ -17,7 +17,9 @@ FAMILY_HELP: dict[str, str] = {
 }
 
 Type = Literal["gauge", "counter"]
-Scope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
+NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
+ClusterScope = Literal["device", "instance", "holder", "quota", "place", "type", "cluster", "finding", "kind"]
+Scope = NodeScope | ClusterScope
 
 Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value
 

@@ -125,3 +125,92 @@ class NodeRow(NamedTuple):
     python_version: str = ""
     compiler: str = ""
     platform: str = ""
+
+
+class DeviceRow(NamedTuple):
+    """A device as its plugin registered it with the cluster."""
+
+    node: str
+    gpu_uuid: str
+    gpu_index: str
+    vendor: str
+    type: str
+    mode: str
+    numa: str
+
+
+class InstanceRow(NamedTuple):
+    """A MIG instance that a pod holds."""
+
+    node: str
+    gpu_uuid: str
+    gpu_index: str
+    mig_uuid: str
+    profile: str
+    gpu_instance: str
+    compute_instance: str
+    start: str
+    size: str
+    mig_name: str
+
+
+class HolderRow(NamedTuple):
+    """A container that was given a device."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    container_index: str
+    gpu_uuid: str
+
+
+class QuotaRow(NamedTuple):
+    """A device resource in a namespace."""
+
+    namespace: str
+    resource: str
+
+
+class PlaceRow(NamedTuple):
+    """A node of the cluster."""
+
+    node: str
+
+
+class TypeRow(NamedTuple):
+    """All cards of one type in the cluster."""
+
+    vendor: str
+    type: str
+
+
+class ClusterRow(NamedTuple):
+    """The cluster, and the build of the program that watches it."""
+
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""
+
+
+class FindingRow(NamedTuple):
+    """Something that does not add up, by the objects it is about."""
+
+    node: str
+    kind: str
+    reason: str
+    gpu_uuid: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    resource: str
+
+
+class KindRow(NamedTuple):
+    """A kind of object that is watched."""
+
+    kind: str

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from vgpuscope.catalog.metric import Metric, Scope
+from vgpuscope.catalog.metric import Metric, NodeScope, Scope
 
-SCOPES: dict[Scope, str] = {
+SCOPES: dict[NodeScope, str] = {
     "gpu": "card",
     "mig": "MIG instance",
     "container": "container on a card or instance",

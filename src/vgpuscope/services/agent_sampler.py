@@ -1,8 +1,6 @@
 """One sample of a node: read every source, conclude, render. No source can hold up another, or a scrape."""
 
 import logging
-import platform
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -17,6 +15,7 @@ from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, 
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.region import Refusal, RegionReading
 from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.sources import selfstat
@@ -24,9 +23,8 @@ from vgpuscope.sources.nvml import Nvml
 from vgpuscope.sources.proc import Proc
 from vgpuscope.sources.ratio import RatioFile
 from vgpuscope.sources.regions import Regions
-from vgpuscope.version import BUILD_DATE, REVISION, __version__
 from vgpuscope.views.exposition import Page, Renderer
-from vgpuscope.views.node_metrics import Build, SelfUse, node_samples
+from vgpuscope.views.node_metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +105,7 @@ class Sampler:
         self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
         self._mind = NodeMind(node=node, window=window)
         self._renderer = Renderer(catalog.METRICS, families)
-        self._build = _build()
+        self._build = this_build()
         self._started = selfstat.start_time()
         self._fds: int | None = None
         self._count = 0
@@ -293,14 +291,3 @@ def _summarise(snapshot: NodeSnapshot) -> None:
             method=usage.memory_method,
         )
         log.log(DETAIL, "container", extra=values)
-
-
-def _build() -> Build:
-    return Build(
-        version=__version__,
-        revision=REVISION,
-        build_date=BUILD_DATE,
-        python_version=f"python{platform.python_version()}",
-        compiler=sys.implementation.name,
-        platform=f"{sys.platform}/{platform.machine()}",
-    )

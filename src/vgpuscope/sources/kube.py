@@ -47,7 +47,7 @@ class KubePods:
     ) -> None:
         """A kubeconfig that is named must be usable (ConfigInvalid); one that is looked for may come later."""
         if kubeconfig is not None:
-            _connection(kubeconfig)
+            check_kubeconfig(kubeconfig)
         self._kubeconfig = kubeconfig
         self._timeout = timeout
         self._watch = Watch(
@@ -86,12 +86,22 @@ class KubePods:
                 await asyncio.gather(watching, return_exceptions=True)
 
     def _client(self) -> "httpx2.AsyncClient":
-        import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
+        return open_client(self._kubeconfig)
 
-        try:
-            return httpx2.AsyncClient(**_connection(self._kubeconfig))
-        except ConfigInvalid as e:
-            raise PodsUnreadable(str(e)) from e
+
+def check_kubeconfig(kubeconfig: str) -> None:
+    """ConfigInvalid if it cannot be used."""
+    _connection(kubeconfig)
+
+
+def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
+    """A client that is authenticated at the API server; the caller closes it."""
+    import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
+
+    try:
+        return httpx2.AsyncClient(**_connection(kubeconfig))
+    except ConfigInvalid as e:
+        raise PodsUnreadable(str(e)) from e
 
 
 class Watch(Generic[T]):

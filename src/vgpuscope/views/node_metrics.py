@@ -19,20 +19,10 @@ from vgpuscope.catalog.rows import (
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
 from vgpuscope.model.usage import MODES, STATES, ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split, Vgpu
+from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
 
 FREE = "free"
-
-
-class Build(Struct, frozen=True, kw_only=True):
-    """What program this is."""
-
-    version: str
-    revision: str
-    build_date: str
-    python_version: str
-    compiler: str
-    platform: str
 
 
 class SelfUse(Struct, frozen=True, kw_only=True):

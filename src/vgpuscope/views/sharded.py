@@ -79,25 +79,24 @@ class ShardedPage:
         """Forget a shard."""
         self._shards.pop(key, None)
 
-    def text(self) -> Iterator[bytes]:
-        """The page in text format 0.0.4, in pieces."""
-        return self._pieces(openmetrics=False)
+    def text(self) -> bytes:
+        """The page in text format 0.0.4."""
+        return b"".join(self._pieces(openmetrics=False))
 
-    def openmetrics(self) -> Iterator[bytes]:
-        """The page in OpenMetrics 1.0, in pieces."""
-        yield from self._pieces(openmetrics=True)
-        yield b"# EOF\n"
+    def openmetrics(self) -> bytes:
+        """The page in OpenMetrics 1.0."""
+        return b"".join([*self._pieces(openmetrics=True), b"# EOF\n"])
 
-    def gzipped(self, openmetrics: bool) -> Iterator[bytes]:
+    def gzipped(self, openmetrics: bool) -> bytes:
         """Either form, as concatenated gzip members."""
         shards = list(self._shards.values())
+        pieces: list[bytes] = []
         for number, plain in enumerate(self._heads[openmetrics]):
             members = [_packed(shard, number) for shard in shards if number in shard.blocks]
             if members:
-                yield _pack(plain)
-                yield b"".join(members)
-        if openmetrics:
-            yield _pack(b"# EOF\n")
+                pieces += (_pack(plain), *members)
+        pieces.append(_pack(b"# EOF\n" if openmetrics else b""))
+        return b"".join(pieces)
 
     def _pieces(self, *, openmetrics: bool) -> Iterator[bytes]:
         shards = list(self._shards.values())
@@ -105,7 +104,7 @@ class ShardedPage:
             blocks = [block for shard in shards if (block := shard.blocks.get(number))]
             if blocks:
                 yield plain
-                yield b"".join(blocks)
+                yield from blocks
 
     def _number(self, exposed: Exposed) -> int:
         """Samples of one name stand together, whichever metric they come from."""

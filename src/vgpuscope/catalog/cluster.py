@@ -1,0 +1,396 @@
+"""Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
+
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, renamed, same
+
+DEVICE = same("node", "gpu_uuid")
+HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
+QUOTA = same("namespace", "resource")
+PLACE = same("node")
+TYPE = same("vendor", "type")
+
+ZONE = (("zone", "vGPU"),)
+HAMI_DEVICE = renamed(node="node", device_uuid="gpu_uuid", device_index="gpu_index", device_type="type")
+LEGACY_DEVICE = renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", devicetype="type")
+HAMI_HOLDER = renamed(
+    namespace="namespace", node="node", pod="pod", container_index="container_index", device_uuid="gpu_uuid"
+)
+LEGACY_HOLDER = renamed(
+    podnamespace="namespace", nodename="node", podname="pod", containeridx="container_index", deviceuuid="gpu_uuid"
+)
+
+
+def _native(scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    full = f"vgpuscope_cluster_{name}"
+    return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)  # type: ignore[arg-type]
+
+
+def _pair(hami: str, legacy: str, *, device: bool, scale: float, help: str) -> tuple[Alias, Alias]:
+    """HAMi's name of v2.10 and the one before, for a device or for a container."""
+    return (
+        Alias(
+            family="hami",
+            name=hami,
+            labels=HAMI_DEVICE if device else HAMI_HOLDER,
+            scale=scale,
+            help=help,
+            const=ZONE,
+        ),
+        Alias(
+            family="hami-legacy",
+            name=legacy,
+            labels=LEGACY_DEVICE if device else LEGACY_HOLDER,
+            scale=scale,
+            help=help,
+            const=ZONE,
+        ),
+    )
+
+
+def _theirs(family: str, name: str, help: str, labels: Labels, *extra: str) -> Metric:
+    """A metric of HAMi's whose labels hold numbers, so that it has no twin of ours."""
+    return Metric(
+        name=name,
+        type="gauge",
+        help=help,
+        unit="bytes",
+        scope="device",
+        labels=labels,
+        family=family,
+        extra=extra,
+        const=ZONE,
+    )
+
+
+# ── devices ──────────────────────────────────────────────────────────────────────────────────────────────────────
+DEVICE_INFO = _native(
+    "device",
+    same("node", "gpu_uuid", "gpu_index", "vendor", "type", "mode", "numa"),
+    "gpu_info",
+    "A device as its plugin registered it; always 1.",
+    "",
+)
+DEVICE_HEALTHY = _native("device", DEVICE, "gpu_healthy", "1 if the plugin calls the device healthy.", "")
+DEVICE_CORDONED = _native("device", DEVICE, "gpu_cordoned", "1 if the device takes no new containers.", "")
+DEVICE_MEMORY = _native(
+    "device",
+    DEVICE,
+    "gpu_memory_bytes",
+    "Memory that can be given out; with memory scaling more than the card has.",
+    "bytes",
+    *_pair(
+        "hami_gpu_memory_limit_bytes",
+        "GPUDeviceMemoryLimit",
+        device=True,
+        scale=1,
+        help="Device memory limit for a certain GPU",
+    ),
+)
+DEVICE_MEMORY_ALLOCATED = _native("device", DEVICE, "gpu_memory_allocated_bytes", "Memory given out.", "bytes")
+DEVICE_CORES = _native(
+    "device",
+    DEVICE,
+    "gpu_cores_ratio",
+    "Compute that can be given out, 1 for a whole card; above 1 with core scaling.",
+    "ratio",
+    *_pair(
+        "hami_gpu_core_limit_ratio",
+        "GPUDeviceCoreLimit",
+        device=True,
+        scale=100,
+        help="Device core limit for a certain GPU (percent)",
+    ),
+)
+DEVICE_CORES_ALLOCATED = _native(
+    "device",
+    DEVICE,
+    "gpu_cores_allocated_ratio",
+    "Compute given out, 1 for a whole card.",
+    "ratio",
+    *_pair(
+        "hami_gpu_core_allocated_ratio",
+        "GPUDeviceCoreAllocated",
+        device=True,
+        scale=100,
+        help="Device core allocated for a certain GPU (percent)",
+    ),
+)
+DEVICE_SLOTS = _native("device", DEVICE, "gpu_slots", "Containers that may share the device.", "")
+DEVICE_SLOTS_USED = _native(
+    "device",
+    DEVICE,
+    "gpu_slots_used",
+    "Slots taken: one for each container and each time it was given the device.",
+    "",
+    *_pair(
+        "hami_gpu_shared_count",
+        "GPUDeviceSharedNum",
+        device=True,
+        scale=1,
+        help="Number of containers sharing this GPU",
+    ),
+)
+DEVICE_CONTAINERS = _native("device", DEVICE, "gpu_containers", "Different containers that hold the device.", "")
+HAMI_MEMORY_ALLOCATED = _theirs(
+    "hami",
+    "hami_gpu_memory_allocated_bytes",
+    "Device memory allocated for a certain GPU",
+    HAMI_DEVICE,
+    "device_cores",
+)
+LEGACY_MEMORY_ALLOCATED = _theirs(
+    "hami-legacy",
+    "GPUDeviceMemoryAllocated",
+    "Device memory allocated for a certain GPU",
+    LEGACY_DEVICE,
+    "devicecores",
+)
+HAMI_OVERVIEW = _theirs(
+    "hami",
+    "hami_node_gpu_overview",
+    "GPU overview on a certain node: allocated bytes; the label device_memory_limit is in MiB",
+    HAMI_DEVICE,
+    "device_cores",
+    "shared_containers",
+    "device_memory_limit",
+)
+LEGACY_OVERVIEW = _theirs(
+    "hami-legacy",
+    "nodeGPUOverview",
+    "GPU overview on a certain node: allocated bytes; the label devicememorylimit is in MiB",
+    LEGACY_DEVICE,
+    "devicecores",
+    "sharedcontainers",
+    "devicememorylimit",
+)
+DEVICE_MEMORY_SHARE = Metric(
+    name="hami_node_gpu_memory_allocated_ratio",
+    type="gauge",
+    help="GPU memory allocated on a certain GPU (0-1)",
+    unit="ratio",
+    scope="device",
+    labels=HAMI_DEVICE,
+    family="hami",
+    const=ZONE,
+    aliases=(
+        Alias(
+            family="hami-legacy",
+            name="nodeGPUMemoryPercentage",
+            labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index"),
+            help="GPU memory allocated on a certain GPU (0-1)",
+            const=ZONE,
+        ),
+    ),
+)
+MIG_INSTANCE = Metric(
+    name="hami_node_gpu_mig_instance_info",
+    type="gauge",
+    help="A MIG instance that a container holds",
+    unit="",
+    scope="instance",
+    labels=(
+        ("node", "node"),
+        ("device_uuid", "gpu_uuid"),
+        ("device_index", "gpu_index"),
+        ("mig_uuid", "mig_uuid"),
+        ("profile", "profile"),
+        ("gpu_instance_id", "gpu_instance"),
+        ("compute_instance_id", "compute_instance"),
+        ("placement_start", "start"),
+        ("placement_size", "size"),
+    ),
+    family="hami",
+    const=ZONE,
+    aliases=(
+        Alias(
+            family="hami-legacy",
+            name="nodeGPUMigInstance",
+            labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", migname="mig_name"),
+            help="GPU sharing mode: a MIG instance in use",
+            const=ZONE,
+        ),
+    ),
+)
+
+# ── containers ───────────────────────────────────────────────────────────────────────────────────────────────────
+HOLDER_MEMORY = _native(
+    "holder",
+    HOLDER,
+    "container_memory_allocated_bytes",
+    "Memory of a device that was given to a container.",
+    "bytes",
+    *_pair(
+        "hami_vgpu_memory_allocated_bytes",
+        "vGPUMemoryAllocated",
+        device=False,
+        scale=1,
+        help="vGPU memory allocated from a container",
+    ),
+)
+HOLDER_CORES = _native(
+    "holder",
+    HOLDER,
+    "container_cores_allocated_ratio",
+    "Compute of a device that was given to a container, 1 for a whole card; 0: not specified.",
+    "ratio",
+    *_pair(
+        "hami_vgpu_core_allocated_ratio",
+        "vGPUCoreAllocated",
+        device=False,
+        scale=100,
+        help="vGPU core allocated from a container (percent)",
+    ),
+)
+
+# ── quotas ───────────────────────────────────────────────────────────────────────────────────────────────────────
+QUOTA_USED = _native(
+    "quota",
+    QUOTA,
+    "quota_used",
+    "What the pods of a namespace were given of a resource, in the unit of the resource.",
+    "",
+)
+QUOTA_LIMIT = _native(
+    "quota",
+    QUOTA,
+    "quota_limit",
+    "The strictest limit on the resource in the namespace; absent when there is none.",
+    "",
+    Alias(
+        family="hami",
+        name="hami_resource_quota_limit",
+        labels=renamed(namespace="namespace", quota_name="resource"),
+        help="Resource quota limit for a certain device",
+        const=ZONE,
+    ),
+)
+HAMI_QUOTA_USED = Metric(
+    name="hami_resource_quota_used",
+    type="gauge",
+    help="Resource quota usage for a certain device; the label limit is 0 when there is none",
+    unit="",
+    scope="quota",
+    labels=renamed(namespace="namespace", quota_name="resource"),
+    family="hami",
+    extra=("limit",),
+    const=ZONE,
+)
+LEGACY_QUOTA_USED = Metric(
+    name="QuotaUsed",
+    type="gauge",
+    help="Resource quota usage for a certain device; the label limit is 0 when there is none",
+    unit="",
+    scope="quota",
+    labels=renamed(quotanamespace="namespace", quotaName="resource"),
+    family="hami-legacy",
+    extra=("limit",),
+    const=ZONE,
+)
+
+# ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+NODE_READY = _native("place", PLACE, "node_ready", "1 if the node is ready.", "")
+NODE_SCHEDULABLE = _native("place", PLACE, "node_schedulable", "1 if the node takes new pods.", "")
+
+
+# ── capacity: the same for a node, for all cards of a type, and for the cluster ──────────────────────────────────
+class CapacityMetrics:
+    """What is still to be had, at one level."""
+
+    def __init__(self, scope: Scope, labels: Labels, level: str) -> None:
+        def make(name: str, help: str, unit: str, **more: object) -> Metric:
+            return _native(scope, labels, f"{level}{name}", help, unit, **more)
+
+        self.cards = make("cards", "Cards registered.", "")
+        self.lost_cards = make("lost_cards", "Cards that take nothing new, by why.", "", extra=("reason",), each=None)
+        self.lost_memory = make(
+            "lost_memory_bytes", "Memory of cards that take nothing new, by why.", "bytes", extra=("reason",), each=None
+        )
+        self.memory = make("memory_bytes", "Memory of usable cards that can be given out.", "bytes")
+        self.memory_allocated = make("memory_allocated_bytes", "Memory of usable cards that is given out.", "bytes")
+        self.free_slots = make("free_slots", "Slots that a request can have.", "")
+        self.free_memory = make("free_memory_bytes", "Memory that a request can have.", "bytes")
+        self.stranded_memory = make(
+            "stranded_memory_bytes", "Free memory behind a card that has no slot or no cores left.", "bytes"
+        )
+        self.largest_memory = make(
+            "largest_memory_bytes", "The largest request for memory of one card that still fits.", "bytes"
+        )
+        self.largest_cores = make(
+            "largest_cores_ratio",
+            "The largest request for compute of one card that still fits, 1 for all of it.",
+            "ratio",
+        )
+        self.whole_cards = make("whole_cards", "The most whole cards that one pod can still have.", "")
+        self.fragmentation = make(
+            "fragmentation_ratio",
+            "Share of the free memory that lies on cards somebody holds a part of; absent when none is free.",
+            "ratio",
+        )
+
+    def all(self) -> tuple[Metric, ...]:
+        """Every metric of the level."""
+        return tuple(vars(self).values())
+
+
+NODE_CAPACITY = CapacityMetrics("place", PLACE, "node_")
+TYPE_CAPACITY = CapacityMetrics("type", TYPE, "type_")
+CLUSTER_CAPACITY = CapacityMetrics("cluster", (), "")
+
+# ── what does not add up ─────────────────────────────────────────────────────────────────────────────────────────
+FINDINGS = _native(
+    "place",
+    PLACE,
+    "findings",
+    "Things that do not add up, by kind and reason; docs/reconciliation.md explains each.",
+    "",
+    extra=("kind", "reason"),
+    each=None,
+)
+FINDING = _native(
+    "finding",
+    same("node", "kind", "reason", "gpu_uuid", "namespace", "pod", "pod_uid", "resource"),
+    "finding_info",
+    "One thing that does not add up, with the objects it is about; at most a few for each node.",
+    "",
+)
+
+# ── the watch, and the exporter itself ───────────────────────────────────────────────────────────────────────────
+KIND = same("kind")
+WATCH_UP = _native("kind", KIND, "watch_up", "1 if the kind is listed and watched without fault.", "")
+WATCH_OBJECTS = _native("kind", KIND, "watch_objects", "Objects known of the kind.", "")
+WATCH_EVENTS = _native("kind", KIND, "watch_events_total", "Changes that the watch told.", "")
+WATCH_FAULTS = _native("kind", KIND, "object_faults", "Objects of which a part could not be read.", "")
+WATCH_AGE = _native("kind", KIND, "watch_age_seconds", "Time since the API server last said something.", "seconds")
+ERRORS = _native(
+    "cluster", (), "errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None
+)
+BUILD_INFO = Metric(
+    name="vgpuscope_build_info",
+    type="gauge",
+    help="What runs here; always 1.",
+    unit="",
+    scope="cluster",
+    labels=same("version", "revision", "build_date", "python_version", "platform"),
+    aliases=(
+        Alias(
+            family="hami",
+            name="hami_build_info",
+            labels=renamed(
+                version="version",
+                revision="revision",
+                build_date="build_date",
+                go_version="python_version",
+                compiler="compiler",
+                platform="platform",
+            ),
+            help="Build information; go_version holds the version of the language that runs here, Python's",
+        ),
+    ),
+)
+
+METRICS: tuple[Metric, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *NODE_CAPACITY.all(),
+    *TYPE_CAPACITY.all(),
+    *CLUSTER_CAPACITY.all(),
+)

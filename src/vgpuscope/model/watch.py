@@ -1,0 +1,16 @@
+"""How the watch of one kind of object stands."""
+
+from msgspec import Struct
+
+
+class WatchState(Struct, frozen=True, kw_only=True):
+    """One kind of object that is listed and watched."""
+
+    kind: str  # nodes, pods, resourcequotas
+    up: bool = False
+    objects: int | None = None  # None: never listed
+    events: int = 0
+    faults: int = 0
+    age_seconds: float | None = None  # since the API server last said something
+    code: str | None = None
+    message: str | None = None

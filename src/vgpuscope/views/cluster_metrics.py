@@ -1,0 +1,183 @@
+"""The conclusions of the cluster's ledger → samples, shard by shard: a node, a namespace, the cluster as a whole."""
+
+from collections.abc import Iterable, Iterator
+
+from vgpuscope.catalog import cluster as m
+from vgpuscope.catalog.cluster import CapacityMetrics
+from vgpuscope.catalog.rows import (
+    ClusterRow,
+    DeviceRow,
+    FindingRow,
+    HolderRow,
+    InstanceRow,
+    KindRow,
+    PlaceRow,
+    QuotaRow,
+    TypeRow,
+)
+from vgpuscope.model.cluster import Capacity, DeviceLedger, InstanceHolder, NamespaceLedger, NodeLedger, QuotaUse
+from vgpuscope.model.quantity import MIB
+from vgpuscope.model.watch import WatchState
+from vgpuscope.views.build import Build
+from vgpuscope.views.exposition import Sample
+
+
+def node_samples(node: NodeLedger) -> Iterator[Sample]:
+    """Everything shown of one node. The samples of one row come together."""
+    for device in node.devices:
+        yield from _device(node.name, device)
+    for device in node.devices:
+        for held in device.instances:
+            yield from _instance(node.name, device, held)
+    for holder in node.holders:
+        row = HolderRow(
+            node=node.name,
+            namespace=holder.namespace,
+            pod=holder.pod,
+            pod_uid=holder.pod_uid,
+            container=holder.container,
+            container_index=str(holder.container_index),
+            gpu_uuid=holder.device,
+        )
+        yield Sample(m.HOLDER_MEMORY, row, holder.memory)
+        yield Sample(m.HOLDER_CORES, row, holder.cores / 100)
+    yield from _place(node)
+
+
+def namespace_samples(namespace: NamespaceLedger) -> Iterator[Sample]:
+    """Everything shown of one namespace."""
+    for quota in namespace.quotas:
+        yield from _quota(namespace.name, quota)
+
+
+def cluster_samples(
+    *,
+    build: Build,
+    cluster: Capacity,
+    types: Iterable[Capacity],
+    watches: Iterable[WatchState],
+    errors: dict[str, int],
+) -> Iterator[Sample]:
+    """What is shown of the cluster as a whole, and of the exporter itself."""
+    row = ClusterRow(
+        version=build.version,
+        revision=build.revision,
+        build_date=build.build_date,
+        python_version=build.python_version,
+        compiler=build.compiler,
+        platform=build.platform,
+    )
+    yield Sample(m.BUILD_INFO, row, 1)
+    yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
+    for code, count in errors.items():
+        yield Sample(m.ERRORS, row, count, (code,))
+    for capacity in types:
+        yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
+    for watch in watches:
+        yield from _watch(watch)
+
+
+def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
+    device = ledger.device
+    row = DeviceRow(
+        node=node,
+        gpu_uuid=device.id,
+        gpu_index=str(device.index),
+        vendor=device.vendor,
+        type=device.type,
+        mode=device.mode,
+        numa=str(device.numa),
+    )
+    cores = str(ledger.cores_allocated)
+    overview = (cores, str(ledger.shared), str(device.memory // MIB))
+    yield Sample(m.DEVICE_INFO, row, 1)
+    yield Sample(m.DEVICE_HEALTHY, row, int(device.healthy))
+    yield Sample(m.DEVICE_CORDONED, row, int(device.cordoned))
+    yield Sample(m.DEVICE_MEMORY, row, device.memory)
+    yield Sample(m.DEVICE_MEMORY_ALLOCATED, row, ledger.memory_allocated)
+    yield Sample(m.DEVICE_CORES, row, device.cores / 100)
+    yield Sample(m.DEVICE_CORES_ALLOCATED, row, ledger.cores_allocated / 100)
+    yield Sample(m.DEVICE_SLOTS, row, device.slots)
+    yield Sample(m.DEVICE_SLOTS_USED, row, ledger.shared)
+    yield Sample(m.DEVICE_CONTAINERS, row, ledger.containers)
+    yield Sample(m.HAMI_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
+    yield Sample(m.LEGACY_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
+    yield Sample(m.HAMI_OVERVIEW, row, ledger.memory_allocated, overview)
+    yield Sample(m.LEGACY_OVERVIEW, row, ledger.memory_allocated, overview)
+    yield Sample(m.DEVICE_MEMORY_SHARE, row, ledger.memory_allocated / device.memory if device.memory else None)
+
+
+def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator[Sample]:
+    """Only what exists: HAMi shows an instance once the plugin has made it."""
+    instance = held.instance
+    if instance.mig is None:
+        return
+    row = InstanceRow(
+        node=node,
+        gpu_uuid=ledger.device.id,
+        gpu_index=str(ledger.device.index),
+        mig_uuid=instance.mig,
+        profile=instance.profile,
+        gpu_instance=str(instance.gpu_instance),
+        compute_instance=str(instance.compute_instance),
+        start=str(instance.start),
+        size=str(instance.size),
+        mig_name=f"{instance.profile}-{instance.gpu_instance}",
+    )
+    yield Sample(m.MIG_INSTANCE, row, 1)
+
+
+def _place(node: NodeLedger) -> Iterator[Sample]:
+    row = PlaceRow(node=node.name)
+    if node.known:
+        yield Sample(m.NODE_READY, row, int(node.ready))
+        yield Sample(m.NODE_SCHEDULABLE, row, int(node.schedulable))
+        yield from _capacity(m.NODE_CAPACITY, row, node.capacity)
+    for count in node.finding_counts:
+        yield Sample(m.FINDINGS, row, count.count, (count.kind, count.reason))
+    for finding in node.findings:
+        about = FindingRow(
+            node=finding.node,
+            kind=finding.kind,
+            reason=finding.reason,
+            gpu_uuid=finding.device,
+            namespace=finding.namespace,
+            pod=finding.pod,
+            pod_uid=finding.pod_uid,
+            resource=finding.resource,
+        )
+        yield Sample(m.FINDING, about, 1)
+
+
+def _capacity(of: CapacityMetrics, row: tuple[str, ...], capacity: Capacity) -> Iterator[Sample]:
+    yield Sample(of.cards, row, capacity.total.cards)
+    for reason, lost in capacity.lost.items():
+        yield Sample(of.lost_cards, row, lost.cards, (reason,))
+        yield Sample(of.lost_memory, row, lost.memory, (reason,))
+    yield Sample(of.memory, row, capacity.usable.memory)
+    yield Sample(of.memory_allocated, row, capacity.allocated.memory)
+    yield Sample(of.free_slots, row, capacity.free.slots)
+    yield Sample(of.free_memory, row, capacity.free.memory)
+    yield Sample(of.stranded_memory, row, capacity.stranded.memory)
+    yield Sample(of.largest_memory, row, capacity.largest_memory)
+    yield Sample(of.largest_cores, row, capacity.largest_cores / 100)
+    yield Sample(of.whole_cards, row, capacity.whole_cards)
+    yield Sample(of.fragmentation, row, capacity.fragmentation)
+
+
+def _quota(namespace: str, quota: QuotaUse) -> Iterator[Sample]:
+    row = QuotaRow(namespace=namespace, resource=quota.resource)
+    limit = str(quota.limit or 0)
+    yield Sample(m.QUOTA_USED, row, quota.used)
+    yield Sample(m.QUOTA_LIMIT, row, quota.limit)
+    yield Sample(m.HAMI_QUOTA_USED, row, quota.used, (limit,))
+    yield Sample(m.LEGACY_QUOTA_USED, row, quota.used, (limit,))
+
+
+def _watch(watch: WatchState) -> Iterator[Sample]:
+    row = KindRow(kind=watch.kind)
+    yield Sample(m.WATCH_UP, row, int(watch.up))
+    yield Sample(m.WATCH_OBJECTS, row, watch.objects)
+    yield Sample(m.WATCH_EVENTS, row, watch.events)
+    yield Sample(m.WATCH_FAULTS, row, watch.faults)
+    yield Sample(m.WATCH_AGE, row, watch.age_seconds)
