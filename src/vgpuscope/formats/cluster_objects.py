@@ -8,7 +8,7 @@ An item is known by its key, which is the uid of its events and faults: a pod's 
 namespace/name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
 
@@ -398,8 +398,9 @@ def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
     """Limits count; what only the requests name counts too."""
     if resources is None:
         return {}
-    amounts = _device_amounts({**(resources.requests or {}), **(resources.limits or {})}, wrong)
-    return {name: amount for name, amount in amounts.items() if amount}
+    limits, requests = resources.limits or {}, resources.requests or {}
+    named = limits if requests.keys() <= limits.keys() else {**requests, **limits}
+    return {name: amount for name, amount in _device_amounts(named, wrong).items() if amount}
 
 
 def _together(holders: list[_Holder]) -> dict[str, int]:
@@ -452,37 +453,33 @@ def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: 
         except AnnotationMalformed as e:
             wrong.append(str(e))
             continue
-        # Until v2.2 one key held the devices of all vendors.
-        asking = _asking(holders, vendor) if key.startswith("hami.io/") else [one for one in holders if one.asks]
-        for index, holder, devices in _placed(segments, holders, asking=asking):
+        whose: Sequence[_Holder | None] = holders
+        if len(segments) != len(holders):
+            segments = [devices for devices in segments if devices]
+            whose = _asking(holders, vendor, key)
+            if len(segments) > len(whose):
+                wrong.append(f"{key}: {len(segments)} containers with devices, but {len(whose)} ask for them")
+                whose = [*whose, *[None] * (len(segments) - len(whose))]
+        for place, devices in enumerate(segments):
             for device in devices:
-                yield _assignment(device, vendor, index=index, holder=holder)
-        if len(segments) != len(holders) and sum(map(bool, segments)) > len(asking):
-            wrong.append(f"{key}: {sum(map(bool, segments))} containers with devices, but {len(asking)} ask for them")
+                yield _assignment(device, vendor, place=place, holder=whose[place])
 
 
-def _asking(holders: list[_Holder], vendor: Vendor) -> list[_Holder]:
-    """Who asks for cards of a vendor; where nobody counts cards, who asks for any part of them."""
+def _asking(holders: list[_Holder], vendor: Vendor, key: str) -> list[_Holder]:
+    """Who the segments belong to, in order, where some were left out (v2.10.0).
+
+    Those who ask for cards of the vendor; where nobody counts cards, those who ask for any part of them.
+    """
+    if not key.startswith("hami.io/"):  # until v2.2 one key held the devices of all vendors
+        return [holder for holder in holders if holder.asks]
     counting = [holder for holder in holders if vendor.count in holder.asks]
     return counting or [holder for holder in holders if any(vendor_by_resource(name) is vendor for name in holder.asks)]
 
 
-def _placed(
-    segments: list[list[AssignedDevice]], holders: list[_Holder], *, asking: list[_Holder]
-) -> Iterator[tuple[int, _Holder | None, list[AssignedDevice]]]:
-    """Whose each segment is: by position, or where some were left out (v2.10.0), of those who ask, in order."""
-    if len(segments) == len(holders):
-        yield from zip(range(len(holders)), holders, segments, strict=True)
-        return
-    for place, devices in enumerate(devices for devices in segments if devices):
-        holder = asking[place] if place < len(asking) else None
-        yield (holder.index if holder else place), holder, devices
-
-
-def _assignment(device: AssignedDevice, vendor: Vendor, *, index: int, holder: _Holder | None) -> Assignment:
+def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: _Holder | None) -> Assignment:
     vendor = BY_WORD.get(device.word, vendor)
     return Assignment(
-        container_index=index,
+        container_index=holder.index if holder else place,
         container=holder.name if holder else "",
         init=holder is not None and holder.init,
         vendor=vendor.word,

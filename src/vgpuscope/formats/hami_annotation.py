@@ -23,9 +23,9 @@ from vgpuscope.model.quantity import MIB
 
 _DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 _MIGS = "hami.io/vgpu-mig-allocations"
-_NUMBER = re.compile(r"[0-9]{1,12}")
+_DEVICE = re.compile(r"([^,\[]*+)[^,]*+,([^,]*+),([0-9]{1,12}),([0-9]{1,12})(?:,.*)?", re.DOTALL)
 _MOST = 1024  # containers or devices of one pod; what has more is noise, and is not worth the time to read it
-_LONGEST = 253  # characters of an id
+_LONGEST = 253  # characters of id and vendor word
 
 
 def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
@@ -69,11 +69,12 @@ def assigned_devices(key: str, text: str) -> list[list[AssignedDevice]]:
 
 def _devices(key: str, segment: str) -> Iterator[AssignedDevice]:
     for device in filter(None, segment.split(":")):
-        uuid, *rest = device.split(",")
-        if len(rest) < 3 or not _NUMBER.fullmatch(rest[1]) or not _NUMBER.fullmatch(rest[2]) or len(uuid) > _LONGEST:
+        found = _DEVICE.fullmatch(device)
+        if found is None or found.end(2) > _LONGEST:
             raise AnnotationMalformed(f"{key}: {device[:80]!r} is not uuid,type,memory,cores")
-        if card := uuid.partition("[")[0]:
-            yield AssignedDevice(card, rest[0], int(rest[1]), int(rest[2]))
+        card, word, mib, cores = found.groups()
+        if card:
+            yield AssignedDevice(card, word, int(mib), int(cores))
 
 
 def _holders(

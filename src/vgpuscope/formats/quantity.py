@@ -4,9 +4,10 @@ The API server shortens what it was given (8000 MiB of a card come back as "8k")
 """
 
 import re
+from functools import lru_cache
 
 _QUANTITY = re.compile(
-    r"([+-]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?(?:(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)|[eE]([+-]?[0-9]{1,2}))?"
+    r"([+-]?)([0-9]{0,40})(?:\.([0-9]{0,40}))?(?:(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)|[eE]([+-]?[0-9]{1,2}))?"
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -21,9 +22,10 @@ def whole_number(value: object) -> int | None:
         return None
     if value.isdecimal() and value.isascii() and len(value) <= 18:  # nearly always
         return int(value)
-    return _suffixed(value)
+    return _suffixed(value) if len(value) <= 40 else None
 
 
+@lru_cache(maxsize=1024)  # a cluster has many pods and few sizes
 def _suffixed(text: str) -> int | None:
     found = _QUANTITY.fullmatch(text)
     if found is None:
