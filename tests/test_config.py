@@ -227,7 +227,11 @@ def test_pods_are_asked_of_the_cluster_only_where_there_is_one():
 
 
 def test_every_setting_has_one_path_one_flag_one_variable_and_a_description():
-    for names in ([s.path for s in SETTINGS], [s.env for s in SETTINGS], [s.flag for s in SETTINGS if s.flag]):
+    for names in (
+        [s.path for s in SETTINGS],
+        [s.env for s in SETTINGS],
+        [(s.section, s.flag) for s in SETTINGS if s.flag],
+    ):
         assert len(names) == len(set(names))
     assert all(s.description.endswith(".") for s in SETTINGS)
 

@@ -215,10 +215,10 @@ def _add_config(commands: Any) -> None:
         "print",
         help="every setting, its value, and where it came from",
         description="Print the settings in effect, each with where it came from. Secrets are hidden.",
-        epilog="Takes the flags of the services too, to see what they would do.",
+        epilog="Takes the flags of the agent too, to see what they would do.",
     )
     _add_file_flag(show)
-    _add_setting_flags(show, sections=tuple(config.Config.__struct_fields__))
+    _add_setting_flags(show, sections=("agent", "log"))
     show.add_argument("--json", action="store_true", help="Print JSON.")
     show.set_defaults(command=_config_print)
 
