@@ -1,0 +1,153 @@
+"""The cluster exporter as a process, beside a real API server: after every storm its page is that of a fresh list."""
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import node, pod
+from tests.services.noderoot import RunningAgent, Samples, free_port
+from vgpuscope.catalog import cluster as m
+
+pytestmark = pytest.mark.real
+MIB = 2**20
+
+
+def registered(name, *cards, memory=81920):
+    """A node whose plugin registered cards."""
+    devices = [
+        {"id": card, "index": i, "count": 10, "devmem": memory, "devcore": 100, "type": "NVIDIA A100", "health": True}
+        for i, card in enumerate(cards)
+    ]
+    made = node(name)
+    made["metadata"].setdefault("annotations", {})["hami.io/node-nvidia-register"] = json.dumps(devices)
+    return made
+
+
+def holder(name, where, card, *, memory=8000, cores=30, **more):
+    """A pod that HAMi's scheduler placed."""
+    notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{memory},{cores}:;"}
+    return pod(name, node=where, annotations=notes, **more)
+
+
+@contextmanager
+def exporter(kubeconfig: str, path: Path, *flags: str):
+    """A running exporter."""
+    port, log = free_port(), path / f"cluster-{free_port()}.log"
+    command = [sys.executable, "-m", "vgpuscope", "cluster", "--listen", f"127.0.0.1:{port}"]
+    with log.open("w") as out:
+        process = subprocess.Popen([*command, "--kubeconfig", kubeconfig, *flags], stdout=out, stderr=out)
+    running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
+    try:
+        running.wait(lambda: running.status("/readyz") == 200)
+        yield running
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, log.read_text()
+        assert "Traceback" not in log.read_text(), log.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def of_devices(page: Samples) -> dict:
+    """What must be the same for everyone who looks at the same cluster."""
+    own = ("vgpuscope_cluster_watch", "vgpuscope_cluster_errors", "vgpuscope_build", "hami_build")
+    return {key: value for key, value in page.items() if not key[0].startswith(own)}
+
+
+def agrees_with_a_fresh_list(running: RunningAgent, kubeconfig: str, path: Path) -> None:
+    with exporter(kubeconfig, path) as fresh:
+        truth = of_devices(fresh.page())
+    running.until(lambda page: of_devices(page) == truth)
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    empty_cluster.create(registered("gpu-1", "GPU-a", "GPU-b"))
+    empty_cluster.create(registered("gpu-2", "GPU-c"))
+    return empty_cluster
+
+
+def test_what_was_given_is_shown_under_every_name(cluster, tmp_path):
+    cluster.create(holder("train", "gpu-1", "GPU-a"))
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="train"))
+    assert page.one(m.HOLDER_MEMORY.name, pod="train", container="main", gpu_uuid="GPU-a") == 8000 * MIB
+    assert page.one("hami_gpu_memory_allocated_bytes", device_uuid="GPU-a", device_cores="30") == 8000 * MIB
+    assert page.one("GPUDeviceMemoryLimit", deviceuuid="GPU-c", nodeid="gpu-2", zone="vGPU") == 81920 * MIB
+    assert page.one("nodeGPUOverview", deviceuuid="GPU-a", sharedcontainers="1", devicememorylimit="81920") > 0
+    assert page.one("vGPUCoreAllocated", podname="train", containeridx="0") == 30
+    assert page.one("hami_node_gpu_memory_allocated_ratio", device_uuid="GPU-a") == pytest.approx(8000 / 81920)
+
+
+def test_pods_that_come_change_and_go_leave_no_ghosts(cluster, tmp_path):
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        cluster.create_all(holder(f"p{i}", "gpu-1", "GPU-a", memory=100 + i) for i in range(40))
+        running.until(lambda page: page.one(m.DEVICE_SLOTS_USED.name, gpu_uuid="GPU-a") == 40)
+        for i in range(0, 40, 2):
+            cluster.delete("pods", f"p{i}", namespace="ml")
+        cluster.patch("pods", "p1", {"status": {"phase": "Succeeded"}}, namespace="ml", subresource="status")
+        agrees_with_a_fresh_list(running, cluster.kubeconfig, tmp_path)
+        assert running.page().one(m.DEVICE_SLOTS_USED.name, gpu_uuid="GPU-a") == 19
+
+
+def test_a_restart_of_the_api_server_is_survived(cluster, tmp_path):
+    cluster.create(holder("before", "gpu-1", "GPU-a"))
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="before"))
+        cluster.restart_apiserver()
+        cluster.create(holder("after", "gpu-2", "GPU-c"))
+        running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="after"))
+        agrees_with_a_fresh_list(running, cluster.kubeconfig, tmp_path)
+
+
+def test_a_history_that_was_compacted_is_listed_anew(cluster, tmp_path):
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        running.until(lambda page: page.has(m.DEVICE_INFO.name))
+        cluster.stop_apiserver()
+        cluster.start_apiserver()
+        for i in range(5):
+            cluster.create(holder(f"p{i}", "gpu-1", "GPU-a"))
+        cluster.compact()
+        agrees_with_a_fresh_list(running, cluster.kubeconfig, tmp_path)
+
+
+def test_a_kind_we_may_not_see_is_named_and_the_rest_works(cluster, tmp_path):
+    limited = cluster.user("limited", {"nodes": ["list", "watch"], "pods": ["list", "watch"]})
+    cluster.create(holder("train", "gpu-1", "GPU-a"))
+    with exporter(limited, tmp_path) as running:
+        page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="train"))
+        assert page.one(m.WATCH_UP.name, kind="pods") == 1
+        assert page.one(m.WATCH_UP.name, kind="resourcequotas") == 0
+        assert "resourcequotas" in running.log.read_text()
+
+
+def test_quotas_are_shown_with_what_is_used_of_them(cluster, tmp_path):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": "ml"},
+        "spec": {"hard": {"limits.nvidia.com/gpumem": "10000"}},
+    }
+    cluster.create(holder("train", "gpu-1", "GPU-a", memory=4000))
+    cluster.create(quota)
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        page = running.until(lambda page: page.has(m.QUOTA_LIMIT.name))
+        used = page.named(m.QUOTA_USED.name, namespace="ml")
+        assert (4000.0 in [value for _, value in used], page.one(m.QUOTA_LIMIT.name, namespace="ml")) == (True, 10000)
+        assert page.has("QuotaUsed", quotanamespace="ml", limit="10000")
+
+
+def test_a_malformed_annotation_costs_only_its_node(cluster, tmp_path):
+    broken = registered("gpu-9", "GPU-z")
+    broken["metadata"]["annotations"]["hami.io/node-nvidia-register"] = "x" * 200_000
+    cluster.create(broken)
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        page = running.until(lambda page: page.one(m.WATCH_FAULTS.name, kind="nodes") == 1)
+        assert {labels["node"] for labels, _ in page.named(m.DEVICE_INFO.name)} == {"gpu-1", "gpu-2"}
+        running.wait(lambda: "gpu-9" in running.log.read_text())
