@@ -4,7 +4,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
+from vgpuscope.catalog.series import AGENT_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
@@ -13,7 +15,10 @@ from vgpuscope.views import docs, docs_config
 ROOT = Path(__file__).resolve().parents[1]
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "docs/metrics.md": lambda: docs.metrics_page(node_catalog.METRICS),
+    "docs/metrics.md": lambda: docs.metrics_page("Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES),
+    "docs/metrics-cluster.md": lambda: docs.metrics_page(
+        "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES
+    ),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
     "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vgpuscope import cli
-from vgpuscope.catalog import node as catalog
+from vgpuscope.catalog import cluster, node
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.model.errors import error_types
 
@@ -97,7 +97,7 @@ def test_both_readmes_have_the_same(part):
 
 # --- names that the code declares ------------------------------------------------------------------------------------
 
-EXPOSED = [exposed for metric in catalog.METRICS for exposed in metric.exposed(frozenset(FAMILIES))]
+EXPOSED = [exposed for metric in (*node.METRICS, *cluster.METRICS) for exposed in metric.exposed(frozenset(FAMILIES))]
 METRICS = {exposed.name for exposed in EXPOSED}
 LABELS = {label for exposed in EXPOSED for label, _ in exposed.labels}
 _METRIC = re.compile(

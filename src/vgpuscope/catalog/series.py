@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from vgpuscope.catalog.metric import Metric, NodeScope, Scope
+from vgpuscope.catalog.metric import Metric, Scope
 
-SCOPES: dict[NodeScope, str] = {
+AGENT_SCOPES: dict[Scope, str] = {
     "gpu": "card",
     "mig": "MIG instance",
     "container": "container on a card or instance",
@@ -13,6 +13,18 @@ SCOPES: dict[NodeScope, str] = {
     "holding": "MIG instance held through HAMi",
     "source": "source",
     "node": "node",
+}
+
+CLUSTER_SCOPES: dict[Scope, str] = {
+    "device": "registered device",
+    "holder": "device in a container's hands",
+    "instance": "MIG instance held through HAMi",
+    "quota": "device resource of a namespace",
+    "place": "node with devices",
+    "type": "type of card",
+    "finding": "thing that does not add up",
+    "kind": "kind of object that is watched",
+    "cluster": "cluster",
 }
 
 

@@ -1,20 +1,22 @@
-"""The table of metrics → docs/metrics.md."""
+"""The tables of metrics → docs/metrics.md and docs/metrics-cluster.md."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric
-from vgpuscope.catalog.series import SCOPES, series_per
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric, Scope
+from vgpuscope.catalog.series import series_per
 
 _ALL = frozenset(FAMILIES)
 
 
-def metrics_page(metrics: Sequence[Metric]) -> str:
-    """All of docs/metrics.md."""
-    return "\n".join([*_intro(), *_formula(metrics), *(line for f in FAMILIES for line in _family(f, metrics))]) + "\n"
+def metrics_page(title: str, metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> str:
+    """One page: the metrics of one process."""
+    families = [f for f in FAMILIES if any(_rows(f, metrics))]
+    tables = (line for f in families for line in _family(f, metrics))
+    return "\n".join([*_intro(title, families), *_formula(metrics, scopes), *tables]) + "\n"
 
 
-def _intro() -> Iterator[str]:
-    yield "# Metrics of the node agent"
+def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
+    yield f"# {title}"
     yield ""
     yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
     yield ""
@@ -27,19 +29,19 @@ def _intro() -> Iterator[str]:
     yield ""
     yield "| family | by default | what |"
     yield "|---|---|---|"
-    for family in FAMILIES:
+    for family in families:
         yield f"| `{family}` | {'on' if family in DEFAULT_FAMILIES else 'off'} | {FAMILY_HELP[family]} |"
     yield ""
 
 
-def _formula(metrics: Sequence[Metric]) -> Iterator[str]:
+def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator[str]:
     yield "## How many series"
     yield ""
     yield "At the most, where a card supports everything and every name applies:"
     yield ""
     yield "| per | native | default families | all families |"
     yield "|---|---|---|---|"
-    for scope, what in SCOPES.items():
+    for scope, what in scopes.items():
         counts = [series_per(scope, metrics, families) for families in (("native",), DEFAULT_FAMILIES, FAMILIES)]
         yield f"| {what} | {' | '.join(map(str, counts))} |"
     yield ""
