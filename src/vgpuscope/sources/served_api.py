@@ -1,0 +1,142 @@
+"""The JSON that a process of ours serves, fetched over HTTP from wherever it runs."""
+
+import asyncio
+import contextlib
+from typing import Generic, NamedTuple, Self, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+import httpx2
+import msgspec
+
+from vgpuscope.model.errors import ConfigInvalid, SourceDown
+
+T = TypeVar("T")
+
+_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
+
+
+class Kind(NamedTuple):
+    """One kind of process, in the words that people read."""
+
+    name: str  # agent
+    an: str  # an agent
+    path: str  # where its JSON is
+    port: int  # unless told otherwise
+    gives: str  # what is asked of it: sample
+    content: str  # what its JSON is: the sample of a node
+    start: str  # the command that starts one
+    ask: str  # the command that asks one at a given address
+
+
+class _Fault(msgspec.Struct):
+    message: str = ""
+
+
+class _FaultBody(msgspec.Struct):
+    error: _Fault
+
+
+class ServedApi(Generic[T]):
+    """The door to one process; a connection is kept between two requests."""
+
+    def __init__(self, kind: Kind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
+        self.url, self._base = addresses(kind, url)
+        self._kind, self._content, self._timeout = kind, content, timeout
+        try:
+            self._client = httpx2.AsyncClient(
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                mounts=dict.fromkeys(_DIRECT),
+                timeout=timeout,
+                follow_redirects=True,
+            )
+        except OSError as e:  # SSL_CERT_FILE is read here
+            raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def fetch(self) -> tuple[T, httpx2.Headers]:
+        """What it serves now, and how the answer was labelled; SourceDown when there is nothing to be had."""
+        answer = await self.get(self._kind.path)
+        if answer.status_code != httpx2.codes.OK:
+            raise self._refused(answer)
+        return self._decoded(answer), answer.headers
+
+    async def get(self, path: str) -> httpx2.Response:
+        """Its answer, whatever the status; SourceDown when there is none."""
+        try:
+            async with asyncio.timeout(self._timeout):  # httpx2 bounds each read, not a body that trickles in
+                return await self._client.get(self._base + path)
+        except (TimeoutError, httpx2.TimeoutException) as e:
+            raise self._nobody(f"no answer within {self._timeout:g} s") from e
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
+            raise self._nobody(str(e) or type(e).__name__) from e
+
+    def _decoded(self, answer: httpx2.Response) -> T:
+        """The body of an answer; SourceDown when it is of another shape."""
+        try:
+            return msgspec.json.decode(answer.content, type=self._content)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+            raise SourceDown(
+                f"{self.url} answers, but not with {self._kind.content}: {e}",
+                hint=f"Is it a vgpuscope {self._kind.name}, and of this version? "
+                "`vgpuscope --version` on both sides tells.",
+            ) from e
+
+    def _nobody(self, why: str) -> SourceDown:
+        return SourceDown(
+            f"no {self._kind.name} answers at {self.url}: {why}",
+            hint=f"Start one with `{self._kind.start}`, or give the URL: `{self._kind.ask} HOST:PORT`.",
+        )
+
+    def _refused(self, answer: httpx2.Response) -> SourceDown:
+        status, kind = answer.status_code, self._kind
+        if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
+            return SourceDown(
+                f"the {kind.name} at {self.url} refuses us ({status})",
+                hint="Put its bearer token into VGPUSCOPE_TOKEN, or name and password into the URL.",
+            )
+        if status == httpx2.codes.NOT_FOUND:
+            return SourceDown(
+                f"{self.url} is no vgpuscope {kind.name}: it has no {kind.path}",
+                hint=f"Give the address of {kind.an}; it listens on port {kind.port} unless told otherwise.",
+            )
+        nothing = f"the {kind.name} at {self.url} has no {kind.gives} ({status})"
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            said = msgspec.json.decode(answer.content, type=_FaultBody).error.message
+            return SourceDown(f"{nothing}: {said}", hint="It may have just started.")
+        return SourceDown(nothing, hint=f"The {kind.name}'s log says why.")
+
+
+def addresses(kind: Kind, url: str) -> tuple[str, str]:
+    """What to call the process (without a password) and what its paths begin with, from anything a person may type."""
+    parts = _split(kind, url.strip())
+    path = parts.path.rstrip("/").removesuffix(kind.path).removesuffix("/metrics")
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{path}", f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _split(kind: Kind, url: str) -> SplitResult:
+    bare = "://" not in url
+    wrong = ConfigInvalid(
+        f"{_without_password(url)!r} is not the address of {kind.an}",
+        hint="Say HOST, HOST:PORT or http(s)://HOST:PORT.",
+    )
+    if bare and url.count(":") > 1 and not url.startswith("[") and "@" not in url:
+        url = f"[{url}]"  # an IPv6 address as `ip addr` shows it
+    try:
+        parts = urlsplit(f"http://{url}" if bare else url)
+        port = parts.port
+    except ValueError as e:
+        raise wrong from e
+    if parts.scheme not in {"http", "https"} or not parts.hostname or any(c.isspace() for c in parts.netloc):
+        raise wrong
+    return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{kind.port}") if bare and port is None else parts
+
+
+def _without_password(url: str) -> str:
+    before, at, host = url.rpartition("@")
+    return f"{before.partition('://')[0]}://…@{host}" if at and "://" in before else host
