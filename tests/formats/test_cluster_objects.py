@@ -210,6 +210,8 @@ def test_until_v2_2_one_key_held_all_vendors_and_a_newer_key_replaces_it():
     found = read(pod(gpu(), annotations={old: f"{A},NVIDIA,1,2:MLU-1,MLU,3,4:;", "4pd.io/vgpu-node": "n9"}))
     assert [(one.device, one.vendor) for one in found.assignments] == [(A, "NVIDIA"), ("MLU-1", "MLU")]
     assert found.assigned_node == "n9"
+    mlu = container("main", {"cambricon.com/vmlu": 1})
+    assert assigned("MLU-1,MLU,3,4:;", container("side"), mlu, key=old) == ["1 main MLU-1 3 4"]
     both = read(pod(gpu(), annotations={old: f"{A},NVIDIA,1,2:;", ALLOCATED: f"{B},NVIDIA,1,2:;"}))
     assert [one.device for one in both.assignments] == [B]
 
@@ -301,8 +303,9 @@ def test_a_pod_asks_for_what_it_needs_at_once():
 
 def test_limits_count_before_requests():
     one = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 1}}}
-    other = {"name": "d", "resources": {"limits": {"cpu": 1}, "requests": {"amd.com/gpu": 1, "cpu": 1}}}
-    assert read(pod(one, other)).requests == {"nvidia.com/gpu": 2, "amd.com/gpu": 1}
+    requests = {"amd.com/gpu": 1, "cpu": 1, "amd.com/gpumem": 5}
+    other = {"name": "d", "resources": {"limits": {"amd.com/gpumem": 7}, "requests": requests}}
+    assert read(pod(one, other)).requests == {"nvidia.com/gpu": 2, "amd.com/gpu": 1, "amd.com/gpumem": 7}
 
 
 PLAIN = pod(
