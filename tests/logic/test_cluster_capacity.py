@@ -44,6 +44,7 @@ def test_what_is_left_behind_a_full_card_is_stranded(card, held):
 
 def test_all_of_a_card_cannot_be_had_while_somebody_holds_a_part_without_cores():
     assert settled(device(), pod("a", given(cores=0))).capacity.largest_cores == 99
+    assert settled(device(cores=200), pod("a", given(cores=0))).capacity.largest_cores == 100
 
 
 def test_one_request_is_for_one_card_at_most_however_far_cores_are_scaled():
@@ -124,6 +125,14 @@ def test_a_node_put_again_stands_in_its_own_place():
     made.set_pod(pod("a", given(memory=30 * GIB)))
     sums.put(made.node("n1"))
     assert sums.cluster() == made.node("n1").capacity
+
+
+def test_a_reason_that_is_over_is_not_shown_any_more():
+    made = ledger([node(device()), node(device(healthy=False), name="n2")])
+    sums = totals(made)
+    made.set_node(node(device(), name="n2"))
+    sums.put(made.node("n2"))
+    assert (sums.cluster().lost, sums.cluster().usable.cards) == ({}, 2)
 
 
 def test_a_cluster_without_devices_has_no_capacity_and_no_types():

@@ -32,10 +32,11 @@ def test_a_pod_that_nobody_can_end_is_a_ghost():
     assert kinds(settled(device(), leaving)) == []
 
 
-def test_a_pod_bound_elsewhere_is_a_ghost_where_its_devices_are():
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_pod_bound_elsewhere_is_a_ghost_where_its_devices_are(phase):
     made = ledger(
         [node(device()), node(device("GPU-1"), name="n2")],
-        [pod("a", given(), node="n2", requests={"nvidia.com/gpu": 1})],
+        [pod("a", given(), node="n2", phase=phase, requests={"nvidia.com/gpu": 1})],
     )
     assert kinds(made.node("n1")) == [("ghost", "elsewhere")]
     assert kinds(made.node("n2")) == [("unallocated-user", "")]

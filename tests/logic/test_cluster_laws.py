@@ -29,7 +29,7 @@ devices = st.builds(
     mode=st.sampled_from(("hami-core", "mig")),
     healthy=st.sampled_from((True, True, True, False)),
     cordoned=st.sampled_from((False, False, False, True)),
-)
+).filter(lambda one: one.cores or one.vendor != "NVIDIA")  # no cores: a vendor that does not count them
 nodes = st.builds(
     NodeState,
     name=st.sampled_from(NODES[:2]),

@@ -63,7 +63,7 @@ def test_the_count_of_devices_and_what_is_no_device_are_left_to_kubernetes():
 
 
 def test_memory_of_a_vendor_with_larger_units_is_held_against_limit_times_unit():
-    hard = {"limits.iluvatar.ai/BI-V150.vMem": 4}
+    hard = {"limits.iluvatar.ai/BI-V150.vMem": 4, "limits.iluvatar.ai/BI-V150.vCore": 50}
     made = ledger(
         [],
         [pod("a", given(memory=512 * MIB, vendor="BI-V150"))],
@@ -71,6 +71,7 @@ def test_memory_of_a_vendor_with_larger_units_is_held_against_limit_times_unit()
     )
     memory = uses(made)["iluvatar.ai/BI-V150.vMem"]
     assert (memory.used, memory.limit, memory.factor) == (512, 4, 256)
+    assert uses(made)["iluvatar.ai/BI-V150.vCore"].factor == 1
 
 
 def test_init_containers_count_only_until_they_are_done():
@@ -88,6 +89,12 @@ def test_when_the_last_pod_goes_nothing_is_left_of_its_use(end):
     end(made)
     assert made.changed().namespaces == {"ml"}
     assert (used(made), list(made.namespace_names())) == ({}, [])
+
+
+def test_a_vendor_whose_last_pod_goes_is_not_shown_beside_the_others():
+    made = ledger([], [pod("a", given(vendor="DCU")), pod("b", given())])
+    made.drop_pod("uid-ml-a")
+    assert used(made).keys() == {MEMORY, CORES}
 
 
 def test_a_pod_that_ends_uses_nothing():
