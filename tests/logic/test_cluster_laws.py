@@ -173,8 +173,11 @@ def naive(pod, device):
     """HAMi's rule again, written for one amount after the other."""
     mine = [one for one in pod.assignments if one.device == device and not (one.init and pod.init_done)]
     app = [one for one in mine if not one.init]
-    init = [[one for one in mine if one.init and one.container_index == index] for index in range(3)]
-    return tuple(max(map(amount, (app, *init))) for amount in (_memory, _cores, len))
+    running = [app]
+    for index in {one.container_index for one in mine if one.init}:
+        sidecars = [one for one in app if one.container_index < index]
+        running.append([*sidecars, *(one for one in mine if one.init and one.container_index == index)])
+    return tuple(max(map(amount, running)) for amount in (_memory, _cores, len))
 
 
 def _memory(some):

@@ -53,6 +53,20 @@ def test_init_containers_run_one_after_the_other_and_app_containers_together():
     assert [holder.init for holder in one.holders] == [True, True, False, False]
 
 
+def test_a_sidecar_is_there_while_later_init_containers_run():
+    one = settled(
+        device(),
+        pod(
+            "a",
+            given(memory=9 * GIB, container=0, init=True),
+            given(memory=2 * GIB, container=1),
+            given(memory=8 * GIB, container=2, init=True),
+            given(memory=3 * GIB, container=3),
+        ),
+    )
+    assert (only(one).memory_allocated, only(one).shared) == (10 * GIB, 2)
+
+
 def test_what_only_an_init_container_held_is_free_once_it_is_done():
     held = (given("GPU-0", init=True), given("GPU-1", container=1))
     one = settled(device("GPU-0", 0), device("GPU-1", 1), pod("a", *held, init_done=True))

@@ -1,8 +1,6 @@
 """What a pod counts for: its assignments brought to one claim for each device, by HAMi's rule for init containers."""
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import attrgetter
 
 from msgspec import Struct
 
@@ -82,8 +80,7 @@ def _claim(assignments: list[Assignment]) -> Claim:
     app = [one for one in assignments if not one.init]
     if len(app) == len(assignments):
         return _together(app)
-    by_container = sorted((one for one in assignments if one.init), key=attrgetter("container_index"))
-    phases = [_together(tuple(group)) for _, group in groupby(by_container, key=attrgetter("container_index"))]
+    phases = [_together(one_runs) for one_runs in _init_phases(assignments, app)]
     if app:
         phases.append(_together(app))
     return Claim(
@@ -94,6 +91,13 @@ def _claim(assignments: list[Assignment]) -> Claim:
         max(phase.slots for phase in phases),
         max(phase.containers for phase in phases),
     )
+
+
+def _init_phases(assignments: list[Assignment], app: list[Assignment]) -> Iterator[list[Assignment]]:
+    """Init containers run one after the other, each beside the sidecars that were started before it."""
+    for index in {one.container_index: None for one in assignments if one.init}:
+        sidecars = [one for one in app if one.container_index < index]
+        yield [one for one in assignments if one.init and one.container_index == index] + sidecars
 
 
 def _together(assignments: tuple[Assignment, ...] | list[Assignment]) -> Claim:

@@ -18,7 +18,7 @@ FindingKind: TypeAlias = Literal[
 LostReason: TypeAlias = Literal["unhealthy", "cordoned", "kubelet-zero", "node-not-ready", "node-unschedulable"]
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class Holder(Struct, frozen=True, kw_only=True, gc=False):
     """One device in one container's hands. Init containers hold theirs until all of them have succeeded."""
 
     namespace: str
@@ -66,7 +66,7 @@ class DeviceLedger(Struct, frozen=True, kw_only=True):
         return max(0, self.device.cores - self.cores_allocated)
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True, kw_only=True, gc=False):
     """Something that does not add up, with the objects it is about; "" where there is none of the kind.
 
     A ghost's reason is one of `ended` (the pod has finished; its devices are no longer counted here, but a scheduler
@@ -93,7 +93,7 @@ class FindingCount(Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Amount(Struct, frozen=True):
+class Amount(Struct, frozen=True, gc=False):
     """So much of devices."""
 
     cards: int = 0
