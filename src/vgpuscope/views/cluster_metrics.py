@@ -16,7 +16,7 @@ from vgpuscope.catalog.rows import (
     TypeRow,
 )
 from vgpuscope.model.cluster import Capacity, DeviceLedger, InstanceHolder, NamespaceLedger, NodeLedger, QuotaUse
-from vgpuscope.model.quantity import MIB
+from vgpuscope.model.quantity import MIB, Bytes
 from vgpuscope.model.watch import WatchState
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
@@ -29,18 +29,9 @@ def node_samples(node: NodeLedger) -> Iterator[Sample]:
     for device in node.devices:
         for held in device.instances:
             yield from _instance(node.name, device, held)
-    for holder in node.holders:
-        row = HolderRow(
-            node=node.name,
-            namespace=holder.namespace,
-            pod=holder.pod,
-            pod_uid=holder.pod_uid,
-            container=holder.container,
-            container_index=str(holder.container_index),
-            gpu_uuid=holder.device,
-        )
-        yield Sample(m.HOLDER_MEMORY, row, holder.memory)
-        yield Sample(m.HOLDER_CORES, row, holder.cores / 100)
+    for row, (memory, cores) in _held(node).items():
+        yield Sample(m.HOLDER_MEMORY, row, memory)
+        yield Sample(m.HOLDER_CORES, row, cores / 100)
     yield from _place(node)
 
 
@@ -75,6 +66,24 @@ def cluster_samples(
         yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
     for watch in watches:
         yield from _watch(watch)
+
+
+def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
+    """What each container has of each device: one that was given a device several times has the sum."""
+    held: dict[HolderRow, tuple[Bytes, int]] = {}
+    for holder in node.holders:
+        row = HolderRow(
+            node=node.name,
+            namespace=holder.namespace,
+            pod=holder.pod,
+            pod_uid=holder.pod_uid,
+            container=holder.container,
+            container_index=str(holder.container_index),
+            gpu_uuid=holder.device,
+        )
+        memory, cores = held.get(row, (0, 0))
+        held[row] = (memory + holder.memory, cores + holder.cores)
+    return held
 
 
 def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
