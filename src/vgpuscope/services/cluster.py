@@ -255,7 +255,7 @@ class ClusterExporter:
 
     async def _settle_forever(self) -> None:
         while True:
-            self._ledger.pass_time(time.time())
+            self._ledger.pass_time(time.monotonic())
             await self._settle()
             self._settle_cluster()
             for kind in self._kinds:
