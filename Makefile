@@ -34,7 +34,8 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts
 test: $(STAMP)  ## everything that proves the product; installs what it needs
 	@tools/need cc gcc
 	@tools/need promtool prometheus
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	@tools/controlplane/build >/dev/null
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: $(STAMP)  ## the part without other programs; under a minute
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q

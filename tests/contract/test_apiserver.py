@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from tests.controlplane import pod
+from tests.controlplane import node, pod
 from tests.native.scenario import GIB
 from tests.services.noderoot import NodeRoot, container_id
 from vgpuscope.catalog import node as m
@@ -106,13 +106,13 @@ async def test_pods_of_the_node_come_and_change_and_go_and_no_others_are_seen(cl
     assert len(lists) == 1
 
 
-async def test_a_pod_is_seen_from_the_moment_it_is_bound(cluster):
+async def test_a_pod_is_seen_from_the_moment_a_scheduler_binds_it(cluster):
     cluster.create(pod("waiting"))
     async with following(watch_of(cluster)) as pods:
         assert await settled(pods, cluster) == {}
-        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waiting"}, "target": target}
-        cluster.call("POST", "/api/v1/namespaces/ml/pods/waiting/binding", binding)
+        cluster.create(node(NODE))
+        with cluster.scheduler():
+            await condition(lambda: fresh(cluster))
         assert await settled(pods, cluster) == {"waiting": "Pending"}
 
 
