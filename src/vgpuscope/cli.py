@@ -17,6 +17,9 @@ vgpuscope {version} - true numbers for every GPU, container and pod of a node
   vgpuscope agent                 watch this node and serve /metrics on :9394
   vgpuscope agent --once          print one sample and exit
   vgpuscope top [URL]             look at a node in the terminal
+  vgpuscope cluster               watch the cluster and serve /metrics on :31993
+  vgpuscope nodes [URL]           the cluster's nodes: what is given away, what still fits
+  vgpuscope gpus [URL]            the cluster's GPUs: who holds how much of each
   vgpuscope demo                  simulated GPU nodes with real agents; needs no GPU
   vgpuscope config print          every setting, its value, and where it came from
 
@@ -50,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
     root.set_defaults(command=None)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_add_agent, _add_cluster, _add_top, _add_demo, _add_config):
+    for add in (_add_agent, _add_cluster, _add_top, _add_nodes, _add_gpus, _add_demo, _add_config):
         add(commands)
     return root
 
@@ -169,6 +172,48 @@ def _interval(text: str) -> float:
     if not 0.1 <= value <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to 3600 seconds")
     return value
+
+
+# --- nodes and gpus --------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(commands: Any) -> None:
+    _add_inventory(
+        commands,
+        "nodes",
+        help="the cluster's nodes: what is given away, what still fits",
+        description="Print a row for each node of the cluster: devices, what is given away, the largest request that "
+        "still fits, and what does not add up. Asks the cluster exporter.",
+    )
+
+
+def _add_gpus(commands: Any) -> None:
+    _add_inventory(
+        commands,
+        "gpus",
+        help="the cluster's GPUs: who holds how much of each",
+        description="Print a row for each device of the cluster: what it is, how much of it is given away, and to "
+        "whom. Asks the cluster exporter.",
+    )
+
+
+def _add_inventory(commands: Any, name: str, **words: str) -> None:
+    command = commands.add_parser(name, **words)
+    command.add_argument(
+        "url",
+        metavar="URL",
+        nargs="?",
+        default="http://127.0.0.1:31993",
+        help="Address of a cluster exporter (default: %(default)s).",
+    )
+    command.add_argument("--json", action="store_true", help="Print JSON.")
+    command.set_defaults(command=_inventory, what=name)
+
+
+def _inventory(args: argparse.Namespace) -> int:
+    from vgpuscope.services import inventory
+
+    return inventory.main(args.what, url=args.url, as_json=args.json)
 
 
 # --- demo ------------------------------------------------------------------------------------------------------------
