@@ -119,13 +119,17 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
     running = started()
     printed = running.until(END)
     assert "\x1b" not in printed
-    assert len(running.urls) == 5
+    assert len(running.urls) == 6
     held = [line for url in running.urls for line in page(url).splitlines() if "vgpuscope_container_info{" in line]
     for mode in ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"):
         assert any(f'mode="{mode}"' in line for line in held), mode
+    given = page(running.urls[-1])
+    for family in ("vgpuscope_cluster_", "hami_", "nodeGPU"):
+        assert f"\n{family}" in given, family
+    assert 'pod="bind-failed-0"' in given
     root, agents = running.root, running.children()
     assert root.is_dir()
-    assert len(agents) >= 5
+    assert len(agents) >= 6
     began = time.monotonic()
     assert running.end(signal.SIGINT) == 0
     assert time.monotonic() - began < 5
@@ -143,7 +147,7 @@ def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
         taken.listen()
         running = started("--port", str(taken.getsockname()[1]))
         running.until(END)
-        assert len(set(running.urls)) == 5
+        assert len(set(running.urls)) == 6
         victim = next(p for p in running.children() if b"sick-e" in Path(f"/proc/{p}/cmdline").read_bytes())
         os.kill(victim, signal.SIGKILL)
         running.until("the agent of sick-e ended with code -9")

@@ -1,15 +1,13 @@
 """One real agent over one simulated node: `python -m vgpuscope.sim.agent NODE_DIRECTORY --listen HOST:PORT`."""
 
 import argparse
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 
 from vgpuscope import config
 from vgpuscope.services import agent
 from vgpuscope.sim.binding import Binding
+from vgpuscope.sim.leash import end_with_stdin
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +19,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--once", action="store_true", help="print one sample and exit")
     chosen = parser.parse_args(argv)
     if chosen.while_stdin:
-        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+        end_with_stdin()
     loaded = config.load(flags=_flags(chosen.node, chosen.listen), environ={})
     return agent.run(loaded.config, once=chosen.once, binding=Binding(chosen.node / "devices.json"))
 
@@ -37,13 +35,6 @@ def _flags(node: Path, listen: str) -> dict[str, object]:
         "agent.families": "all",
         "agent.ratio": 1.0,  # and no gpu_allocation.txt of wherever the demo was started
     }
-
-
-def _end_with_stdin() -> None:
-    # A demo that is killed outright cannot end its agents; the pipe it held tells them.
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

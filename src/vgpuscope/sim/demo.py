@@ -1,4 +1,4 @@
-"""The demo: simulated nodes that live, one real agent process over each, and a page that says where to look."""
+"""The demo: simulated nodes that live, a real agent over each, a real cluster exporter over all, and where to look."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.catalog import node as catalog
+from vgpuscope.sim import cluster
 from vgpuscope.sim.kinds import PLANS
+from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.node import Node
 
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
+EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
+BASE_PORT, EXPORTER_PORT = 19394, 31993
 _TICK = 0.5  # seconds
 _READY_WITHIN = 60.0
 _END_WITHIN = 3.0
@@ -32,7 +36,7 @@ _PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def main(*, base_port: int = 19394, seed: int = 1, directory: str | None = None) -> int:
+def main(*, base_port: int = BASE_PORT, seed: int = 1, directory: str | None = None) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
     console = _console()
     try:
@@ -57,57 +61,101 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int) -> i
     began = time.monotonic()
     stop = _stop_on_signal()
     nodes = [Node(root / plan.name, plan, seed=seed, now=time.time()) for plan in PLANS]
-    async with _kubelets(nodes), _ticking(nodes, stop), _agents(nodes, base_port) as agents:
-        console.print(f"vgpuscope demo: {len(nodes)} simulated nodes, one real agent each; no GPU, cluster or root.")
-        if not await _first_of(_all_ready(console, agents, began), stop):
-            return 0
-        _print_page(console, agents, root)
-        if await _first_of(_all_ended(console, agents), stop):
-            raise _CannotStart("every agent has ended, so there is nothing left to see")
-        console.print("\nvgpuscope demo: ending.")
+    objects = Objects()
+    api = KubeApi(objects)
+    async with _kubelets(nodes), api.serve(), _ticking(nodes, objects, stop):
+        api.write_kubeconfig(root / "kubeconfig")
+        async with _children(_plans(nodes, root, base_port)) as children:
+            console.print(
+                f"vgpuscope demo: {len(nodes)} simulated nodes, one real agent each, and a real cluster exporter; "
+                "no GPU, cluster or root."
+            )
+            if not await _first_of(_all_ready(console, children, began), stop):
+                return 0
+            _print_page(console, children, root)
+            if await _first_of(_all_ended(console, children), stop):
+                raise _CannotStart("every process has ended, so there is nothing left to see")
+            console.print("\nvgpuscope demo: ending.")
     return 0
 
 
-# The agents
+# The processes
+
+
+@dataclass(frozen=True)
+class _ChildPlan:
+    """One process of the demo: what it is called, how it is started, and what the page says of it."""
+
+    name: str
+    title: str
+    command: tuple[str, ...]
+    port: int
+    log: Path
+    kind: str
+    look_for: str
 
 
 @dataclass
-class _Agent:
-    node: Node
-    port: int
-    log: Path
+class _Child:
+    plan: _ChildPlan
     process: asyncio.subprocess.Process
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.plan.port}"
+
+
+def _plans(nodes: list[Node], root: Path, base_port: int) -> list[_ChildPlan]:
+    """An agent for each node, and last the exporter."""
+    following = base_port + len(nodes)
+    *ports, last = _ports([*range(base_port, following), EXPORTER_PORT if base_port == BASE_PORT else following])
+    plans = [
+        _ChildPlan(
+            name=node.plan.name,
+            title=f"the agent of {node.plan.name}",
+            command=(*AGENT, str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"),
+            port=port,
+            log=node.directory.with_suffix(".log"),
+            kind=node.plan.kind,
+            look_for=node.plan.look_for,
+        )
+        for node, port in zip(nodes, ports, strict=True)
+    ]
+    exporter = _ChildPlan(
+        name="cluster",
+        title="the cluster exporter",
+        command=(*EXPORTER, str(root / "kubeconfig"), "--listen", f"127.0.0.1:{last}"),
+        port=last,
+        log=root / "cluster.log",
+        kind=f"the exporter of all {len(nodes)} nodes and 2 more",
+        look_for=cluster.LOOK_FOR,
+    )
+    return [*plans, exporter]
 
 
 @contextlib.asynccontextmanager
-async def _agents(nodes: list[Node], base_port: int) -> AsyncIterator[list[_Agent]]:
-    """Runs an agent process per node; at the end none is left."""
-    agents: list[_Agent] = []
+async def _children(plans: list[_ChildPlan]) -> AsyncIterator[list[_Child]]:
+    """Runs the processes; at the end none is left."""
+    children: list[_Child] = []
     try:
-        for node, port in zip(nodes, _ports(len(nodes), base_port), strict=True):
-            agents.append(await _start(node, port))
-        yield agents
+        for plan in plans:
+            child = await _start(plan)
+            children.append(child)
+        yield children
     finally:
-        await asyncio.gather(*(_end(agent.process) for agent in agents))
+        await asyncio.gather(*(_end(child.process) for child in children))
 
 
-async def _start(node: Node, port: int) -> _Agent:
-    log = node.directory.with_suffix(".log")
-    arguments = [str(node.directory), "--listen", f"127.0.0.1:{port}", "--while-stdin"]
-    with log.open("wb") as out:
+async def _start(plan: _ChildPlan) -> _Child:
+    with plan.log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            *AGENT,
-            *arguments,
+            *plan.command,
             stdin=asyncio.subprocess.PIPE,
             stdout=out,
             stderr=out,
-            start_new_session=True,  # Ctrl-C in the terminal is for us; we end the agents
+            start_new_session=True,  # Ctrl-C in the terminal is for us; we end the others
         )
-    return _Agent(node=node, port=port, log=log, process=process)
+    return _Child(plan=plan, process=process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -120,25 +168,25 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-async def _all_ready(console: Console, agents: list[_Agent], began: float) -> None:
+async def _all_ready(console: Console, children: list[_Child], began: float) -> None:
     try:
         async with asyncio.timeout(_READY_WITHIN):
-            await asyncio.gather(*(_ready(console, agent, began) for agent in agents))
+            await asyncio.gather(*(_ready(console, child, began) for child in children))
     except TimeoutError:
-        tails = "\n".join(_tail(agent.log) for agent in agents)
-        raise _CannotStart(f"not every agent was ready within {_READY_WITHIN:.0f} s\n{tails}") from None
+        tails = "\n".join(_tail(child.plan.log) for child in children)
+        raise _CannotStart(f"not everything was ready within {_READY_WITHIN:.0f} s\n{tails}") from None
 
 
-async def _ready(console: Console, agent: _Agent, began: float) -> None:
-    while not await _answers(agent.port, "/readyz"):
-        if agent.process.returncode is not None:
-            raise _CannotStart(_obituary(agent))
+async def _ready(console: Console, child: _Child, began: float) -> None:
+    while not await _answers(child.plan.port, "/readyz"):
+        if child.process.returncode is not None:
+            raise _CannotStart(_obituary(child))
         await asyncio.sleep(0.1)
-    console.print(f"  {agent.node.plan.name:8} ready after {time.monotonic() - began:.1f} s", style="dim")
+    console.print(f"  {child.plan.name:8} ready after {time.monotonic() - began:.1f} s", style="dim")
 
 
 async def _answers(port: int, path: str) -> bool:
-    """Whether the agent says 200 there."""
+    """Whether the process says 200 there."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -155,19 +203,18 @@ async def _answers(port: int, path: str) -> bool:
             await writer.wait_closed()
 
 
-async def _all_ended(console: Console, agents: list[_Agent]) -> None:
-    """Comes back when no agent is left; says of each when it went."""
-    await asyncio.gather(*(_report_end(console, agent) for agent in agents))
+async def _all_ended(console: Console, children: list[_Child]) -> None:
+    """Comes back when no process is left; says of each when it went."""
+    await asyncio.gather(*(_report_end(console, child) for child in children))
 
 
-async def _report_end(console: Console, agent: _Agent) -> None:
-    await agent.process.wait()
-    console.print(f"vgpuscope demo: {_obituary(agent)}", style="red", soft_wrap=True)
+async def _report_end(console: Console, child: _Child) -> None:
+    await child.process.wait()
+    console.print(f"vgpuscope demo: {_obituary(child)}", style="red", soft_wrap=True)
 
 
-def _obituary(agent: _Agent) -> str:
-    name = agent.node.plan.name
-    return f"the agent of {name} ended with code {agent.process.returncode}; its last words:\n{_tail(agent.log)}"
+def _obituary(child: _Child) -> str:
+    return f"{child.plan.title} ended with code {child.process.returncode}; its last words:\n{_tail(child.plan.log)}"
 
 
 def _tail(log: Path) -> str:
@@ -175,10 +222,10 @@ def _tail(log: Path) -> str:
     return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
 
-def _ports(count: int, base: int) -> list[int]:
-    """Ports from the base on; where one is taken, any free one."""
+def _ports(wanted: list[int]) -> list[int]:
+    """These ports; where one is taken, any free one."""
     with contextlib.ExitStack() as held:
-        return [_port(held, base + n) for n in range(count)]
+        return [_port(held, port) for port in wanted]
 
 
 def _port(held: contextlib.ExitStack, wanted: int) -> int:
@@ -198,9 +245,10 @@ def _port(held: contextlib.ExitStack, wanted: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _ticking(nodes: list[Node], stop: asyncio.Event) -> AsyncIterator[None]:
+async def _ticking(nodes: list[Node], objects: Objects, stop: asyncio.Event) -> AsyncIterator[None]:
     """Lets the nodes live; if that fails the demo stops and says why."""
-    task = asyncio.create_task(_tick(nodes), name="world")
+    cluster.publish(objects, [node.world for node in nodes])
+    task = asyncio.create_task(_tick(nodes, objects), name="world")
     task.add_done_callback(lambda _: stop.set())
     try:
         yield
@@ -214,11 +262,12 @@ async def _ticking(nodes: list[Node], stop: asyncio.Event) -> AsyncIterator[None
                 node.close()
 
 
-async def _tick(nodes: list[Node]) -> None:
+async def _tick(nodes: list[Node], objects: Objects) -> None:
     while True:
         try:
             for node in nodes:
                 node.tick(time.time())
+            cluster.publish(objects, [node.world for node in nodes])
         except OSError as e:
             raise _CannotStart(f"the nodes' files cannot be written: {e}") from e
         await asyncio.sleep(_TICK)
@@ -262,30 +311,31 @@ def _workspace(directory: str | None) -> Iterator[Path]:
 # What people see
 
 
-def _print_page(console: Console, agents: list[_Agent], root: Path) -> None:
+def _print_page(console: Console, children: list[_Child], root: Path) -> None:
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("Node", style="bold", no_wrap=True)
     table.add_column("Metrics", no_wrap=True, style="cyan")
     table.add_column("What to look for")
-    for agent in agents:
-        plan = agent.node.plan
-        look = Text.assemble((plan.kind, "bold"), "\n", plan.look_for)
-        table.add_row(plan.name, f"{agent.url}/metrics", look)
+    for child in children:
+        look = Text.assemble((child.plan.kind, "bold"), "\n", child.plan.look_for)
+        table.add_row(child.plan.name, f"{child.url}/metrics", look)
     console.print()
     console.print(table)
-    for what, command in _commands(agents[0].url, root):
+    for what, command in _commands(children[0].url, children[-1].url, root):
         console.print(Text.assemble(f"  {what:22} ", (command, "green")), soft_wrap=True)
     console.print("\nCtrl-C ends everything.")
     console.file.flush()
 
 
-def _commands(url: str, root: Path) -> Iterator[tuple[str, str]]:
+def _commands(url: str, exporter: str, root: Path) -> Iterator[tuple[str, str]]:
     program = _program()
     yield "a node, live", f"{program} top {url}"
     yield "as a table, once", f"{program} top {url} --once"
     yield "all its metrics", f"curl -s {url}/metrics"
     yield "who uses what", f"curl -s {url}/metrics | grep {catalog.CONTAINER_MEMORY_USED.name}"
     yield "HAMi's names", f"curl -s {url}/metrics | grep ^hami_"
+    yield "the cluster's nodes", f"{program} nodes {exporter}"
+    yield "who holds which GPU", f"{program} gpus {exporter}"
     yield "what the agents read", f"ls {root}/*"
 
 

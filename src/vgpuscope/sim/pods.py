@@ -1,6 +1,7 @@
 """The pods of a world as the Kubernetes API would list them, and what the kubelet gave them."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +36,21 @@ def grants(world: World) -> list[Granted]:
     return given
 
 
+def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
+    """What a container asks of HAMi; memory in MiB on each card, 0 for what it does not say."""
+    limits = {"nvidia.com/gpu": str(cards)}
+    if memory:
+        limits["nvidia.com/gpumem"] = str(memory)
+    if cores:
+        limits["nvidia.com/gpucores"] = str(cores)
+    return limits
+
+
+def allocated(cards: Iterable[str], *, memory: int, cores: int) -> str:
+    """What HAMi's scheduler writes on a pod whose first container it gave these cards."""
+    return "".join(f"{card},NVIDIA,{memory},{cores}:" for card in cards) + ";"
+
+
 def _grant(world: World, life: Life, shares: dict[int, int]) -> Granted:
     job, cards = life.job, [world.cards[c] for c in life.job.cards]
     where = Granted(namespace=job.namespace, pod=life.name, container=job.container)
@@ -57,7 +73,7 @@ def _grant(world: World, life: Life, shares: dict[int, int]) -> Granted:
 
 def _pod(world: World, life: Life) -> Json:
     job, phase = life.job, life.phase(world.elapsed)
-    created = _time(world.began + life.born)
+    created = stamp(world.began + life.born)
     containers = [_container(life)] + ([{"name": job.sidecar, "image": "busybox:1.37"}] if job.sidecar else [])
     statuses = [_status(world, life, job.container, life.container_id)]
     if job.sidecar:
@@ -85,11 +101,7 @@ def _container(life: Life) -> Json:
     job = life.job
     limits: dict[str, str] = {}
     if job.hami:
-        limits["nvidia.com/gpu"] = str(len(job.cards))
-        if job.hami.memory:
-            limits["nvidia.com/gpumem"] = str(job.hami.memory)
-        if job.hami.cores:
-            limits["nvidia.com/gpucores"] = str(job.hami.cores)
+        limits = hami_limits(cards=len(job.cards), memory=job.hami.memory, cores=job.hami.cores)
         limits["nvidia.com/priority"] = str(job.hami.priority)
     elif job.resource:
         limits[job.resource] = str(len(job.replicas) or len(job.cards))
@@ -104,7 +116,7 @@ def _container(life: Life) -> Json:
 
 def _status(world: World, life: Life, name: str, id_: str) -> Json:
     running = life.phase(world.elapsed) == "Running"
-    started = _time(world.began + life.born + 1)
+    started = stamp(world.began + life.born + 1)
     ended = life.job.timeline.ends
     state: Json = {"running": {"startedAt": started}}
     if not running:
@@ -130,16 +142,14 @@ def _annotations(world: World, life: Life) -> dict[str, str]:
     if not job.hami:
         return {}
     at = str(int(world.began + life.born))
-    given = "".join(
-        f"{world.cards[c].uuid},NVIDIA,{job.hami.memory or world.cards[c].spec.memory},{job.hami.cores}:"
-        for c in job.cards
-    )
+    cards = [world.cards[c] for c in job.cards]
+    memory = job.hami.memory or cards[0].spec.memory
     notes = {
         "hami.io/vgpu-node": world.plan.name,
         "hami.io/vgpu-time": at,
         "hami.io/bind-time": at,
         "hami.io/bind-phase": "success",
-        "hami.io/vgpu-devices-allocated": f"{given};",
+        "hami.io/vgpu-devices-allocated": allocated([card.uuid for card in cards], memory=memory, cores=job.hami.cores),
         "hami.io/vgpu-devices-to-allocate": ";",
     }
     if job.instances:
@@ -163,5 +173,6 @@ def _mig_allocations(world: World, life: Life) -> str:
     return msgspec.json.encode([entry]).decode()
 
 
-def _time(at: float) -> str:
+def stamp(at: float) -> str:
+    """A moment as Kubernetes writes it."""
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,228 @@
+"""The simulated cluster as its API server would tell it: nodes with devices, pods that run, wait or haunt, quotas.
+
+The five nodes of the demo are here as they live. What a healthy node cannot show is on two more that nobody runs an
+agent on: `worn-f`, whose kubelet is silent, and `retired-g`, which is gone while a pod still has devices there.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from vgpuscope.sim.hardware import A100_40, Spec
+from vgpuscope.sim.jobs import Timeline
+from vgpuscope.sim.kubeapi import Json, Objects
+from vgpuscope.sim.pods import allocated, hami_limits, pod_list, stamp
+from vgpuscope.sim.world import World
+
+REGISTER = "hami.io/node-nvidia-register"
+LOOK_FOR = (
+    "who was given what; pods that wait and do not fit, ghosts on a silent node, a card that vanished, a node that is "
+    "gone, a quota nearly used up"
+)
+_SLOTS = 10
+_SCALING = 2  # memory and cores of hami-a: twice what its cards have may be given away
+_WORN, _RETIRED = "worn-f", "retired-g"
+
+
+def publish(objects: Objects, worlds: Sequence[World]) -> None:
+    """Tells the API what the cluster is like now."""
+    objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
+    objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_haunting(worlds[0])])
+    objects.replace("resourcequotas", _QUOTAS)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+class _Device(NamedTuple):
+    """A card as HAMi's plugin registers it."""
+
+    uuid: str
+    spec: Spec
+    mode: str = "hami-core"
+    scaling: int = 1
+
+
+def _node(world: World) -> Json:
+    """HAMi's plugin registers the cards of nodes where HAMi places pods; elsewhere only the kubelet counts them."""
+    name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
+    lost = {card.uuid for card in world.cards if card.lost}
+    if not any(job.hami for job in world.plan.jobs):
+        return _node_object(name, offered=len(devices) - len(lost))
+    if world.plan.slices:
+        cut = {card.uuid for card in world.cards if card.mig}
+        devices = [one._replace(mode="mig" if one.uuid in cut else one.mode) for one in devices]
+    else:
+        devices = [one._replace(scaling=_SCALING) for one in devices]
+    return _node_object(name, offered=len(devices) * _SLOTS, annotations={REGISTER: _register(devices)})
+
+
+def _node_object(name: str, *, offered: int, annotations: dict[str, str] | None = None, ready: str = "True") -> Json:
+    offer = {"cpu": "64", "memory": "515Gi", "pods": "110", "nvidia.com/gpu": str(offered)}
+    return {
+        "metadata": {"name": name, "uid": _uid(name), "annotations": annotations or {}, "labels": {"gpu": "on"}},
+        "spec": {},
+        "status": {
+            "capacity": offer,
+            "allocatable": offer,
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def _register(devices: Iterable[_Device]) -> str:
+    content = [
+        {
+            "id": one.uuid,
+            "index": index,
+            "count": _SLOTS,
+            "devmem": one.spec.memory * one.scaling,
+            "devcore": 100 * one.scaling,
+            "type": one.spec.name,
+            "numa": index // 2,
+            "mode": one.mode,
+            "health": True,
+        }
+        for index, one in enumerate(devices)
+    ]
+    return msgspec.json.encode(content).decode()
+
+
+_WORN_CARDS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was taken out
+
+
+def _worn_node() -> Json:
+    """Its kubelet offers nothing and then fell silent; what HAMi registered before stands there still."""
+    register = _register(_Device(card, A100_40) for card in _WORN_CARDS[:2])
+    annotations = {REGISTER: register, "hami.io/device-cordon": _WORN_CARDS[1]}
+    return _node_object(_WORN, offered=0, annotations=annotations, ready="Unknown")
+
+
+# --- pods ------------------------------------------------------------------------------------------------------------
+
+
+def _running(worlds: Iterable[World]) -> Iterator[Json]:
+    for world in worlds:
+        yield from pod_list(world)["items"]
+
+
+class _Asks(NamedTuple):
+    """A pod of whom only the API knows."""
+
+    namespace: str
+    name: str
+    memory: int  # MiB on each card
+    cores: int = 0
+    cards: int = 1
+
+
+class _Wait(NamedTuple):
+    """A pod that waits: who, when, and what the scheduler says of it."""
+
+    asks: _Asks
+    says: str
+    timeline: Timeline = Timeline()
+
+
+_NO_MEMORY = "0/6 nodes are available: 2 CardInsufficientMemory, 3 NodeUnfitPod, 1 node is not ready."
+_NO_CARDS = (
+    "0/6 nodes are available: 1 AllocatedCardsInsufficientRequest, 1 CardNotFoundCustomFilterRule, 4 NodeUnfitPod."
+)
+_WAITS = (
+    _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any card has
+    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more cards than any node has
+    _Wait(_Asks("batch", "backfill-7", 81_920), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
+    _Wait(_Asks("serving", "canary-3", 60_000, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)),
+)
+
+
+def _waiting(world: World) -> Iterator[Json]:
+    for wait in _WAITS:
+        born = wait.timeline.born(world.elapsed)
+        if born is None:
+            continue
+        asks = wait.asks._replace(name=f"{wait.asks.name}-{int(born)}") if wait.timeline.period else wait.asks
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": wait.says}
+        yield _pod(asks, created=world.began + born, phase="Pending", conditions=[condition])
+
+
+class _Haunt(NamedTuple):
+    """A pod that has devices it cannot use: cards, where they are, where it was bound, and what became of it."""
+
+    asks: _Asks
+    cards: tuple[str, ...]
+    on: str
+    bound: str
+    phase: str = "Running"
+    bind: str = "success"
+    deleting: bool = False
+
+
+_HAUNTS = (
+    _Haunt(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_CARDS[:1], _WORN, _WORN, deleting=True),
+    _Haunt(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_CARDS[:1], _WORN, _WORN, phase="Unknown"),
+    _Haunt(_Asks("research", "notebook-frank", 8_192), _WORN_CARDS[2:], _WORN, _WORN),
+    _Haunt(_Asks("batch", "archive-0", 16_384), (f"GPU-{uuid.UUID(int=7)}",), _RETIRED, _RETIRED),
+)
+
+
+def _haunting(world: World) -> Iterator[Json]:
+    began = world.began - 7200
+    unbound = _Asks("batch", "bind-failed-0", 8_192, cores=10)
+    never = _Haunt(unbound, (world.cards[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
+    for haunt in (*_HAUNTS, never):
+        yield _haunt(haunt, began)
+
+
+def _haunt(haunt: _Haunt, began: float) -> Json:
+    at = str(int(began))
+    pod = _pod(haunt.asks, created=began, phase=haunt.phase, node=haunt.bound)
+    pod["metadata"]["annotations"] = {
+        "hami.io/vgpu-node": haunt.on,
+        "hami.io/vgpu-time": at,
+        "hami.io/bind-time": at,
+        "hami.io/bind-phase": haunt.bind,
+        "hami.io/vgpu-devices-allocated": allocated(haunt.cards, memory=haunt.asks.memory, cores=haunt.asks.cores),
+    }
+    if haunt.deleting:
+        pod["metadata"]["deletionTimestamp"] = stamp(began + 3600)
+    return pod
+
+
+def _pod(asks: _Asks, *, created: float, phase: str, node: str = "", conditions: Sequence[Json] = ()) -> Json:
+    limits = hami_limits(cards=asks.cards, memory=asks.memory, cores=asks.cores)
+    return {
+        "metadata": {
+            "name": asks.name,
+            "namespace": asks.namespace,
+            "uid": _uid(f"{asks.namespace}/{asks.name}"),
+            "creationTimestamp": stamp(created),
+        },
+        "spec": {
+            "schedulerName": "hami-scheduler",
+            "containers": [{"name": "main", "image": "registry.example/main:1", "resources": {"limits": limits}}],
+        }
+        | ({"nodeName": node} if node else {}),
+        "status": {"phase": phase, "conditions": list(conditions)},
+    }
+
+
+def _uid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
+# --- quotas ----------------------------------------------------------------------------------------------------------
+
+
+def _quota(namespace: str, **hard: int) -> Json:
+    limits = {f"limits.nvidia.com/{name}": str(amount) for name, amount in hard.items()}
+    metadata = {"name": "gpu", "namespace": namespace, "uid": _uid(f"quota/{namespace}")}
+    return {"metadata": metadata, "spec": {"hard": limits}}
+
+
+_QUOTAS = (
+    _quota("ml-team", gpumem=122_880, gpucores=200),  # 93 % of its memory is given away, and train-octet-0 wants more
+    _quota("serving", gpumem=262_144, gpucores=400),
+)

@@ -1,0 +1,23 @@
+"""The cluster exporter over the simulated API: `python -m vgpuscope.sim.exporter KUBECONFIG --listen HOST:PORT`."""
+
+import argparse
+import sys
+
+from vgpuscope import config
+from vgpuscope.services import cluster
+from vgpuscope.sim.leash import end_with_stdin
+
+
+def main(argv: list[str]) -> int:
+    """Runs until SIGTERM, or until standard input ends."""
+    parser = argparse.ArgumentParser(prog="vgpuscope.sim.exporter", description=__doc__)
+    parser.add_argument("kubeconfig")
+    parser.add_argument("--listen", default="127.0.0.1:31993", metavar="HOST:PORT")
+    chosen = parser.parse_args(argv)
+    end_with_stdin()
+    flags = {"cluster.listen": chosen.listen, "cluster.kubeconfig": chosen.kubeconfig, "cluster.families": "all"}
+    return cluster.main(config.load(flags=flags, environ={}).config)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,259 @@
+"""The simulated Kubernetes API, as the real watch and the real decoders of the cluster exporter see it."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import httpx2
+import msgspec
+import pytest
+
+from vgpuscope.formats import cluster_objects as objects_format
+from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.sim import cluster, kubeapi
+from vgpuscope.sim.kinds import PLANS
+from vgpuscope.sim.kubeapi import KubeApi, Objects
+from vgpuscope.sim.world import World
+from vgpuscope.sources.kube import Api, Watch, open_client
+
+
+def node(name, **more):
+    return {"metadata": {"name": name}, **more}
+
+
+def pod(namespace, name):
+    return {"metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}"}}
+
+
+@asynccontextmanager
+async def served(tmp_path, objects):
+    api = KubeApi(objects)
+    async with api.serve():
+        api.write_kubeconfig(tmp_path / "kubeconfig")
+        async with open_client(str(tmp_path / "kubeconfig")) as client:
+            yield client
+
+
+async def names(client, path, **params):
+    """Names on one page, and its metadata."""
+    answer = (await client.get(path, params=params)).json()
+    return [one["metadata"]["name"] for one in answer["items"]], answer["metadata"]
+
+
+@asynccontextmanager
+async def watching(client, path, **params):
+    async with client.stream("GET", path, params={"watch": "1", **params}) as answer:
+        lines = answer.aiter_lines()
+
+        async def event():
+            async with asyncio.timeout(10):
+                return msgspec.json.decode(await anext(lines))
+
+        yield event
+
+
+async def test_objects_are_listed_by_namespace_and_page_by_page(tmp_path):
+    objects = Objects()
+    objects.replace("pods", [pod("b", "two"), pod("a", "one"), pod("b", "three")])
+    async with served(tmp_path, objects) as client:
+        assert (await names(client, "/api/v1/pods"))[0] == ["one", "three", "two"]
+        assert (await names(client, "/api/v1/namespaces/b/pods"))[0] == ["three", "two"]
+        first, metadata = await names(client, "/api/v1/pods", limit="2")
+        objects.replace("pods", [pod("a", "one"), pod("b", "two"), pod("b", "unborn")])
+        rest, later = await names(client, "/api/v1/pods", limit="2", **{"continue": metadata["continue"]})
+    assert (first, rest) == (["one", "three"], ["two", "unborn"])
+    assert later == {"resourceVersion": metadata["resourceVersion"]}
+
+
+async def test_a_watch_tells_every_change_after_a_version_and_nothing_else(tmp_path):
+    objects = Objects()
+    objects.replace("nodes", [node("a"), node("b")])
+    async with served(tmp_path, objects) as client:
+        version = (await names(client, "/api/v1/nodes"))[1]["resourceVersion"]
+        async with watching(client, "/api/v1/nodes", resourceVersion=version) as event:
+            objects.replace("pods", [pod("a", "one")])
+            objects.replace("nodes", [node("a"), node("b", spec={"unschedulable": True})])
+            objects.replace("nodes", [node("b", spec={"unschedulable": True}), node("c")])
+            told = [await event() for _ in range(3)]
+    seen = [(one["type"], one["object"]["metadata"]["name"]) for one in told]
+    assert seen == [("MODIFIED", "b"), ("DELETED", "a"), ("ADDED", "c")]
+    versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in told]
+    assert versions == sorted({*versions, int(version)})[1:]
+
+
+async def test_what_stays_the_same_is_no_change():
+    objects = Objects()
+    objects.replace("nodes", [node("a")])
+    version = objects.version
+    objects.replace("nodes", [node("a")])
+    assert objects.version == version
+
+
+async def test_silence_is_filled_with_bookmarks_and_ends_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(kubeapi, "_BOOKMARK_EVERY", 0.01)
+    objects = Objects()
+    objects.replace("nodes", [node("a")])
+    params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+    async with asyncio.timeout(10), served(tmp_path, objects) as client:
+        answer = await client.get("/api/v1/nodes", params=params)  # comes back when the watch has ended
+    first, *marks = [msgspec.json.decode(line) for line in answer.text.splitlines()]
+    assert first["type"] == "ADDED"
+    assert {one["type"] for one in marks} == {"BOOKMARK"}
+    assert {one["object"]["metadata"]["resourceVersion"] for one in marks} == {str(objects.version)}
+
+
+async def test_a_forgotten_version_is_answered_with_410(tmp_path):
+    objects = Objects()
+    for turn in range(kubeapi._REMEMBERED + 1):
+        objects.replace("nodes", [node("a", turn=turn)])
+    async with served(tmp_path, objects) as client:
+        async with watching(client, "/api/v1/nodes", resourceVersion="1") as event:
+            told = await event()
+        assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
+        assert (await client.get("/api/v1/nodes", params={"continue": "1//a"})).status_code == 410
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/secrets", 404),
+        ("/", 404),
+        ("/api/v1/namespaces/a/nodes", 404),
+        ("/api/v1/pods?limit=many", 400),
+        ("/api/v1/pods?fieldSelector=spec.nodeName=a", 400),
+        ("/api/v1/pods?watch=1&resourceVersion=-1", 400),
+    ],
+)
+async def test_what_is_not_served_is_refused_with_a_status(tmp_path, path, status):
+    async with served(tmp_path, Objects()) as client:
+        answer = await client.get(path)
+        assert (answer.status_code, answer.json()["kind"], answer.json()["code"]) == (status, "Status", status)
+
+
+async def test_nobody_is_served_without_the_token(tmp_path):
+    async with served(tmp_path, Objects()) as client, httpx2.AsyncClient(base_url=client.base_url) as stranger:
+        assert (await stranger.get("/api/v1/pods")).status_code == 401
+        assert (await stranger.get("/api/v1/pods", headers={"Authorization": "Bearer é".encode()})).status_code == 401
+        assert (await client.post("/api/v1/pods")).status_code == 405
+    assert (tmp_path / "kubeconfig").stat().st_mode & 0o077 == 0
+
+
+async def test_the_end_of_the_server_ends_its_watches(tmp_path):
+    async with asyncio.timeout(10):
+        async with served(tmp_path, Objects()) as client:
+            request = client.build_request("GET", "/api/v1/nodes", params={"watch": "1"})
+            answer = await client.send(request, stream=True)
+        with pytest.raises(httpx2.HTTPError):
+            await answer.aread()
+
+
+# The cluster of the demo
+
+
+def worlds(at=0.0):
+    now = time.time()
+    found = [World(plan, seed=1, now=now) for plan in PLANS]
+    for second in range(int(at) + 1):
+        for world in found:
+            world.advance(now + second)
+    return found
+
+
+KINDS = {
+    "nodes": (objects_format.decode_nodes, objects_format.decode_node_event, lambda one: one.name),
+    "pods": (objects_format.decode_cluster_pods, objects_format.decode_cluster_pod_event, lambda one: one.uid),
+    "resourcequotas": (
+        objects_format.decode_quotas,
+        objects_format.decode_quota_event,
+        lambda one: (one.namespace, one.name),
+    ),
+}
+
+
+async def ledger(tmp_path, found):
+    """What the exporter concludes from the API, and what it could not read in it."""
+    objects, ledger, faults = Objects(), ClusterLedger(), []
+    cluster.publish(objects, found)
+    sinks = {"nodes": ledger.replace_nodes, "pods": ledger.replace_pods, "resourcequotas": ledger.replace_quotas}
+    async with served(tmp_path, objects) as client:
+        for plural, (decode_page, decode_event, key) in KINDS.items():
+            listed = asyncio.Event()
+            watch = Watch(
+                path=f"/api/v1/{plural}", params={}, decode_page=decode_page, decode_event=decode_event, key=key
+            )
+            task = asyncio.create_task(watch.run(Api(client, timeout=5), listed.set))
+            async with asyncio.timeout(10):
+                await listed.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            sinks[plural](watch.objects)
+            faults += watch.faults
+    ledger.pass_time(0)
+    ledger.pass_time(1e6)
+    return ledger, faults
+
+
+def kinds_of(node_ledger):
+    return {(one.kind, one.reason) for one in node_ledger.findings}
+
+
+async def test_every_kind_of_finding_is_somewhere_in_the_demo(tmp_path):
+    found, faults = await ledger(tmp_path, worlds(at=26))
+    assert faults == []
+    assert {kind for name in found.node_names() for kind in kinds_of(found.node(name))} == {
+        ("ghost", "ended"),
+        ("ghost", "unknown"),
+        ("ghost", "terminating"),
+        ("ghost", "unbound"),
+        ("unallocated-user", ""),
+        ("vanished-device", ""),
+        ("node-unknown", ""),
+        ("over-allocated", "memory"),
+        ("kubelet-zero", ""),
+    }
+
+
+async def test_what_the_api_gives_away_is_what_the_node_was_told(tmp_path):
+    living = worlds()
+    found, _ = await ledger(tmp_path, living)
+    hami = found.node("hami-a")
+    assert [one.device.id for one in hami.devices] == [card.uuid for card in living[0].cards]
+    held = {(one.pod, one.device, one.memory >> 20) for one in hami.holders}
+    for life in living[0].lives.values():
+        for card in life.job.cards if life.job.hami else ():
+            memory = life.job.hami.memory or living[0].cards[card].spec.memory
+            assert (life.name, living[0].cards[card].uuid, memory) in held
+    mig = found.node("mig-c")
+    assert [one.device.mode for one in mig.devices] == ["mig", "mig", "hami-core"]
+    assert [one.instance.profile for one in mig.devices[0].instances] == ["1g.10gb"]
+
+
+async def test_pods_come_and_wait_and_go():
+    objects, living = Objects(), worlds()
+
+    def waiting():
+        cluster.publish(objects, living)
+        found = [msgspec.json.decode(encoded) for _, encoded in objects.listed("pods", "")]
+        return {one["metadata"]["name"] for one in found if one["status"].get("conditions")}
+
+    seen = []
+    for second in range(90):
+        for world in living:
+            world.advance(world.began + second)
+        seen.append(waiting())
+    assert {"llm-eval-huge-0", "train-octet-0"} == set.intersection(*seen)
+    gone = {name for early, late in pairwise(seen) for name in early - late}
+    come = {name for early, late in pairwise(seen) for name in late - early}
+    assert {"backfill-7-10", "canary-3-25"} <= gone & come
+
+
+async def test_one_quota_is_nearly_used_up_and_one_is_not(tmp_path):
+    found, _ = await ledger(tmp_path, worlds())
+    share = {}
+    for name in ("ml-team", "serving"):
+        for use in found.namespace(name).quotas:
+            if use.resource == "nvidia.com/gpumem":
+                share[name] = use.used / use.limit
+    assert 0.9 < share["ml-team"] < 1
+    assert share["serving"] < 0.7
