@@ -124,13 +124,7 @@ def _add_top(commands: Any) -> None:
         help="look at a node in the terminal",
         description="Show the GPUs of a node and the containers on them, live. Asks the agent of any node.",
     )
-    top.add_argument(
-        "url",
-        metavar="URL",
-        nargs="?",
-        default="http://127.0.0.1:9394",
-        help="Address of an agent (default: %(default)s).",
-    )
+    _add_url(top, of="an agent", port=9394)
     top.add_argument("--once", action="store_true", help="Print one table and exit.")
     top.add_argument(
         "--json", action="store_true", help="Print the data as JSON: a line each interval, or one document with --once."
@@ -199,13 +193,7 @@ def _add_gpus(commands: Any) -> None:
 
 def _add_inventory(commands: Any, name: str, **words: str) -> None:
     command = commands.add_parser(name, **words)
-    command.add_argument(
-        "url",
-        metavar="URL",
-        nargs="?",
-        default="http://127.0.0.1:31993",
-        help="Address of a cluster exporter (default: %(default)s).",
-    )
+    _add_url(command, of="a cluster exporter", port=31993)
     command.add_argument("--json", action="store_true", help="Print JSON.")
     command.set_defaults(command=_inventory, what=name)
 
@@ -297,6 +285,13 @@ def _as_json(loaded: config.Loaded) -> str:
 
 def _add_file_flag(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", help=f"File of settings in YAML (env {config.FILE_VARIABLE}).")
+
+
+def _add_url(command: argparse.ArgumentParser, *, of: str, port: int) -> None:
+    default = f"http://127.0.0.1:{port}"
+    command.add_argument(
+        "url", metavar="URL", nargs="?", default=default, help=f"Address of {of} (default: %(default)s)."
+    )
 
 
 def _add_setting_flags(command: argparse.ArgumentParser, *, sections: tuple[str, ...]) -> None:
