@@ -128,7 +128,7 @@ def test_a_node_shows_what_is_given_away_what_fits_and_what_does_not_add_up(expo
         "2 of 3",
         "96.0/240.0Gi 40%",
         "10",
-        "80.0Gi, 100% cores, 1 whole",
+        "80.0Gi, 100%, 1 whole",
         "0%",
         "1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device",
     ]
@@ -243,4 +243,6 @@ def test_a_terminal_gets_colours_and_its_own_width(exporter):
     assert (done.returncode, done.stderr) == (0, b"")
     assert "\x1b[31m" in painted
     assert "120%" in painted
+    assert "ml/bert/train," in painted
+    assert "UUID" not in painted
     assert max(cell_len(Text.from_ansi(line).plain) for line in painted.splitlines()) <= 80

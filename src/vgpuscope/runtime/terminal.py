@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import os
 import re
+import shutil
 import sys
 import termios
 import tty
@@ -164,6 +165,13 @@ class _Keyboard:
         if self._begun == "\x1b":
             self._on_key("esc")
         self._begun = ""
+
+
+def paper_width() -> int | None:
+    """Cells to a line of standard output; a file has no edge unless COLUMNS says so."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+        return shutil.get_terminal_size().columns
+    return None
 
 
 _DRAWN = "━╾─╌█├└│●○◌✓✗–…·↑↓°“”▏"

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.runtime.terminal import speak_plainly
+from vgpuscope.runtime.terminal import paper_width, speak_plainly
 from vgpuscope.sources.cluster_api import ClusterApi
 from vgpuscope.views.inventory import device_rows, gpus_table, nodes_table
 
@@ -38,11 +38,12 @@ def main(what: What, *, url: str, as_json: bool) -> int:
     return 0
 
 
-def _show(rows: Sequence[T], table: Callable[[Sequence[T]], Table], *, as_json: bool) -> None:
+def _show(rows: Sequence[T], table: Callable[[Sequence[T], int | None], Table], *, as_json: bool) -> None:
     if as_json:
         _print_json(rows)
     elif rows:
-        _print_table(table(rows))
+        width = paper_width()
+        _print_table(table(rows, width), width or _PLAIN_WIDTH)
     else:
         print("nothing is there: the cluster has none")
 
@@ -92,15 +93,9 @@ def _print_json(content: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_table(table: Table) -> None:
-    """In colour and as wide as the terminal; elsewhere plain, and nothing is folded."""
-    live = sys.stdout.isatty()
-    console = Console(
-        file=sys.stdout,
-        width=None if live or os.environ.get("COLUMNS", "").isdecimal() else _PLAIN_WIDTH,
-        no_color=bool(os.environ.get("NO_COLOR")),
-        highlight=False,
-    )
+def _print_table(table: Table, width: int) -> None:
+    """In colour on a terminal, plain elsewhere."""
+    console = Console(file=sys.stdout, width=width, no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
     with console.capture() as text:
         console.print(table)
     sys.stdout.write("\n".join(line.rstrip() for line in text.get().split("\n")))

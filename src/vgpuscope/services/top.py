@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
-from vgpuscope.runtime.terminal import Terminal, speak_plainly
+from vgpuscope.runtime.terminal import Terminal, paper_width, speak_plainly
 from vgpuscope.sources.agent_api import AgentApi
 from vgpuscope.views.top import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
 
@@ -71,18 +70,11 @@ async def _print_page(api: AgentApi, state: State, *, color: bool) -> int:
     state = sampled(state, await api.snapshot(), now=time.time() + api.clock_offset)
     console = Console(file=sys.stdout, force_terminal=color, color_system="auto" if color else None, highlight=False)
     with console.capture() as text:
-        for line in page(state, _paper_width()):
+        for line in page(state, paper_width()):
             console.print(line, soft_wrap=True)
     sys.stdout.write(text.get())
     sys.stdout.flush()
     return 0
-
-
-def _paper_width() -> int | None:
-    """Cells to a line; a file has no edge unless COLUMNS says so."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
-        return shutil.get_terminal_size().columns
-    return None
 
 
 async def _stream(api: AgentApi, state: State, interval: float) -> None:

@@ -1,8 +1,10 @@
 """The ledger of the cluster as two tables: one row for each node, one row for each device."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from msgspec import Struct
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -10,6 +12,8 @@ from vgpuscope.model.cluster import Capacity, DeviceLedger, Holder, NodeLedger
 from vgpuscope.model.quantity import DeviceUUID, Ratio
 from vgpuscope.views.top_text import UNKNOWN, clean, percent, size, sizes
 
+_GAP = 2  # cells between two columns
+_LEAST_LAST = 22  # cells for the last column, which has the longest texts
 _FULL = 0.9  # of a card's memory; from here on a number is coloured
 
 
@@ -39,17 +43,19 @@ def _of_node(node: NodeLedger) -> Iterator[DeviceRow]:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def nodes_table(nodes: Sequence[NodeLedger]) -> Table:
+def nodes_table(nodes: Sequence[NodeLedger], width: int | None) -> Table:
     """A row for each node: what it has, what is given away, what still fits, and what does not add up."""
-    table = _table("NODE", "STATE", "CARDS>", "MEMORY>", "FREE SLOTS>", "LARGEST FIT", "FRAGMENTED>", "FINDINGS<")
-    for node in nodes:
-        table.add_row(
-            Text(clean(node.name), "bold"),
-            _state(node),
-            *(_capacity_cells(node) if node.devices else [Text(UNKNOWN, "dim")] * 5),
-            Text(_findings(node), "red" if node.finding_counts else ""),
-        )
-    return table
+    titles = ("NODE", "STATE", "CARDS>", "MEMORY>", "FREE SLOTS>", "LARGEST FIT", "FRAGMENTED>", "FINDINGS")
+    return _table(titles, [_node_cells(node) for node in nodes], width, spared=("FRAGMENTED>", "FREE SLOTS>", "CARDS>"))
+
+
+def _node_cells(node: NodeLedger) -> list[Text]:
+    return [
+        Text(clean(node.name), "bold"),
+        _state(node),
+        *(_capacity_cells(node) if node.devices else [Text(UNKNOWN, "dim")] * 5),
+        Text(_findings(node), "red" if node.finding_counts else ""),
+    ]
 
 
 def _state(node: NodeLedger) -> Text:
@@ -72,11 +78,11 @@ def _capacity_cells(node: NodeLedger) -> list[Text]:
 
 
 def _largest(capacity: Capacity) -> str:
-    """The largest request for one card, and how many whole cards one pod can have."""
+    """The largest requests for memory and for cores of one card, and how many whole cards one pod can have."""
     if not capacity.largest_memory and not capacity.largest_cores and not capacity.whole_cards:
         return "nothing"
-    whole = f"{capacity.whole_cards} whole" if capacity.whole_cards else "no whole"
-    return f"{size(capacity.largest_memory)}, {capacity.largest_cores}% cores, {whole}"
+    whole = f", {capacity.whole_cards} whole" if capacity.whole_cards else ""
+    return f"{size(capacity.largest_memory)}, {capacity.largest_cores}%{whole}"
 
 
 def _findings(node: NodeLedger) -> str:
@@ -87,15 +93,17 @@ def _findings(node: NodeLedger) -> str:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def gpus_table(rows: Sequence[DeviceRow]) -> Table:
+def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> Table:
     """A row for each device: what it is, how much of it is given away, and to whom."""
-    table = _table("NODE", "#>", "UUID<", "TYPE<", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS<")
-    for row in rows:
-        cells = _device_cells(row.ledger) if row.ledger else _missing_cells()
-        number, type_, *rest = cells
-        holders = ", ".join(dict.fromkeys(_holder(one) for one in row.holders))
-        table.add_row(Text(clean(row.node), "bold"), number, Text(clean(row.uuid)), type_, *rest, Text(holders))
-    return table
+    titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
+    # Node and number say which card it is, so its UUID is the first to go.
+    return _table(titles, [_gpu_cells(row) for row in rows], width, spared=("UUID", "MODE", "TYPE", "CORES>"))
+
+
+def _gpu_cells(row: DeviceRow) -> list[Text]:
+    number, *rest = _device_cells(row.ledger) if row.ledger else _missing_cells()
+    holders = ", ".join(dict.fromkeys(_holder(one) for one in row.holders))
+    return [Text(clean(row.node), "bold"), number, Text(clean(row.uuid)), *rest, Text(holders)]
 
 
 def _device_cells(one: DeviceLedger) -> list[Text]:
@@ -124,17 +132,23 @@ def _holder(holder: Holder) -> str:
 # --- cells -----------------------------------------------------------------------------------------------------------
 
 
-def _table(*titles: str) -> Table:
-    """Columns by title; `>` behind one sets it to the right, `<` lets it be folded where the line is too short."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in titles:
-        name = title.rstrip("<>")
-        table.add_column(
-            name,
-            justify="right" if title.endswith(">") else "left",
-            no_wrap=not title.endswith("<"),
-            overflow="fold",
-        )
+def _table(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None, *, spared: Sequence[str]) -> Table:
+    """Columns by title, those with `>` set to the right; the last is folded.
+
+    Where that leaves too little for the last one, those that can be spared are left out, one after the other.
+    """
+    widths = [max(map(cell_len, (title, *(row[n].plain for row in rows)))) for n, title in enumerate(titles)]
+    shown = list(range(len(titles)))
+    for title in spared:
+        if width is None or sum(widths[n] + _GAP for n in shown[:-1]) + min(widths[-1], _LEAST_LAST) <= width:
+            break
+        shown.remove(titles.index(title))
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for n in shown:
+        justify: Literal["left", "right"] = "right" if titles[n].endswith(">") else "left"
+        table.add_column(titles[n].rstrip(">"), justify=justify, no_wrap=n != shown[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*(row[n] for n in shown))
     return table
 
 
