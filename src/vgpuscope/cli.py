@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
     root.set_defaults(command=None)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_add_agent, _add_cluster, _add_top, _add_nodes, _add_gpus, _add_demo, _add_config):
+    for add in (_add_agent, _add_cluster, _add_top, _add_inventories, _add_demo, _add_config):
         add(commands)
     return root
 
@@ -171,31 +171,26 @@ def _interval(text: str) -> float:
 # --- nodes and gpus --------------------------------------------------------------------------------------------------
 
 
-def _add_nodes(commands: Any) -> None:
-    _add_inventory(
-        commands,
+_INVENTORIES = (  # name, what it is in a line, what it prints
+    (
         "nodes",
-        help="the cluster's nodes: what is given away, what still fits",
-        description="Print a row for each node of the cluster: devices, what is given away, the largest request that "
-        "still fits, and what does not add up. Asks the cluster exporter.",
-    )
-
-
-def _add_gpus(commands: Any) -> None:
-    _add_inventory(
-        commands,
+        "the cluster's nodes: what is given away, what still fits",
+        "a row for each node of the cluster: cards, memory given away, the largest request that still fits, findings",
+    ),
+    (
         "gpus",
-        help="the cluster's GPUs: who holds how much of each",
-        description="Print a row for each device of the cluster: what it is, how much of it is given away, and to "
-        "whom. Asks the cluster exporter.",
-    )
+        "the cluster's GPUs: who holds how much of each",
+        "a row for each device of the cluster: what it is, how much of it is given away, and to whom",
+    ),
+)
 
 
-def _add_inventory(commands: Any, name: str, **words: str) -> None:
-    command = commands.add_parser(name, **words)
-    _add_url(command, of="a cluster exporter", port=31993)
-    command.add_argument("--json", action="store_true", help="Print JSON.")
-    command.set_defaults(command=_inventory, what=name)
+def _add_inventories(commands: Any) -> None:
+    for name, line, what in _INVENTORIES:
+        command = commands.add_parser(name, help=line, description=f"Print {what}. Asks the cluster exporter.")
+        _add_url(command, of="a cluster exporter", port=31993)
+        command.add_argument("--json", action="store_true", help="Print JSON.")
+        command.set_defaults(command=_inventory, what=name)
 
 
 def _inventory(args: argparse.Namespace) -> int:
