@@ -1,6 +1,8 @@
 """The cluster exporter as a process, beside a real API server: after every storm its page is that of a fresh list."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,3 +153,15 @@ def test_a_malformed_annotation_costs_only_its_node(cluster, tmp_path):
         page = running.until(lambda page: page.one(m.WATCH_FAULTS.name, kind="nodes") == 1)
         assert {labels["node"] for labels, _ in page.named(m.DEVICE_INFO.name)} == {"gpu-1", "gpu-2"}
         running.wait(lambda: "gpu-9" in running.log.read_text())
+
+
+def test_promtool_finds_nothing_to_complain_about_in_our_own_names(cluster, tmp_path):
+    if shutil.which("promtool") is None:
+        assert os.environ.get("CI") != "true", "promtool is missing in CI"
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    cluster.create(holder("train", "gpu-1", "GPU-a"))
+    with exporter(cluster.kubeconfig, tmp_path, "--families", "native") as running:
+        running.until(lambda page: page.has(m.HOLDER_MEMORY.name))
+        page = running.get()[2].decode()
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
