@@ -25,6 +25,24 @@ FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
 
+# settings that every service with a /metrics page has
+_Families = Annotated[
+    tuple[str, ...],
+    Meta(
+        description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
+        extra={"form": "families", "placeholder": "LIST"},
+    ),
+]
+_WebConfigFile = Annotated[
+    str | None,
+    Meta(
+        description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
+        "read again when it changes.",
+        extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
+    ),
+]
+
+
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the node agent."""
 
@@ -108,13 +126,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             extra={"form": "duration", "placeholder": "SECONDS"},
         ),
     ] = 1.0
-    families: Annotated[
-        tuple[str, ...],
-        Meta(
-            description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
-            extra={"form": "families", "placeholder": "LIST"},
-        ),
-    ] = DEFAULT_FAMILIES
+    families: _Families = DEFAULT_FAMILIES
     ratio: Annotated[
         float | None,
         Meta(
@@ -129,14 +141,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             extra={"placeholder": "FILE", "unset": "./gpu_allocation.txt where there is one"},
         ),
     ] = None
-    web_config_file: Annotated[
-        str | None,
-        Meta(
-            description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
-            "read again when it changes.",
-            extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
-        ),
-    ] = None
+    web_config_file: _WebConfigFile = None
     window: Annotated[
         Seconds,
         Meta(
@@ -183,13 +188,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"placeholder": "FILE", "unset": "service account"},
         ),
     ] = None
-    families: Annotated[
-        tuple[str, ...],
-        Meta(
-            description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
-            extra={"form": "families", "placeholder": "LIST"},
-        ),
-    ] = DEFAULT_FAMILIES
+    families: _Families = DEFAULT_FAMILIES
     namespaces: Annotated[
         tuple[str, ...],
         Meta(
@@ -197,14 +196,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"form": "list", "placeholder": "LIST", "unset": "all"},
         ),
     ] = ()
-    web_config_file: Annotated[
-        str | None,
-        Meta(
-            description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
-            "read again when it changes.",
-            extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
-        ),
-    ] = None
+    web_config_file: _WebConfigFile = None
     resync_interval: Annotated[
         Seconds,
         Meta(

@@ -1,6 +1,6 @@
 """Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
 
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, renamed, same
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
@@ -364,29 +364,7 @@ WATCH_AGE = _native("kind", KIND, "watch_age_seconds", "Time since the API serve
 ERRORS = _native(
     "cluster", (), "errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None
 )
-BUILD_INFO = Metric(
-    name="vgpuscope_build_info",
-    type="gauge",
-    help="What runs here; always 1.",
-    unit="",
-    scope="cluster",
-    labels=same("version", "revision", "build_date", "python_version", "platform"),
-    aliases=(
-        Alias(
-            family="hami",
-            name="hami_build_info",
-            labels=renamed(
-                version="version",
-                revision="revision",
-                build_date="build_date",
-                go_version="python_version",
-                compiler="compiler",
-                platform="platform",
-            ),
-            help="Build information; go_version holds the version of the language that runs here, Python's",
-        ),
-    ),
-)
+BUILD_INFO = build_info("cluster")
 
 METRICS: tuple[Metric, ...] = (
     *(value for value in list(globals().values()) if isinstance(value, Metric)),

@@ -97,3 +97,31 @@ def same(*names: str) -> Labels:
 def renamed(**labels: str) -> Labels:
     """Labels with other names: exposed=attribute."""
     return tuple(labels.items())
+
+
+def build_info(scope: Scope) -> Metric:
+    """What every process says of itself; HAMi's exporters do it under a name of their own."""
+    theirs = renamed(
+        version="version",
+        revision="revision",
+        build_date="build_date",
+        go_version="python_version",
+        compiler="compiler",
+        platform="platform",
+    )
+    return Metric(
+        name="vgpuscope_build_info",
+        type="gauge",
+        help="What runs here; always 1.",
+        unit="",
+        scope=scope,
+        labels=same("version", "revision", "build_date", "python_version", "platform"),
+        aliases=(
+            Alias(
+                family="hami",
+                name="hami_build_info",
+                labels=theirs,
+                help="Build information; go_version holds the version of the language that runs here, Python's",
+            ),
+        ),
+    )

@@ -1,6 +1,6 @@
 """Every metric of the node agent."""
 
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, renamed, same
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.usage import MODES, STATES
@@ -611,26 +611,7 @@ SOURCE_READ_SECONDS = _metric(
 SOURCE_AGE_SECONDS = _metric(
     "source", SOURCE, "vgpuscope_source_age_seconds", "Age of the source's last good read.", "seconds"
 )
-BUILD_INFO = _metric(
-    "node",
-    same("version", "revision", "build_date", "python_version", "platform"),
-    "vgpuscope_build_info",
-    "What runs here; always 1.",
-    "",
-    Alias(
-        family="hami",
-        name="hami_build_info",
-        labels=renamed(
-            version="version",
-            revision="revision",
-            build_date="build_date",
-            go_version="python_version",
-            compiler="compiler",
-            platform="platform",
-        ),
-        help="Build information; go_version holds the version of the language that runs here, Python's",
-    ),
-)
+BUILD_INFO = build_info("node")
 SAMPLES = _node("samples_total", "Samples taken of this node.", "")
 SAMPLE_SECONDS = _node("sample_seconds", "How long the last sample took, end to end.", "seconds")
 SAMPLE_TIME = _node("sample_timestamp_seconds", "When the last sample was taken.", "seconds")
