@@ -6,8 +6,8 @@
         empty_cluster.patch("pods", "train", {"status": {"phase": "Running"}}, namespace="ml", subresource="status")
 
 There is no kubelet and no controller: a pod is where its spec.nodeName says, its status is what a test makes it, and
-nothing happens by itself. The programs come from tools/controlplane/build. Tests that use it share one control plane,
-so they run on one worker, one after the other.
+nothing happens by itself. The programs come from tools/controlplane/build. Tests that use it share one control plane:
+they belong into tests/contract, which one worker runs.
 """
 
 import base64
@@ -403,11 +403,19 @@ def empty_cluster(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all tests of the control plane, so that only one is started."""
-    for item in items:
-        if "control_plane" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("control plane"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """With --dist loadgroup one worker runs all contracts, so that each server starts once; the rest runs beside it.
+
+    xdist 3.8 loses the groups of xdist_group under pytest 9.2 (pytest-dev/pytest-xdist#1386), and says nothing.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ContractsTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "contracts" if "/contract/" in nodeid else nodeid
+
+    return ContractsTogether(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def programs_or_skip() -> Path:
