@@ -184,7 +184,7 @@ class ClusterExporter:
         self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        nodes = [self._ledger.node(name) for name in self._ledger.node_names()]
+        nodes = [self._ledger.node(name) for name in sorted(self._ledger.node_names())]
         return Response(msgspec.json.encode([node for node in nodes if node]), media_type="application/json")
 
     def _watched(self) -> list[Kind]:
