@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vgpuscope.model.device import Health
+from vgpuscope.sources.nvml_lists import raw_lists
 
 log = logging.getLogger("vgpuscope.sources.nvml")
 
@@ -145,7 +146,7 @@ class Calls:
         kinds = (getattr(binding, "NVMLError", None), getattr(binding, "NVMLLibraryMismatchError", None))
         # the second is no NVMLError; a name that is no UTF-8 is the third
         self._errors: tuple[type[Exception], ...] = (*filter(None, kinds), UnicodeDecodeError)
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._functions: dict[str, Callable[..., Any]] = {**raw_lists(binding)}
         self.memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self.under_way: tuple[str, str] | None = None
         self.dropped: dict[str, int] = {} if dropped is None else dropped

@@ -5,6 +5,7 @@ from typing import Any
 
 from vgpuscope.model.device import GpuProcess, Memory, ProcessKind
 from vgpuscope.sources.nvml_calls import NOT_FOUND, SUCCESS, Calls, Card, Question, attribute
+from vgpuscope.sources.nvml_lists import LISTS, as_row
 
 _NONE = 0xFFFFFFFF  # NVML's "no such instance"
 _PID_MAX = 1 << 22
@@ -18,13 +19,11 @@ _SAMPLES = Question(
 
 _KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
 _KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) for mask in range(8))
-_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
-          "nvmlDeviceGetMPSComputeRunningProcesses")  # fmt: skip
 
 
 def process_lists(of: str) -> tuple[Question, ...]:
     """The questions for the lists of a card, or of an instance: each remembers for itself what is not supported."""
-    return tuple(Question(name, f"{name}_v2", of=of) for name in _LISTS)
+    return tuple(Question(name, f"{name}_v2", of=of) for name in LISTS)
 
 
 class _Listed:
@@ -60,14 +59,14 @@ def read_processes(
 
 def _merge(calls: Calls, merged: dict[int, _Listed], rows: Any, *, kind: int, most: int) -> None:
     for row in rows:
-        pid, memory = row.pid, row.usedGpuMemory
+        pid, memory, gi, ci = row if isinstance(row, tuple) else as_row(row)
         if not 0 < pid <= _PID_MAX:
             calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
             continue
         listed = merged.get(pid)
         if listed is None:
             listed = merged[pid] = _Listed()
-            listed.gi, listed.ci = _id(row.gpuInstanceId), _id(row.computeInstanceId)
+            listed.gi, listed.ci = _id(gi), _id(ci)
         listed.kinds |= kind
         if memory is None:
             continue
