@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog.metric import Alias, Metric, renamed, same
-from vgpuscope.views.exposition import _LATELY, Form, Page, Renderer, Sample
+from vgpuscope.views.exposition import Form, Page, Renderer, Sample
 
 
 class Row(NamedTuple):
@@ -53,7 +53,7 @@ numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
 
 
 def read_back(text, parse):
-    return {(s.name, tuple(sorted(s.labels.items()))): s.value for f in parse(text) for s in f.samples}
+    return {(s.name, tuple(sorted(s.labels.items()))): float(s.value) for f in parse(text) for s in f.samples}
 
 
 def page(*samples, families=ALL):
@@ -142,15 +142,33 @@ def test_series_that_are_gone_are_forgotten():
     assert len(renderer._known) == 1
 
 
-def test_a_form_that_was_asked_for_is_ready_on_the_pages_that_follow_until_nobody_asks_any_more(monkeypatch):
-    renderer, sample = Renderer(METRICS, ALL), Sample(USED, Row("n", "g"), 1)
-    made = []
-    monkeypatch.setattr(Page, "make", lambda self, form: made.append(form) or b"")
-    renderer.render([sample]).gzipped(True)
-    made.clear()
-    for _ in range(2 * _LATELY):
-        renderer.render([sample])
-    assert made == [Form(openmetrics=True, gzipped=True)] * _LATELY
+def pages_with_a_form_ready(asked_on, *, pages, monkeypatch):
+    """Numbers of the pages on which the form was made before anybody asked."""
+    form, ready, renderer = Form(openmetrics=True, gzipped=True), [], Renderer(METRICS, ALL)
+    monkeypatch.setattr(Page, "make", lambda self, form: ready.append(number) or b"")
+    for number in range(1, pages + 1):
+        page = renderer.render([Sample(USED, Row("n", "g"), 1)])
+        if number in asked_on:
+            before = list(ready)
+            page.gzipped(form.openmetrics)
+            ready[:] = before
+    return ready
+
+
+def test_a_form_is_ready_on_the_page_on_which_it_is_due_and_not_made_in_between(monkeypatch):
+    ready = pages_with_a_form_ready({15, 30, 45, 60}, pages=90, monkeypatch=monkeypatch)
+    assert ready == [43, 44, 45, 58, 59, 60, 73, 74, 75, 76, 77]
+
+
+def test_two_scrapers_of_one_rhythm_both_find_their_form_ready(monkeypatch):
+    asked = {15, 18, 30, 33, 45, 48, 60, 63}
+    ready = pages_with_a_form_ready(asked, pages=63, monkeypatch=monkeypatch)
+    assert {33, 45, 48, 60, 63} <= set(ready)
+
+
+def test_scrapers_that_ask_all_the_time_always_find_their_form_ready(monkeypatch):
+    ready = pages_with_a_form_ready(set(range(1, 50)), pages=49, monkeypatch=monkeypatch)
+    assert ready == list(range(3, 50))
 
 
 def test_labels_that_hold_numbers_follow_the_numbers():

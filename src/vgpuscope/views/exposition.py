@@ -1,8 +1,8 @@
 """Samples → a page of Prometheus text (0.0.4) or OpenMetrics (1.0).
 
 A node's page changes in its values each second and in its series rarely, so all of it but the numbers is made once
-and kept for as long as the same series come. Whoever scrapes asks for the same form each time, so
-the forms that were asked for lately are made with the page: a scrape finds its bytes ready.
+and kept for as long as the same series come. Whoever scrapes asks for the same form at regular times, so when it is due
+the sampler makes it with the page: a scrape finds its bytes ready.
 """
 
 import gzip
@@ -20,7 +20,8 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
-_LATELY = 90  # pages: at one a second, longer than people let Prometheus wait between two scrapes
+_GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
+_SLACK = 2  # pages that a scrape may be early or late
 
 
 class Sample(Struct, frozen=True, gc=False):
@@ -136,6 +137,27 @@ class _Layout:
         return "".join(self._pieces).encode()
 
 
+class _Habit:
+    """After how many pages one form is asked for again; told by those who serve, looked at by who renders."""
+
+    __slots__ = ("_gaps", "_last")
+
+    def __init__(self, page: int) -> None:
+        self._last = page
+        self._gaps: tuple[int, ...] = ()
+
+    def ask(self, page: int) -> None:
+        """It was asked for on this page."""
+        if page > self._last:
+            self._gaps = (*self._gaps[1 - _GAPS :], page - self._last)
+            self._last = page
+
+    def due(self, page: int) -> bool:
+        """Whether it may be asked for on this page."""
+        since = page - self._last
+        return any(abs(since - gap) <= _SLACK for gap in self._gaps)
+
+
 class Renderer:
     """Renders page after page of the same process; remembers the labels of the series that are still there.
 
@@ -151,7 +173,7 @@ class Renderer:
         self._known: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
         self._shape = _Shape([], [], [])
         self._layout = _Layout([], 0)
-        self._asked: dict[Form, int] = {}
+        self._habits: dict[Form, _Habit] = {}
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
@@ -182,13 +204,13 @@ class Renderer:
     def _page(self, text: bytes) -> Page:
         self._pages += 1
         page = Page(text, self._layout.heads, self._note)
-        for form, when in list(self._asked.items()):
-            if self._pages - when <= _LATELY:
+        for form, habit in list(self._habits.items()):
+            if habit.due(self._pages):
                 page.make(form)
         return page
 
     def _note(self, form: Form) -> None:
-        self._asked[form] = self._pages
+        self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
 
     def _lay_out(self, shape: _Shape, values: int) -> _Layout:
         """Samples of one name stand together, whichever metric they come from."""
