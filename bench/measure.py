@@ -1,11 +1,12 @@
 """What is measured, and how: see docs/performance.md."""
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,29 @@ from bench.programs import Program, freeze
 from bench.world import World, world
 
 PROCESSES = 256
+_STRETCH = 5  # seconds
 GROWTH = (64, 256, 1024)
+
+
+class Speed:
+    """How fast the machine is: the time of a fixed piece of Python, now and then."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def look(self) -> None:
+        """Time it a few times."""
+        for _ in range(10):
+            began = time.thread_time()
+            sum(number & 7 for number in range(50_000))
+            self._times.append(time.thread_time() - began)
+
+    def share(self) -> float:
+        """The median as a share of the best: what other work left of the machine."""
+        return min(self._times) / statistics.median(self._times)
+
+
+SPEED = Speed()
 
 
 class Effort(Struct, frozen=True, kw_only=True):
@@ -27,11 +50,14 @@ class Effort(Struct, frozen=True, kw_only=True):
     prometheus_scrapes: int = 60  # as Prometheus asks, about one a second: each meets a new page
     peer_scrapes: int = 100
     cycles: int = 30
+    rhythm: float = 15.0  # seconds between two scrapes of a Prometheus
     resident_cycles: int = 300  # five minutes' worth
     peer_collections: int = 10
 
 
-QUICK = Effort(scrapes=200, prometheus_scrapes=8, peer_scrapes=10, cycles=5, resident_cycles=50, peer_collections=2)
+QUICK = Effort(
+    scrapes=200, prometheus_scrapes=8, peer_scrapes=10, cycles=10, rhythm=5.0, resident_cycles=50, peer_collections=2
+)
 
 
 class Latency(Struct, frozen=True, kw_only=True):
@@ -40,6 +66,13 @@ class Latency(Struct, frozen=True, kw_only=True):
     p50: float
     p99: float
     scrapes: int
+
+
+class Cpu(Struct, frozen=True, kw_only=True):
+    """Seconds of CPU that one sample costs: in the quietest stretch of time, since noise only adds, and usually."""
+
+    best: float
+    median: float
 
 
 class Pair(Struct, frozen=True, kw_only=True):
@@ -68,7 +101,7 @@ class Size(Struct, frozen=True, kw_only=True):
     containers: int
     series: int
     page_bytes: int
-    cpu_per_cycle: float
+    cpu_per_cycle: Cpu
     scrape_p50: float
     resident_bytes: int
 
@@ -82,11 +115,12 @@ class Figures(Struct, frozen=True, kw_only=True):
     plain: Pair
     gzip: Pair
     prometheus: Pair
-    cpu_per_cycle: float  # nobody scrapes
-    cpu_per_cycle_scraped: float  # OpenMetrics and gzip are kept ready
+    cpu_per_cycle: Cpu  # nobody scrapes
+    cpu_per_cycle_scraped: Cpu  # by a Prometheus, every 15 s
     resident_bytes: int
     peer: Peer
     growth: tuple[Size, ...]
+    speed: float  # of the machine's best, while this was measured
 
 
 def run(effort: Effort) -> Figures:
@@ -95,7 +129,7 @@ def run(effort: Effort) -> Figures:
         with _node(PROCESSES) as node:
             at_default = _default_node(node, scraper, effort)
         growth = tuple(_size(processes, scraper, effort) for processes in GROWTH)
-    return Figures(**at_default, growth=growth)
+    return Figures(**at_default, growth=growth, speed=SPEED.share())
 
 
 @contextmanager
@@ -108,11 +142,11 @@ def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, obj
     """The node of the promise: 8 cards, 256 processes, 64 containers, sampled once a second."""
     with programs.agent(node) as agent:
         idle = _cpu_per_cycle(agent, effort.cycles, "nobody scrapes")
+        scraped = _cpu_scraped(agent, scraper, effort.rhythm)
         page = agent.page()
         with programs.static(node, page) as static, programs.nvitop_exporter(node) as peer:
             freeze(peer, frozen=True)
             pairs = _pairs(agent, static, scraper, effort)
-            scraped = _cpu_per_cycle(agent, effort.cycles, "with forms kept ready")
             resident = agent.resident_bytes()
             freeze(peer, frozen=False)
             beside = _peer(peer, node, scraper, effort)
@@ -131,6 +165,7 @@ def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, obj
 def _pairs(agent: Program, static: Program, scraper: Client, effort: Effort) -> dict[str, Pair]:
     def pair(what: str, headers: dict[str, str], *, rounds: int, pause: float) -> Pair:
         _say(f"scrapes, {what}: agent and static page in turn")
+        SPEED.look()
         ours, theirs = scraper.scrape([agent.port, static.port], rounds=rounds, headers=headers, pause=pause)
         return Pair(ours=_latency(ours), static=_latency(theirs))
 
@@ -165,12 +200,33 @@ def _peer(peer: Program, node: World, scraper: Client, effort: Effort) -> Peer:
     )
 
 
-def _cpu_per_cycle(agent: Program, cycles: int, how: str) -> float:
-    """Seconds of CPU of the whole process between two samples, HTTP idle."""
+def _cpu_per_cycle(agent: Program, cycles: int, how: str) -> Cpu:
+    """Of the whole process, from one sample to the next, HTTP idle."""
     _say(f"CPU of {cycles} sample cycles, {how}")
+    return _cpu([_stretch(agent, _STRETCH) for _ in range(cycles // _STRETCH)])
+
+
+def _cpu_scraped(agent: Program, scraper: Client, rhythm: float) -> Cpu:
+    """The same while a Prometheus comes by: three rounds, after two that let its rhythm be known."""
+    _say(f"CPU of sample cycles, scraped every {rhythm:.0f} s")
+
+    def scraped_once() -> float:
+        return _stretch(agent, rhythm, lambda: scraper.scrape([agent.port], rounds=0, headers=PROMETHEUS, pause=0.0))
+
+    return _cpu([scraped_once() for _ in range(5)][2:])
+
+
+def _cpu(stretches: list[float]) -> Cpu:
+    return Cpu(best=min(stretches), median=statistics.median(stretches))
+
+
+def _stretch(agent: Program, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> float:
+    """Seconds of CPU per sample over a stretch of time, in which something else may happen."""
     from_sample = agent.value("vgpuscope_samples_total")
-    cpu = agent.cpu_seconds()
-    time.sleep(cycles)
+    began, cpu = time.monotonic(), agent.cpu_seconds()
+    meanwhile()
+    SPEED.look()
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
     used = agent.cpu_seconds() - cpu
     return used / (agent.value("vgpuscope_samples_total") - from_sample)
 

@@ -51,12 +51,13 @@ class Program:
 
 @contextmanager
 def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
-    """Our agent; as many samples lie in its window at any interval."""
-    config = world.root / f"agent-{interval}.yaml"
-    config.write_text(f"agent:\n  window: {60 * interval}\n")
+    """Our agent, with its defaults; sampling faster, as many samples lie in its window as at one a second."""
     port = _free_port()
-    command = [BIN / "vgpuscope", "agent", "--config", config, "--listen", f"127.0.0.1:{port}"]
-    command += ["--sample-interval", str(interval), *world.agent_arguments()]
+    command: list[str | Path] = [BIN / "vgpuscope", "agent", "--listen", f"127.0.0.1:{port}", *world.agent_arguments()]
+    if interval != 1.0:
+        config = world.root / f"agent-{interval}.yaml"
+        config.write_text(f"agent:\n  window: {60 * interval}\n")
+        command += ["--config", config, "--sample-interval", str(interval)]
     with _running("vgpuscope", command, world, port=port, path="/readyz") as program:
         _until(lambda: b"vgpuscope_container_sm_seconds_total" in program.page(), "the agent shows containers")
         yield program

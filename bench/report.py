@@ -71,8 +71,13 @@ def targets(f: Figures) -> tuple[Target, ...]:
         )
     return (
         *found,
-        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle * 1e3, bound=20, unit="ms"),
-        Target(what="CPU per sample cycle, scraped", measured=f.cpu_per_cycle_scraped * 1e3, bound=20, unit="ms"),
+        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle.best * 1e3, bound=20, unit="ms"),
+        Target(
+            what="CPU per sample cycle, scraped every 15 s",
+            measured=f.cpu_per_cycle_scraped.best * 1e3,
+            bound=20,
+            unit="ms",
+        ),
         Target(what="resident memory", measured=f.resident_bytes / 1e6, bound=50, unit="MB"),
     )
 
@@ -113,17 +118,21 @@ def markdown(result: Result) -> str:
         _scrape_row(f"nvitop-exporter {f.peer.version}, gzip", f.peer.scrape_gzip),
     ]
     growth = [
-        f"| {s.processes} | {s.containers} | {s.series} | {s.page_bytes / 1000:.0f} kB | {s.cpu_per_cycle * 1e3:.1f} ms |"
-        f" {s.scrape_p50 * 1e3:.2f} ms | {s.resident_bytes / 1e6:.1f} MB |"
+        f"| {s.processes} | {s.containers} | {s.series} | {s.page_bytes / 1000:.0f} kB "
+        f"| {s.cpu_per_cycle.best * 1e3:.1f} ms | {s.scrape_p50 * 1e3:.2f} ms | {s.resident_bytes / 1e6:.1f} MB |"
         for s in f.growth
     ]
     return "\n".join(
         [
-            f"Machine: {m.cpu}, {m.cores} cores, {m.python}, Linux {m.kernel}.",
+            f"Machine: {m.cpu}, {m.cores} cores, {m.python}, Linux {m.kernel}; other work on it left "
+            f"{f.speed:.0%} of its speed.",
             "",
             "| what | target | measured | |",
             "|---|---|---|---|",
             *rows,
+            "",
+            f"CPU is that of the quietest stretch of time, since noise only adds; the median of all was "
+            f"{f.cpu_per_cycle.median * 1e3:.1f} ms, scraped {f.cpu_per_cycle_scraped.median * 1e3:.1f} ms.",
             "",
             f"The page: {f.series} series, {f.page_bytes / 1000:.0f} kB, {f.gzip_bytes / 1000:.0f} kB compressed.",
             "",
@@ -132,8 +141,8 @@ def markdown(result: Result) -> str:
             *scrapes,
             "",
             f"One collection of nvitop-exporter takes {f.peer.collection_cpu * 1e3:.0f} ms of CPU "
-            f"({f.peer.collection_wall * 1e3:.0f} ms of time), {f.peer.collection_cpu / f.cpu_per_cycle:.0f} times ours; "
-            f"its process has {f.peer.resident_bytes / 1e6:.0f} MB resident.",
+            f"({f.peer.collection_wall * 1e3:.0f} ms of time), "
+            f"{f.peer.collection_cpu / f.cpu_per_cycle.median:.0f} times ours; its process has {f.peer.resident_bytes / 1e6:.0f} MB resident.",
             "",
             "| processes | containers | series | page | CPU per cycle | scrape p50 | resident |",
             "|---|---|---|---|---|---|---|",
