@@ -142,7 +142,8 @@ def markdown(result: Result) -> str:
             "",
             f"One collection of nvitop-exporter takes {f.peer.collection_cpu * 1e3:.0f} ms of CPU "
             f"({f.peer.collection_wall * 1e3:.0f} ms of time), "
-            f"{f.peer.collection_cpu / f.cpu_per_cycle.median:.0f} times ours; its process has {f.peer.resident_bytes / 1e6:.0f} MB resident.",
+            f"{f.peer.collection_cpu / f.cpu_per_cycle.median:.0f} times ours; "
+            f"its process has {f.peer.resident_bytes / 1e6:.0f} MB resident.",
             "",
             "| processes | containers | series | page | CPU per cycle | scrape p50 | resident |",
             "|---|---|---|---|---|---|---|",
