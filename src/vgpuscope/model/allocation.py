@@ -21,14 +21,6 @@ class RegisteredDevice(Struct, frozen=True, kw_only=True):
     cordoned: bool = False
 
 
-class ObjectFault(Struct, frozen=True, kw_only=True):
-    """A part of one object that could not be read; the rest of the object, and all others, could."""
-
-    uid: str
-    object: str  # Node/gpu-1, Pod/ml/train
-    reason: str
-
-
 class NodeState(Struct, frozen=True, kw_only=True):
     """One node of the cluster, as far as devices are concerned."""
 

@@ -1,7 +1,5 @@
 """Pods and their containers, and what they were given."""
 
-from typing import Literal
-
 from msgspec import Struct
 
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, PodUID
@@ -75,9 +73,6 @@ class ProcessOwner(Struct, frozen=True, kw_only=True):
     pod_uid: PodUID | None = None
     container_id: str | None = None
     command: str | None = None  # the kernel's short name, never the command line
-
-
-SourceName = Literal["nvml", "xid", "regions", "proc", "pods", "podresources", "ratio"]
 
 
 class SourceState(Struct, frozen=True, kw_only=True):

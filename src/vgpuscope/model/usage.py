@@ -9,7 +9,6 @@ from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Joules, PodUID, Ratio, Seconds, Watts
 
 Method = Literal["hami-region", "nvml-process", "mig", "podresources", "share"]
-METHODS: tuple[Method, ...] = ("hami-region", "nvml-process", "mig", "podresources", "share")
 
 Mode = Literal["hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"]
 MODES: tuple[Mode, ...] = ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated")

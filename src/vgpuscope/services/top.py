@@ -17,7 +17,6 @@ from vgpuscope.runtime.terminal import Terminal, paper_width, speak_plainly
 from vgpuscope.sources.agent_api import AgentApi
 from vgpuscope.views.top import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
 
-DEFAULT_URL = "http://127.0.0.1:9394"
 _SHORTEST = 0.1  # seconds between two samples; an agent takes one a second
 _TICK = 1.0  # seconds after which an age on the screen is out of date
 

@@ -16,9 +16,6 @@ from msgspec import Struct
 from vgpuscope.catalog.metric import Exposed, Metric
 from vgpuscope.views import textline
 
-TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
 _GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
 _GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
 _SLACK = 2  # pages that a scrape may be early or late
