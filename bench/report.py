@@ -71,10 +71,10 @@ def targets(f: Figures) -> tuple[Target, ...]:
         )
     return (
         *found,
-        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle.best * 1e3, bound=20, unit="ms"),
+        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle.median * 1e3, bound=20, unit="ms"),
         Target(
             what="CPU per sample cycle, scraped every 15 s",
-            measured=f.cpu_per_cycle_scraped.best * 1e3,
+            measured=f.cpu_per_cycle_scraped.median * 1e3,
             bound=20,
             unit="ms",
         ),
@@ -119,7 +119,7 @@ def markdown(result: Result) -> str:
     ]
     growth = [
         f"| {s.processes} | {s.containers} | {s.series} | {s.page_bytes / 1000:.0f} kB "
-        f"| {s.cpu_per_cycle.best * 1e3:.1f} ms | {s.scrape_p50 * 1e3:.2f} ms | {s.resident_bytes / 1e6:.1f} MB |"
+        f"| {s.cpu_per_cycle.median * 1e3:.1f} ms | {s.scrape_p50 * 1e3:.2f} ms | {s.resident_bytes / 1e6:.1f} MB |"
         for s in f.growth
     ]
     return "\n".join(
@@ -131,8 +131,8 @@ def markdown(result: Result) -> str:
             "|---|---|---|---|",
             *rows,
             "",
-            f"CPU is that of the quietest stretch of time, since noise only adds; the median of all was "
-            f"{f.cpu_per_cycle.median * 1e3:.1f} ms, scraped {f.cpu_per_cycle_scraped.median * 1e3:.1f} ms.",
+            f"CPU is the median over stretches of time; in the quietest it was {f.cpu_per_cycle.best * 1e3:.1f} ms, "
+            f"scraped {f.cpu_per_cycle_scraped.best * 1e3:.1f} ms.",
             "",
             f"The page: {f.series} series, {f.page_bytes / 1000:.0f} kB, {f.gzip_bytes / 1000:.0f} kB compressed.",
             "",
