@@ -44,10 +44,10 @@ RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked: beside the p
 _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is tried again
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
-_SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; at 1 ms its p99 was twice as long
+_SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; see docs/performance.md
 _M_ARENA_MAX = -8  # of malloc.h
 _TIDY_EVERY = 60  # samples
-_GC_EVERY = 10_000  # objects; a sample makes so many, none in cycles: to look for some at each 700 took a tenth of it
+_GC_EVERY = 10_000  # objects, in case that many gather before tidy() looks
 
 
 class PodSource(Protocol):
@@ -80,7 +80,7 @@ def tune() -> None:
     sys.setswitchinterval(_SWITCH)
     gc.set_threshold(_GC_EVERY)
     gc.freeze()  # what was imported stays: tidy() need not look at it
-    # threads that take turns need no heap each, and every heap keeps what it once held: 2 MB less with glibc
+    # threads that take turns need no heap each, and every heap keeps what it once held: 1 to 2 MB less with glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
