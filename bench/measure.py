@@ -69,7 +69,7 @@ class Latency(Struct, frozen=True, kw_only=True):
 
 
 class Cpu(Struct, frozen=True, kw_only=True):
-    """Seconds of CPU that one sample costs, over stretches of time: the median is judged, the best is for comparison."""
+    """Seconds of CPU that one sample costs, over stretches of time: the median is judged, the best is told."""
 
     best: float
     median: float
