@@ -52,8 +52,10 @@ def cards(draw, uuid, index, first_pid):
 
 
 def owners():
-    who = st.sampled_from((*PODS, None))
-    return st.dictionaries(st.integers(1, 40), who, max_size=30).map(lambda d: [owner(p, n) for p, n in d.items()])
+    """Whose each pid is: a pod's, the host's, or (missing) nobody's that we can see."""
+    who = st.sampled_from((*PODS, None, "gone"))
+    made = st.lists(who, min_size=27, max_size=27)
+    return made.map(lambda names: [owner(pid, n) for pid, n in enumerate(names, start=1) if n != "gone"])
 
 
 def grants():
@@ -197,6 +199,14 @@ def test_counters_never_fall_while_their_container_lives(history):
 @given(histories())
 def test_the_same_history_gives_the_same_snapshots(history):
     assert replay(history) == replay(history)
+
+
+def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
+    gpu = card(used=10 * GIB, processes=(process(1, 3 * GIB), process(2, 2 * GIB)))
+    seen = readings(gpu, owners=[owner(1, "a"), owner(2)], pods=[pod("a")])
+    split = NodeMind(node="n", window=60).conclude(seen, ratio=1.0, errors={}).ledgers[0].memory
+    assert (split.containers, split.system, split.unattributed, split.free) == (3 * GIB, 3 * GIB, 5 * GIB, 69 * GIB)
+    assert sum(parts(split)) == split.total
 
 
 def test_a_driver_reload_neither_loses_nor_invents_energy():

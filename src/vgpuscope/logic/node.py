@@ -231,14 +231,13 @@ def _mode(gpu: Gpu, rows: Collection[Row]) -> Mode | None:
 def _pool_split(pool: Pool) -> Split | None:
     if pool.memory is None:
         return None
-    containers = sum(row.memory or 0 for row in pool.rows.values())
-    taken = containers + pool.system_memory + pool.unattributed_memory
     return Split(
         total=pool.memory.total,
-        containers=containers,
+        containers=sum(row.memory or 0 for row in pool.rows.values()),
         system=pool.system_memory,
         unattributed=pool.unattributed_memory,
-        free=pool.memory.total - taken,
+        # the driver's own word, not what the others leave over: else they would add up whatever they said
+        free=pool.memory.total - pool.memory.used - (pool.memory.reserved or 0),
     )
 
 
