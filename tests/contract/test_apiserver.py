@@ -12,7 +12,7 @@ from tests.native.scenario import GIB
 from tests.services.noderoot import NodeRoot, container_id
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.pods import decode_pods
-from vgpuscope.model.errors import PodsForbidden, PodsUnreadable
+from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods
 
@@ -243,7 +243,7 @@ async def test_a_restart_of_the_api_server_is_survived(cluster):
             try:
                 async for pods in source.follow():
                     known.append(pods)
-            except PodsUnreadable as e:
+            except KubeUnreadable as e:
                 failures.append(str(e))
                 await asyncio.sleep(0.1)
 
@@ -293,7 +293,7 @@ async def test_what_changed_before_a_restart_and_a_compaction_is_not_missed(clus
 )
 async def test_missing_rights_are_named(empty_cluster, rights, reason):
     kubeconfig = empty_cluster.user("limited", rights)
-    with pytest.raises(PodsForbidden, match=f"403 .*{reason}"):
+    with pytest.raises(KubeForbidden, match=f"403 .*{reason}"):
         await refused(KubePods(node=NODE, kubeconfig=kubeconfig))
 
 
@@ -305,7 +305,7 @@ async def refused(source):
 
 async def test_a_token_that_nobody_issued_is_refused(empty_cluster):
     kubeconfig = empty_cluster.kubeconfig_of("stranger", "not-a-token")
-    with pytest.raises(PodsForbidden, match="401 Unauthorized"):
+    with pytest.raises(KubeForbidden, match="401 Unauthorized"):
         await refused(KubePods(node=NODE, kubeconfig=kubeconfig))
 
 
@@ -315,7 +315,7 @@ async def test_rights_that_are_taken_end_the_watch_and_rights_that_are_given_beg
     async with following(source) as pods:
         await settled(pods, cluster)
         cluster.delete("clusterrolebindings", "agent")
-        with pytest.raises(PodsForbidden, match="cannot"):
+        with pytest.raises(KubeForbidden, match="cannot"):
             async for _ in pods:
                 pass
     cluster.create(pod("q", node=NODE))
@@ -366,5 +366,5 @@ def test_an_agent_without_rights_says_which_and_measures_the_rest(empty_cluster,
         page = agent.until(lambda page: page.has(m.SOURCE_UP.name, source="pods"))
         assert page.one(m.SOURCE_UP.name, source="pods") == 0
         assert page.has(m.GPU_INFO.name)
-        agent.wait(lambda: "PODS_FORBIDDEN" in agent.log.read_text())
+        agent.wait(lambda: "KUBE_FORBIDDEN" in agent.log.read_text())
         assert 'cannot list resource \\"pods\\"' in agent.log.read_text()

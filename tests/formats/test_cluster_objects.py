@@ -17,7 +17,7 @@ from vgpuscope.formats.cluster_objects import (
 )
 from vgpuscope.formats.vendors import VENDORS
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
-from vgpuscope.model.errors import PodsUnreadable
+from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/cluster"
@@ -568,7 +568,7 @@ def test_an_error_carries_its_status(decode, decode_event, item, key):
     "text", [b"", b"{}", b"[]", b'{"items": 3}', b'{"kind": "Status"}', b'{"items": [', b"[" * 10**5]
 )
 def test_what_is_no_list_is_refused(decode, decode_event, item, key, text):
-    with pytest.raises(PodsUnreadable, match="list"):
+    with pytest.raises(KubeUnreadable, match="list"):
         decode(text)
 
 
@@ -577,13 +577,13 @@ def test_what_is_no_list_is_refused(decode, decode_event, item, key, text):
     "line", [b"", b"{}", b'{"type":"NEW","object":{}}', b'{"type":"ADDED"}', b'{"type":"ADDED","ob']
 )
 def test_a_line_that_is_no_event_is_refused(decode, decode_event, item, key, line):
-    with pytest.raises(PodsUnreadable, match="watch"):
+    with pytest.raises(KubeUnreadable, match="watch"):
         decode_event(line)
 
 
 @each_kind
 def test_a_list_of_another_kind_is_refused_and_an_item_of_another_kind_passed_over(decode, decode_event, item, key):
-    with pytest.raises(PodsUnreadable, match="got ServiceList"):
+    with pytest.raises(KubeUnreadable, match="got ServiceList"):
         decode(listed("Service"))
     assert decode(json.dumps({"kind": "List", "items": [item | {"kind": "Service"}]}).encode()).items == ()
 
@@ -609,5 +609,5 @@ def test_any_object_is_read_passed_over_or_named(item):
 def test_any_text_is_read_or_refused(data):
     for decode, decode_event, *_ in KINDS.values():
         for one in (decode, decode_event):
-            with contextlib.suppress(PodsUnreadable):
+            with contextlib.suppress(KubeUnreadable):
                 one(data)

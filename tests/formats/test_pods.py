@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.pods import decode_event, decode_pods, decode_status
-from vgpuscope.model.errors import PodsUnreadable
+from vgpuscope.formats.kubelist import decode_status
+from vgpuscope.formats.pods import decode_event, decode_pods
+from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB
 
@@ -110,7 +111,7 @@ def test_a_bad_annotation_costs_only_itself(key):
     page = decode_pods(listed(pod("bad", annotations={key: "{nonsense"}, limits={"nvidia.com/gpu": 1}), pod("good")))
     assert [found.name for found in page.items] == ["bad", "good"]
     assert page.items[0].shares == page.items[0].migs == ()
-    assert [(fault.uid, fault.object) for fault in page.faults] == [("uid-bad", "ml/bad")]
+    assert [(fault.uid, fault.object) for fault in page.faults] == [("uid-bad", "Pod/ml/bad")]
     assert key in page.faults[0].reason
 
 
@@ -156,7 +157,7 @@ def test_an_empty_list_has_no_pods(text):
     ],
 )
 def test_what_is_no_list_of_pods_is_refused_with_place_and_reason(text, reason):
-    with pytest.raises(PodsUnreadable, match=f"^pods.json: .*{reason}"):
+    with pytest.raises(KubeUnreadable, match=f"^pods.json: .*{reason}"):
         decode_pods(text, origin="pods.json")
 
 
@@ -164,7 +165,7 @@ def test_what_is_no_list_of_pods_is_refused_with_place_and_reason(text, reason):
 def test_any_text_is_read_or_refused(text):
     data = text if isinstance(text, bytes) else text.encode()
     for decode in (decode_pods, decode_event):
-        with contextlib.suppress(PodsUnreadable):
+        with contextlib.suppress(KubeUnreadable):
             decode(data)
     assert isinstance(decode_status(data), str)
 
@@ -210,14 +211,14 @@ def test_an_error_carries_its_status():
 def test_an_event_with_a_bad_pod_names_the_fault():
     found = decode_event(event("MODIFIED", {"metadata": {"uid": "u", "name": "n", "namespace": "ml"}, "spec": 3}))
     assert found.item is None
-    assert [(fault.uid, fault.object) for fault in found.faults] == [("u", "ml/n")]
+    assert [(fault.uid, fault.object) for fault in found.faults] == [("u", "Pod/ml/n")]
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"{}", b'{"type":"NEW","object":{}}', b'{"type":"ADDED"}', b'{"type":"ADDED","ob']
 )
 def test_a_line_that_is_no_event_is_refused(line):
-    with pytest.raises(PodsUnreadable, match=r"^watch: "):
+    with pytest.raises(KubeUnreadable, match=r"^watch of Pods: "):
         decode_event(line)
 
 

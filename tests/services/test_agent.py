@@ -293,7 +293,7 @@ def test_a_pods_file_that_is_not_json_costs_the_names_only(node):
         node.pods_file.write_text("not json")
         page = agent.until(lambda page: page.one(m.SOURCE_UP.name, source="pods") == 0)
         assert page.has(m.CONTAINER_MEMORY_USED.name, pod="train")  # the last good list stays, its age says how old
-        assert page.one(m.ERRORS.name, code="PODS_UNREADABLE") >= 1
+        assert page.one(m.ERRORS.name, code="KUBE_UNREADABLE") >= 1
 
 
 def test_a_malformed_annotation_costs_only_itself_and_is_told_once(node):

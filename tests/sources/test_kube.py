@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.formats.pods import decode_event, decode_pods
-from vgpuscope.model.errors import ConfigInvalid, PodsForbidden, PodsUnreadable
+from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods, Watch
 
@@ -327,7 +327,7 @@ async def test_a_forgotten_version_means_a_new_list(server, by_event):
 
 async def test_a_version_that_is_forgotten_as_soon_as_it_is_listed_ends_the_following(server):
     server.oldest = 10**9
-    with pytest.raises(PodsUnreadable, match="too old"):
+    with pytest.raises(KubeUnreadable, match="too old"):
         async with following(pods_of(server)) as pods:
             await until(pods, "never")
     assert len(server.asked(watch=False)) == 2
@@ -338,7 +338,7 @@ async def test_a_line_that_cannot_be_read_ends_the_following_and_means_a_new_lis
     async with following(source) as pods:
         await anext(pods)
         server.say(b"<html>\n")
-        with pytest.raises(PodsUnreadable, match="watch: "):
+        with pytest.raises(KubeUnreadable, match="watch of Pods: "):
             await until(pods, "never")
     server.events.clear()
     server.put("p")
@@ -353,7 +353,7 @@ async def test_a_bad_pod_is_named_until_it_is_good(server):
         await anext(pods)
         server.put("p", phase=3)
         await condition(lambda: source.faults)
-        assert [fault.object for fault in source.faults] == ["ml/p"]
+        assert [fault.object for fault in source.faults] == ["Pod/ml/p"]
         server.put("p")
         await until(pods, "p")
         assert source.faults == ()
@@ -370,7 +370,7 @@ async def test_a_server_that_restarts_is_resumed_from_where_we_were(tmp_path):
         source = pods_of(served)
         async with following(source) as pods:
             await until(pods, "p")
-    with pytest.raises(PodsUnreadable, match=r"127\.0\.0\.1"):
+    with pytest.raises(KubeUnreadable, match=r"127\.0\.0\.1"):
         async with following(source) as pods:
             await anext(pods)
     served.put("q")
@@ -387,7 +387,7 @@ async def test_a_server_that_goes_away_ends_the_following(tmp_path):
         pods = source.follow()
         await anext(pods)
     async with asyncio.timeout(DEADLINE):
-        with pytest.raises(PodsUnreadable):
+        with pytest.raises(KubeUnreadable):
             await until(pods, "never")
 
 
@@ -402,7 +402,7 @@ async def test_a_server_that_hangs_is_noticed_and_holds_nobody(server):
             await asyncio.sleep(0.01)
 
     other = asyncio.create_task(beat())
-    with pytest.raises(PodsUnreadable, match=r"no answer within 0\.3 s"):
+    with pytest.raises(KubeUnreadable, match=r"no answer within 0\.3 s"):
         async with following(pods_of(server, timeout=0.3)) as pods:
             await anext(pods)
     other.cancel()
@@ -415,21 +415,21 @@ async def test_a_watch_that_falls_silent_is_noticed(server):
         await anext(pods)
         await condition(lambda: server.asked(watch=True))
         server.hangs = True
-        with pytest.raises(PodsUnreadable, match="no answer"):
+        with pytest.raises(KubeUnreadable, match="no answer"):
             await until(pods, "never")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_server_in_trouble_is_unreadable_in_its_own_words(server, status):
     server.status = (status, {"kind": "Status", "message": "etcdserver: leader changed"})
-    with pytest.raises(PodsUnreadable, match=f"{status} etcdserver: leader changed"):
+    with pytest.raises(KubeUnreadable, match=f"{status} etcdserver: leader changed"):
         async with following(pods_of(server)) as pods:
             await anext(pods)
 
 
 async def test_an_answer_that_is_no_list_is_unreadable(server):
     server.status = (200, {"kind": "Status"})
-    with pytest.raises(PodsUnreadable, match="expected a PodList, got Status"):
+    with pytest.raises(KubeUnreadable, match="expected a PodList, got Status"):
         async with following(pods_of(server)) as pods:
             await anext(pods)
 
@@ -439,7 +439,7 @@ async def test_an_answer_that_is_no_list_is_unreadable(server):
 
 async def test_without_the_right_we_are_told_why(server):
     server.status = (403, {"kind": "Status", "message": 'pods is forbidden: User "x" cannot list resource "pods"'})
-    with pytest.raises(PodsForbidden, match='pods is forbidden: User "x"'):
+    with pytest.raises(KubeForbidden, match='pods is forbidden: User "x"'):
         async with following(pods_of(server)) as pods:
             await anext(pods)
 
@@ -469,11 +469,11 @@ async def test_a_token_that_stays_bad_is_forbidden_until_it_is_renewed(tmp_path)
     async with listening(served) as port:
         served.kubeconfig = kubeconfig(tmp_path / "kubeconfig", port=port, user={"tokenFile": str(token)})
         source = pods_of(served)
-        with pytest.raises(PodsForbidden, match="401 Unauthorized"):
+        with pytest.raises(KubeForbidden, match="401 Unauthorized"):
             async with following(source) as pods:
                 await anext(pods)
         token.unlink()
-        with pytest.raises(PodsForbidden, match=f"no credentials: Token file {token}"):
+        with pytest.raises(KubeForbidden, match=f"no credentials: Token file {token}"):
             async with following(source) as pods:
                 await anext(pods)
         token.write_text("new")
@@ -492,7 +492,7 @@ async def test_tls_is_verified(tmp_path):
         for name in ("wrong", "right"):
             authority = {"certificate-authority": str(tmp_path / f"{name}.crt")}
             kubeconfig(tmp_path / name, port=port, scheme="https", **authority)
-        with pytest.raises(PodsUnreadable, match="certificate verify failed"):
+        with pytest.raises(KubeUnreadable, match="certificate verify failed"):
             async with following(KubePods(node="node-a", kubeconfig=str(tmp_path / "wrong"))) as pods:
                 await anext(pods)
         assert served.requests == []
@@ -523,7 +523,7 @@ async def test_in_a_cluster_the_service_account_is_used(tmp_path, monkeypatch):
 
 async def test_no_configuration_at_all_is_no_reason_to_stop(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
-    with pytest.raises(PodsUnreadable, match="missing not found"):
+    with pytest.raises(KubeUnreadable, match="missing not found"):
         async with following(KubePods(node="node-a", kubeconfig=None)) as pods:
             await anext(pods)
 
@@ -569,7 +569,7 @@ async def test_a_kubeconfig_that_turns_bad_ends_the_following_only(server):
     source = pods_of(server)
     with open(server.kubeconfig, "w") as file:  # noqa: ASYNC230
         file.write("{")
-    with pytest.raises(PodsUnreadable, match="kubeconfig"):
+    with pytest.raises(KubeUnreadable, match="kubeconfig"):
         async with following(source) as pods:
             await anext(pods)
 

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 import trustme
 
-from vgpuscope.model.errors import PodsForbidden, PodsUnreadable
+from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.sources.kubelet import KubeletPods
 
 
@@ -97,7 +97,7 @@ async def test_the_pods_are_read_over_verified_tls_with_our_token(authority, ca_
 async def test_a_certificate_of_another_authority_is_refused_and_gets_no_token(authority, token_file, tmp_path):
     trustme.CA().cert_pem.write_to_path(tmp_path / "other.crt")
     async with kubelet(lambda _: listed(), authority) as served:
-        with pytest.raises(PodsUnreadable, match="certificate verify failed"):
+        with pytest.raises(KubeUnreadable, match="certificate verify failed"):
             await first(KubeletPods(url=served.url, ca_file=str(tmp_path / "other.crt"), token_file=token_file))
     assert served.requests == []
 
@@ -126,27 +126,27 @@ async def test_a_new_token_is_used_at_the_next_poll(authority, ca_file, token_fi
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_token_is_forbidden_in_the_kubelets_words(authority, ca_file, token_file, status):
     async with kubelet(lambda _: (status, "Forbidden (user=x, verb=get)"), authority) as served:
-        with pytest.raises(PodsForbidden, match=rf"{status} Forbidden \(user=x"):
+        with pytest.raises(KubeForbidden, match=rf"{status} Forbidden \(user=x"):
             await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file))
 
 
 @pytest.mark.parametrize("answer", [(500, "broken"), (200, "not JSON"), (200, "{}"), (302, "")])
 async def test_an_answer_that_is_no_list_of_pods_is_unreadable(authority, ca_file, token_file, answer):
     async with kubelet(lambda _: answer, authority) as served:
-        with pytest.raises(PodsUnreadable, match="/pods: "):
+        with pytest.raises(KubeUnreadable, match="/pods: "):
             await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file))
 
 
 async def test_a_kubelet_that_hangs_is_unreadable_after_the_timeout(authority, ca_file, token_file):
     async with kubelet(lambda _: None, authority) as served:
-        with pytest.raises(PodsUnreadable, match=r"no answer within 0\.2 s"):
+        with pytest.raises(KubeUnreadable, match=r"no answer within 0\.2 s"):
             await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file, timeout=0.2))
 
 
 async def test_an_answer_that_trickles_is_unreadable_after_the_timeout(authority, ca_file, token_file):
     async with kubelet(lambda _: listed("p"), authority) as served:
         served.trickles = True
-        with pytest.raises(PodsUnreadable, match=r"no answer within 0\.3 s"):
+        with pytest.raises(KubeUnreadable, match=r"no answer within 0\.3 s"):
             await first(KubeletPods(url=served.url, ca_file=ca_file, token_file=token_file, timeout=0.3))
 
 
@@ -154,13 +154,13 @@ async def test_nobody_there_is_unreadable(ca_file, token_file):
     async with kubelet(lambda _: listed()) as served:
         pass
     url = served.url.replace("http:", "https:")
-    with pytest.raises(PodsUnreadable, match=r"127\.0\.0\.1"):
+    with pytest.raises(KubeUnreadable, match=r"127\.0\.0\.1"):
         await first(KubeletPods(url=url, ca_file=ca_file, token_file=token_file))
 
 
 async def test_a_missing_authority_or_token_is_named(ca_file, token_file, tmp_path):
     missing = str(tmp_path / "missing")
-    with pytest.raises(PodsUnreadable, match=f"authority {missing}: No such file"):
+    with pytest.raises(KubeUnreadable, match=f"authority {missing}: No such file"):
         await first(KubeletPods(ca_file=missing, token_file=token_file))
-    with pytest.raises(PodsForbidden, match=f"token {missing}: No such file"):
+    with pytest.raises(KubeForbidden, match=f"token {missing}: No such file"):
         await first(KubeletPods(ca_file=ca_file, token_file=missing))

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from vgpuscope.model.errors import PodsUnreadable
+from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.sources.podfile import PodFile
 
 
@@ -68,7 +68,7 @@ async def test_another_file_of_the_same_time_is_read_again(tmp_path, names):
 
 
 async def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(PodsUnreadable, match=r"pods\.json: No such file"):
+    with pytest.raises(KubeUnreadable, match=r"pods\.json: No such file"):
         await first(PodFile(str(tmp_path / "pods.json")))
 
 
@@ -78,7 +78,7 @@ async def test_a_bad_file_is_refused_each_time_and_taken_once_it_is_good(tmp_pat
     source = PodFile(str(path), poll=0.001)
     path.write_text(text)
     for _ in range(2):
-        with pytest.raises(PodsUnreadable, match=r"pods\.json: "):
+        with pytest.raises(KubeUnreadable, match=r"pods\.json: "):
             await first(source)
     path.write_text(listed("good"))
     assert [pod.name for pod in await first(source)] == ["good"]
@@ -90,14 +90,14 @@ async def test_a_file_that_turns_bad_ends_the_following(tmp_path):
     async with aclosing(PodFile(str(path), poll=0.001).follow()) as pods:
         await anext(pods)
         path.write_text("{")
-        with pytest.raises(PodsUnreadable):
+        with pytest.raises(KubeUnreadable):
             await until(pods, "never")
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 async def test_what_is_no_file_does_not_hold_us(tmp_path, make):
     make(tmp_path / "pods.json")
-    with pytest.raises(PodsUnreadable, match=r"pods\.json: "):
+    with pytest.raises(KubeUnreadable, match=r"pods\.json: "):
         await first(PodFile(str(tmp_path / "pods.json")))
 
 
@@ -106,4 +106,4 @@ async def test_what_was_wrong_in_the_list_can_be_asked(tmp_path):
     path.write_text('{"items": [{"metadata": {"name": "n", "namespace": "ml"}}]}')
     source = PodFile(str(path))
     assert await first(source) == ()
-    assert [fault.object for fault in source.faults] == ["ml/n"]
+    assert [fault.object for fault in source.faults] == ["Pod/ml/n"]

@@ -214,7 +214,7 @@ def test_a_name_cannot_steer_the_terminal():
 def test_faults_are_in_sight_the_worst_first():
     said = shown(STATE, None).split("\n\n")[-1].splitlines()
     assert said[0].startswith(" ✗ GPU 7 lost")
-    assert said[1].startswith(" ✗ pods PODS_FORBIDDEN: the API server answers 403")
+    assert said[1].startswith(" ✗ pods KUBE_FORBIDDEN: the API server answers 403")
     assert " ! 3 HAMi regions refused: size 1, version 2" in said
     assert " ! ml-team/notebook-alice/jupyter waits for a container of higher priority" in said
 

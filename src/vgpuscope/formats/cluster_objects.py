@@ -8,59 +8,57 @@ An item is known by its key, which is the uid of its events and faults: a pod's 
 namespace/name.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
-from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar
+from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami_annotation import AssignedDevice, assigned_devices, held_instances
+from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
 from vgpuscope.formats.node_register import registered_devices
-from vgpuscope.formats.pods import Event, EventType, Fault, Page
 from vgpuscope.formats.quantity import whole_number
 from vgpuscope.formats.vendors import BY_ALLOCATED, BY_QUOTA, BY_TO_ALLOCATE, BY_WORD, Vendor, vendor_by_resource
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
-from vgpuscope.model.errors import AnnotationMalformed, PodsUnreadable
+from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB
-
-T = TypeVar("T")
 
 # Kubernetes allows no name longer than this, so nothing longer becomes a label of ours.
 Name = Annotated[str, Meta(max_length=253)]
 
 
 def decode_nodes(data: bytes) -> Page[NodeState]:
-    """The nodes of a list; PodsUnreadable for anything that is no list of nodes."""
-    return _page(_NODES, data)
+    """The nodes of a list; KubeUnreadable for anything that is no list of nodes."""
+    return decode_page(_NODES, data)
 
 
 def decode_node_event(line: bytes) -> Event[NodeState]:
-    """What one line of a watch of nodes says; PodsUnreadable for a line that is no event."""
-    return _event(_NODES, line)
+    """What one line of a watch of nodes says; KubeUnreadable for a line that is no event."""
+    return decode_line(_NODES, line)
 
 
 def decode_cluster_pods(data: bytes) -> Page[PodState]:
-    """The pods of a list that have, want or had devices; PodsUnreadable for anything that is no list of pods."""
-    return _page(_PODS, data)
+    """The pods of a list that have, want or had devices; KubeUnreadable for anything that is no list of pods."""
+    return decode_page(_PODS, data)
 
 
 def decode_cluster_pod_event(line: bytes) -> Event[PodState]:
     """What one line of a watch of pods says, without an item where the pod has nothing to do with devices."""
-    return _event(_PODS, line)
+    return decode_line(_PODS, line)
 
 
 def decode_quotas(data: bytes) -> Page[QuotaState]:
-    """The resource quotas of a list that limit devices; PodsUnreadable for anything that is no such list."""
-    return _page(_QUOTAS, data)
+    """The resource quotas of a list that limit devices; KubeUnreadable for anything that is no such list."""
+    return decode_page(_QUOTAS, data)
 
 
 def decode_quota_event(line: bytes) -> Event[QuotaState]:
     """What one line of a watch of quotas says, without an item where the quota limits no devices."""
-    return _event(_QUOTAS, line)
+    return decode_line(_QUOTAS, line)
 
 
-# --- lists and events of any kind -------------------------------------------------------------------------------------
+# --- what every object has --------------------------------------------------------------------------------------------
 
 
 class _Metadata(Struct, rename="camel"):
@@ -75,131 +73,6 @@ class _Metadata(Struct, rename="camel"):
 
 class _Labels(Struct):
     node: str | None = field(default=None, name="hami.io/vgpu-node")
-
-
-class _AnyMeta(Struct, rename="camel"):
-    uid: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    resource_version: str | None = None
-    more: str | None = field(default=None, name="continue")
-
-
-class _MetaOnly(Struct):
-    metadata: _AnyMeta | None = None
-
-
-class _List(Struct):
-    kind: str | None = None
-    metadata: _AnyMeta | None = None
-    items: list[Raw] | None = None
-
-
-class _Line(Struct):
-    type: EventType
-    object: Raw
-
-
-class _ApiStatus(Struct):
-    code: int | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
-class _Kind(Struct, Generic[T]):
-    """How one kind of object is read: its shape, what it becomes (nothing, if it is of no interest) and its key."""
-
-    name: Literal["Node", "Pod", "ResourceQuota"]
-    decoder: msgspec.json.Decoder[Any]
-    read: Callable[[Any, list[str]], T | None]  # what is wrong with a part of it goes into the list
-
-
-class _Read(Struct, Generic[T], frozen=True):
-    """What names an object, what it became, and what was wrong with it."""
-
-    meta: _Metadata | _AnyMeta
-    item: T | None
-    faults: tuple[Fault, ...] = ()
-
-
-_LIST = msgspec.json.Decoder(_List)
-_LINE = msgspec.json.Decoder(_Line)
-_META_ONLY = msgspec.json.Decoder(_MetaOnly)
-_STATUS = msgspec.json.Decoder(_ApiStatus)
-
-
-def _page(kind: _Kind[T], data: bytes) -> Page[T]:
-    try:
-        found = _LIST.decode(data)
-    except (ValueError, RecursionError) as e:
-        _refuse(kind, "list", e)
-    if found.kind not in {None, "List", f"{kind.name}List"} or (found.items is None and found.kind is None):
-        raise PodsUnreadable(f"list: expected a {kind.name}List, got {(found.kind or 'something else')[:80]}")
-    meta, read = found.metadata or _AnyMeta(), [_read(kind, raw) for raw in found.items or ()]
-    return Page(
-        items=tuple(one.item for one in read if one.item is not None),
-        resource_version=meta.resource_version or "",
-        more=meta.more or "",
-        faults=tuple(fault for one in read for fault in one.faults),
-    )
-
-
-def _event(kind: _Kind[T], line: bytes) -> Event[T]:
-    try:
-        event = _LINE.decode(line)
-        if event.type == "ERROR":
-            status = _STATUS.decode(event.object)
-            return Event(type="ERROR", status=status.code, message=status.message or status.reason or "")
-        if event.type in {"BOOKMARK", "DELETED"}:
-            meta = _META_ONLY.decode(event.object).metadata or _AnyMeta()
-            return Event(type=event.type, uid=_key(kind, meta), resource_version=meta.resource_version or "")
-    except (ValueError, RecursionError) as e:
-        _refuse(kind, "watch", e)
-    found = _read(kind, event.object)
-    return Event(
-        type=event.type,
-        uid=_key(kind, found.meta),
-        item=found.item,
-        resource_version=found.meta.resource_version or "",
-        faults=found.faults,
-    )
-
-
-def _refuse(kind: _Kind[T], origin: str, error: Exception) -> NoReturn:
-    raise PodsUnreadable(f"{origin} of {kind.name}s: {error}") from error
-
-
-def _read(kind: _Kind[T], raw: Raw) -> "_Read[T]":
-    try:
-        found = kind.decoder.decode(raw)
-    except (ValueError, RecursionError) as e:
-        meta = _named(raw)
-        return _Read(meta, None, (_fault(kind, meta, str(e)),))
-    if found.kind not in {None, kind.name}:  # kubectl's lists mix kinds
-        return _Read(found.metadata, None)
-    wrong: list[str] = []
-    item = kind.read(found, wrong)
-    return _Read(found.metadata, item, tuple(_fault(kind, found.metadata, reason) for reason in wrong))
-
-
-def _named(raw: Raw) -> _AnyMeta:
-    try:
-        return _META_ONLY.decode(raw).metadata or _AnyMeta()
-    except (ValueError, RecursionError):
-        return _AnyMeta()
-
-
-def _fault(kind: _Kind[T], meta: _Metadata | _AnyMeta, reason: str) -> Fault:
-    name = (meta.name or "?")[:253]
-    place = name if kind.name == "Node" else f"{(meta.namespace or '?')[:253]}/{name}"
-    return Fault(uid=_key(kind, meta), object=f"{kind.name}/{place}", reason=reason)
-
-
-def _key(kind: _Kind[T], meta: _Metadata | _AnyMeta) -> str:
-    if kind.name == "Pod":
-        return meta.uid or ""
-    name = meta.name or ""
-    return name if kind.name == "Node" or not name else f"{meta.namespace or 'default'}/{name}"
 
 
 def _present(annotations: dict[str, str | None] | None) -> dict[str, str]:
@@ -489,6 +362,6 @@ def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: _
     )
 
 
-_NODES = _Kind[NodeState]("Node", msgspec.json.Decoder(_Node), _node)
-_PODS = _Kind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
-_QUOTAS = _Kind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota)
+_NODES = Kind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
+_PODS = Kind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
+_QUOTAS = Kind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")

@@ -6,7 +6,7 @@ ScopeError
 ├── AnnotationMalformed
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
-                ├─ PodsUnreadable, PodsForbidden
+                ├─ KubeUnreadable, KubeForbidden
                 └─ PodResourcesDown
 """
 
@@ -114,16 +114,16 @@ class RegionRefused(SourceDown):
         self.reason = reason
 
 
-class PodsUnreadable(SourceDown):
-    code = "PODS_UNREADABLE"
-    meaning = "The pods of this node could not be read from the API server, the kubelet or the file."
-    hint = "Check --pods, --kubeconfig and the network; numbers go on with pod UIDs instead of names."
+class KubeUnreadable(SourceDown):
+    code = "KUBE_UNREADABLE"
+    meaning = "Pods, or objects of another kind, could not be read from the API server, the kubelet or the file."
+    hint = "Check --kubeconfig, --pods and the network; what is known stays, and the agent goes on with pod UIDs."
 
 
-class PodsForbidden(PodsUnreadable):
-    code = "PODS_FORBIDDEN"
+class KubeForbidden(KubeUnreadable):
+    code = "KUBE_FORBIDDEN"
     meaning = "The API server or kubelet refused our credentials."
-    hint = "The service account needs get, list, watch on pods (or nodes/proxy for the kubelet)."
+    hint = "The service account needs get, list and watch on that kind (or nodes/proxy for the kubelet's pods)."
 
 
 class PodResourcesAbsent(SourceDown):

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, pods_source
-from vgpuscope.formats.pods import Fault
+from vgpuscope.formats.kubelist import Fault
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.usage import NodeSnapshot

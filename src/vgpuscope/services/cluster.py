@@ -174,7 +174,7 @@ class ClusterExporter:
 
     def readiness(self) -> Readiness:
         """Ready once every kind was listed, or is known to be refused, and the page was made from it."""
-        missing = [kind.name for kind in self._kinds if not kind.listed and kind.state().code != "PODS_FORBIDDEN"]
+        missing = [kind.name for kind in self._kinds if not kind.listed and kind.state().code != "KUBE_FORBIDDEN"]
         if not missing and not self._settled:
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))

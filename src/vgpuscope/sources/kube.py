@@ -14,8 +14,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from vgpuscope.formats.pods import Event, Fault, Page, decode_event, decode_pods, decode_status
-from vgpuscope.model.errors import ConfigInvalid, PodsForbidden, PodsUnreadable
+from vgpuscope.formats.kubelist import Event, Fault, Page, decode_status
+from vgpuscope.formats.pods import decode_event, decode_pods
+from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
 
@@ -66,7 +67,7 @@ class KubePods:
         return self._watch.faults
 
     async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
-        """All pods of the node after every change and at signs of life; PodsForbidden or PodsUnreadable."""
+        """All pods of the node after every change and at signs of life; KubeForbidden or KubeUnreadable."""
         changed = asyncio.Event()
         async with self._client() as client:
             watching = asyncio.create_task(
@@ -101,7 +102,7 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
     try:
         return httpx2.AsyncClient(**_connection(kubeconfig))
     except ConfigInvalid as e:
-        raise PodsUnreadable(str(e)) from e
+        raise KubeUnreadable(str(e)) from e
 
 
 class Watch(Generic[T]):
@@ -151,7 +152,7 @@ class Watch(Generic[T]):
             except _Forgotten as e:
                 self._version = None
                 if self._exact and not self._proven:  # the server's own newest word: to list again would be a loop
-                    raise PodsUnreadable(str(e)) from e
+                    raise KubeUnreadable(str(e)) from e
                 self._exact = True
 
     def take(self, event: Event[T]) -> None:
@@ -176,7 +177,7 @@ class Watch(Generic[T]):
             try:
                 pages = await self._pages(api)
             except _Forgotten as e:
-                raise PodsUnreadable(str(e)) from e
+                raise KubeUnreadable(str(e)) from e
         self._objects = {self._key(item): item for page in pages for item in page.items}
         self.faults = tuple(fault for page in pages for fault in page.faults)
         self._version = pages[-1].resource_version
@@ -220,7 +221,7 @@ class Watch(Generic[T]):
     def _event(self, line: bytes) -> Event[T]:
         try:
             return self._decode_event(line)
-        except PodsUnreadable:
+        except KubeUnreadable:
             self._version = None  # to resume would mean to meet the same line again
             raise
 
@@ -280,18 +281,18 @@ class Api:
         try:
             yield
         except (httpx2.TimeoutException, TimeoutError) as e:
-            raise PodsUnreadable(f"{server}: no answer within {self._timeout:g} s") from e
+            raise KubeUnreadable(f"{server}: no answer within {self._timeout:g} s") from e
         except httpx2.HTTPError as e:
-            raise PodsUnreadable(f"{server}: {str(e) or type(e).__name__}") from e
+            raise KubeUnreadable(f"{server}: {str(e) or type(e).__name__}") from e
         except (ConfigError, OSError, KeyError, ValueError) as e:  # the token file, or a program that should print one
-            raise PodsForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
+            raise KubeForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
 
 
 def _fail(status: int, message: str) -> NoReturn:
     text = f"{status} {message}".rstrip()
     if status in _FORGOTTEN:
         raise _Forgotten(text)
-    raise (PodsForbidden if status in _FORBIDDEN else PodsUnreadable)(f"the API server answered {text}")
+    raise (KubeForbidden if status in _FORBIDDEN else KubeUnreadable)(f"the API server answered {text}")
 
 
 def _connection(kubeconfig: str | None) -> dict[str, Any]:

@@ -5,8 +5,9 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from vgpuscope.formats.pods import Fault, PodPage, decode_pods, decode_status
-from vgpuscope.model.errors import PodsForbidden, PodsUnreadable
+from vgpuscope.formats.kubelist import Fault, decode_status
+from vgpuscope.formats.pods import PodPage, decode_pods
+from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
 
@@ -43,7 +44,7 @@ class KubeletPods:
         return self._page.faults
 
     async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
-        """The pods at every poll; PodsForbidden when the token is refused, else PodsUnreadable."""
+        """The pods at every poll; KubeForbidden when the token is refused, else KubeUnreadable."""
         import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 
         verify = self._tls()
@@ -61,7 +62,7 @@ class KubeletPods:
         try:
             return ssl.create_default_context(cafile=self._ca_file)
         except OSError as e:  # SSLError too
-            raise PodsUnreadable(f"certificate authority {self._ca_file}: {e.strerror or e}") from e
+            raise KubeUnreadable(f"certificate authority {self._ca_file}: {e.strerror or e}") from e
 
     async def _get(self, client: "httpx2.AsyncClient") -> bytes:
         import httpx2  # noqa: PLC0415
@@ -70,13 +71,13 @@ class KubeletPods:
             async with asyncio.timeout(self._timeout):  # the client's own limit is per read: a trickle would pass it
                 answer = await client.get(self._url, headers=self._credentials())
         except (httpx2.TimeoutException, TimeoutError) as e:
-            raise PodsUnreadable(f"{self._url}: no answer within {self._timeout:g} s") from e
+            raise KubeUnreadable(f"{self._url}: no answer within {self._timeout:g} s") from e
         except (httpx2.HTTPError, httpx2.InvalidURL) as e:
-            raise PodsUnreadable(f"{self._url}: {str(e) or type(e).__name__}") from e
+            raise KubeUnreadable(f"{self._url}: {str(e) or type(e).__name__}") from e
         if answer.status_code in {401, 403}:
-            raise PodsForbidden(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
+            raise KubeForbidden(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
         if answer.status_code != 200:
-            raise PodsUnreadable(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
+            raise KubeUnreadable(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
         return answer.content
 
     def _credentials(self) -> dict[str, str]:
@@ -87,4 +88,4 @@ class KubeletPods:
             with open(self._token_file, encoding="ascii") as file:
                 return {"Authorization": f"Bearer {file.read().strip()}"}
         except (OSError, UnicodeDecodeError) as e:
-            raise PodsForbidden(f"token {self._token_file}: {getattr(e, 'strerror', None) or e}") from e
+            raise KubeForbidden(f"token {self._token_file}: {getattr(e, 'strerror', None) or e}") from e

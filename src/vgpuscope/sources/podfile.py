@@ -5,8 +5,9 @@ import os
 import stat
 from collections.abc import AsyncIterator
 
-from vgpuscope.formats.pods import Fault, PodPage, decode_pods
-from vgpuscope.model.errors import PodsUnreadable
+from vgpuscope.formats.kubelist import Fault
+from vgpuscope.formats.pods import PodPage, decode_pods
+from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
 
@@ -27,7 +28,7 @@ class PodFile:
         return self._page.faults
 
     async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
-        """The pods at once and then at every poll; PodsUnreadable as soon as the file is missing or bad."""
+        """The pods at once and then at every poll; KubeUnreadable as soon as the file is missing or bad."""
         while True:
             self._refresh()
             yield self._page.items
@@ -39,12 +40,12 @@ class PodFile:
             with open(fd, "rb") as file:
                 found = os.fstat(fd)
                 if not stat.S_ISREG(found.st_mode):
-                    raise PodsUnreadable(f"{self._path}: not a regular file")
+                    raise KubeUnreadable(f"{self._path}: not a regular file")
                 stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
                 if stamp == self._stamp:
                     return
                 data = file.read()
         except OSError as e:
-            raise PodsUnreadable(f"{self._path}: {e.strerror or e}") from e
+            raise KubeUnreadable(f"{self._path}: {e.strerror or e}") from e
         self._page = decode_pods(data, origin=self._path, node=self._node)
         self._stamp = stamp  # only now: a bad file is read again at the next try
