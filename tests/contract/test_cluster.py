@@ -1,71 +1,11 @@
 """The cluster exporter as a process, beside a real API server: after every storm its page is that of a fresh list."""
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 
-from tests.controlplane import node, pod
-from tests.services.noderoot import RunningAgent, Samples, free_port
+from tests.contract.clusterrun import MIB, agrees_with_a_fresh_list, exporter, holder, promtool_check, quota, registered
 from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real
-MIB = 2**20
-
-
-def registered(name, *cards, memory=81920):
-    """A node whose plugin registered cards."""
-    devices = [
-        {"id": card, "index": i, "count": 10, "devmem": memory, "devcore": 100, "type": "NVIDIA A100", "health": True}
-        for i, card in enumerate(cards)
-    ]
-    made = node(name)
-    made["metadata"].setdefault("annotations", {})["hami.io/node-nvidia-register"] = json.dumps(devices)
-    return made
-
-
-def holder(name, where, card, *, memory=8000, cores=30, **more):
-    """A pod that HAMi's scheduler placed."""
-    notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{memory},{cores}:;"}
-    return pod(name, node=where, annotations=notes, **more)
-
-
-@contextmanager
-def exporter(kubeconfig: str, path: Path, *flags: str):
-    """A running exporter."""
-    port, log = free_port(), path / f"cluster-{free_port()}.log"
-    command = [sys.executable, "-m", "vgpuscope", "cluster", "--listen", f"127.0.0.1:{port}"]
-    with log.open("w") as out:
-        process = subprocess.Popen([*command, "--kubeconfig", kubeconfig, *flags], stdout=out, stderr=out)
-    running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
-    try:
-        running.wait(lambda: running.status("/readyz") == 200)
-        yield running
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, log.read_text()
-        assert "Traceback" not in log.read_text(), log.read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def of_devices(page: Samples) -> dict:
-    """What must be the same for everyone who looks at the same cluster."""
-    own = ("vgpuscope_cluster_watch", "vgpuscope_cluster_errors", "vgpuscope_build", "hami_build")
-    return {key: value for key, value in page.items() if not key[0].startswith(own)}
-
-
-def agrees_with_a_fresh_list(running: RunningAgent, kubeconfig: str, path: Path) -> None:
-    with exporter(kubeconfig, path) as fresh:
-        truth = of_devices(fresh.page())
-    running.until(lambda page: of_devices(page) == truth)
 
 
 @pytest.fixture
@@ -130,14 +70,8 @@ def test_a_kind_we_may_not_see_is_named_and_the_rest_works(cluster, tmp_path):
 
 
 def test_quotas_are_shown_with_what_is_used_of_them(cluster, tmp_path):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "gpus", "namespace": "ml"},
-        "spec": {"hard": {"limits.nvidia.com/gpumem": "10000"}},
-    }
     cluster.create(holder("train", "gpu-1", "GPU-a", memory=4000))
-    cluster.create(quota)
+    cluster.create(quota("ml", gpumem="10000"))
     with exporter(cluster.kubeconfig, tmp_path) as running:
         page = running.until(lambda page: page.has(m.QUOTA_LIMIT.name))
         used = page.named(m.QUOTA_USED.name, namespace="ml")
@@ -156,12 +90,8 @@ def test_a_malformed_annotation_costs_only_its_node(cluster, tmp_path):
 
 
 def test_promtool_finds_nothing_to_complain_about_in_our_own_names(cluster, tmp_path):
-    if shutil.which("promtool") is None:
-        assert os.environ.get("CI") != "true", "promtool is missing in CI"
-        pytest.skip("promtool is not installed (Debian package prometheus)")
     cluster.create(holder("train", "gpu-1", "GPU-a"))
     with exporter(cluster.kubeconfig, tmp_path, "--families", "native") as running:
         running.until(lambda page: page.has(m.HOLDER_MEMORY.name))
         page = running.get()[2].decode()
-    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert promtool_check(page) == (0, "")

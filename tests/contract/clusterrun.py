@@ -1,0 +1,85 @@
+"""A running cluster exporter, and small makers of what it reads."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import Object, node, pod
+from tests.services.noderoot import RunningAgent, Samples, free_port
+
+MIB = 2**20
+PROGRAM = ("-m", "vgpuscope")
+
+
+def registered(name: str, *cards: str, memory: int = 81920, **more: object) -> Object:
+    """A node whose plugin registered cards."""
+    card = {"count": 10, "devmem": memory, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
+    devices = [{"id": id_, "index": index, **card} for index, id_ in enumerate(cards)]
+    made = node(name)
+    made["metadata"].setdefault("annotations", {})["hami.io/node-nvidia-register"] = json.dumps(devices)
+    return made
+
+
+def holder(
+    name: str, where: str, card: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: object
+) -> Object:
+    """A pod that HAMi's scheduler placed."""
+    notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{memory},{cores}:;"}
+    return pod(name, node=where if bound else None, annotations=notes, **more)
+
+
+def quota(namespace: str, *, name: str = "gpus", **hard: str) -> Object:
+    """Limits on NVIDIA's resources: quota("ml", gpumem="10000")."""
+    limits = {f"limits.nvidia.com/{key}": value for key, value in hard.items()}
+    return {"kind": "ResourceQuota", "metadata": {"name": name, "namespace": namespace}, "spec": {"hard": limits}}
+
+
+@contextmanager
+def exporter(
+    kubeconfig: str, path: Path, *flags: str, ready: bool = True, program: Sequence[str] = PROGRAM
+) -> Iterator[RunningAgent]:
+    """A running exporter; it must end by itself, in time and with 0, when told to."""
+    port, log = free_port(), path / f"cluster-{free_port()}.log"
+    command = [sys.executable, *program, "cluster", "--listen", f"127.0.0.1:{port}"]
+    with log.open("w") as out:
+        process = subprocess.Popen([*command, "--kubeconfig", kubeconfig, *flags], stdout=out, stderr=out)
+    running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
+    try:
+        running.wait(lambda: running.status("/readyz" if ready else "/healthz") == 200)
+        yield running
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, log.read_text()
+        assert "Traceback" not in log.read_text(), log.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def of_devices(page: Samples) -> dict:
+    """What must be the same for everyone who looks at the same cluster."""
+    own = ("vgpuscope_cluster_watch", "vgpuscope_cluster_errors", "vgpuscope_build", "hami_build")
+    return {key: value for key, value in page.items() if not key[0].startswith(own)}
+
+
+def agrees_with_a_fresh_list(running: RunningAgent, kubeconfig: str, path: Path) -> None:
+    with exporter(kubeconfig, path) as fresh:
+        truth = of_devices(fresh.page())
+    running.until(lambda page: of_devices(page) == truth)
+
+
+def promtool_check(page: str) -> tuple[int, str]:
+    """What promtool says of a page, which is nothing if it likes it."""
+    if shutil.which("promtool") is None:
+        assert os.environ.get("CI") != "true", "promtool is missing in CI"
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
