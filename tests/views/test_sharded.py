@@ -9,6 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog.metric import Alias, Metric, renamed, same
+from vgpuscope.model.histogram import Histogram
 from vgpuscope.views.exposition import Renderer, Sample
 from vgpuscope.views.sharded import ShardedPage
 
@@ -116,3 +117,34 @@ def test_only_what_changed_is_compressed_again():
     page.gzipped(False)
     after = page._shards["n1"].packed
     assert [after[n] is before[n] for n in sorted(after)] == [True, False]
+
+
+TOOK = Metric(
+    name="x_took_seconds",
+    type="histogram",
+    help="Took.",
+    unit="seconds",
+    scope="gpu",
+    labels=same("node"),
+    extra=("by",),
+)
+BARE = Metric(name="x_bare_seconds", type="histogram", help="Bare.", unit="seconds", scope="gpu", labels=())
+seconds = st.lists(st.floats(0, 100), max_size=8)
+
+
+@given(seconds, st.sampled_from(["", "a", 'q}"{ ']))
+def test_a_histogram_is_read_back_as_it_was_observed(observed, by):
+    page = ShardedPage([TOOK, BARE], FAMILIES)
+    value = Histogram.empty((0.5, 1, 10))
+    for one in observed:
+        value = value.with_one(one)
+    page.update("k", [Sample(TOOK, Row("n", "g"), value, (by,)), Sample(BARE, Row("n", "g"), value)])
+    labels = (("by", by), ("node", "n")) if by else (("node", "n"),)
+    for found in (parsed(page.text().decode(), parse_text), parsed(page.openmetrics().decode(), parse_openmetrics)):
+        for bound in ("0.5", "1.0", "10.0", "+Inf"):
+            within = sum(one <= float(bound) for one in observed)
+            assert ("x_took_seconds_bucket", tuple(sorted((*labels, ("le", bound)))), within) in found
+            assert ("x_bare_seconds_bucket", (("le", bound),), within) in found
+        assert ("x_took_seconds_count", labels, len(observed)) in found
+        assert ("x_took_seconds_sum", labels, value.sum) in found
+        assert len(found) == 2 * 6

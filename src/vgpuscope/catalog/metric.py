@@ -16,9 +16,11 @@ FAMILY_HELP: dict[str, str] = {
     "dcgm": "the names and labels of dcgm-exporter; off by default, because beside a dcgm-exporter it counts twice",
 }
 
-Type = Literal["gauge", "counter"]
+Type = Literal["gauge", "counter", "histogram"]
 NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
-ClusterScope = Literal["device", "instance", "holder", "quota", "place", "type", "cluster", "finding", "kind"]
+ClusterScope = Literal[
+    "device", "instance", "holder", "quota", "place", "type", "cluster", "finding", "kind", "scheduler", "waiting"
+]
 Scope = NodeScope | ClusterScope
 
 Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value

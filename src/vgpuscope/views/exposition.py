@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from vgpuscope.catalog.metric import Exposed, Metric
+from vgpuscope.model.histogram import Histogram
 from vgpuscope.views import textline
 
 _GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
@@ -26,7 +27,7 @@ class Sample(Struct, frozen=True, gc=False):
 
     metric: Metric
     row: tuple[str, ...]
-    value: float | int | None
+    value: float | int | Histogram | None  # histograms are for pages in shards
     extra: tuple[str, ...] = ()
 
 

@@ -118,8 +118,7 @@ class ShardedPage:
         for name, value, extra in values:
             for number, exposed in self._plans[name]:
                 if textline.applies(exposed, row):
-                    text = f"{textline.start(exposed, row, extra)}{textline.scaled(value, exposed.scale)!r}\n"
-                    made[number] = made.get(number, b"") + text.encode()
+                    made[number] = made.get(number, b"") + textline.lines(exposed, row, extra, value).encode()
         return _Thing(values, made)
 
     def _join(self, shard: _Shard) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from vgpuscope.catalog.metric import Exposed
+from vgpuscope.model.histogram import Histogram
 
 HOLE = "\n\n"  # where a label's number goes; stands in no line
 
@@ -17,6 +18,24 @@ def start(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str:
     pairs += exposed.const
     shown = ",".join(f'{label}="{value}"' for label, value in pairs if value)
     return f"{exposed.name}{{{shown}}} " if shown else f"{exposed.name} "
+
+
+def lines(exposed: Exposed, row: Any, extra: tuple[str, ...], value: "float | Histogram") -> str:
+    """All lines of one sample, with their ends."""
+    before = start(exposed, row, extra)
+    if isinstance(value, Histogram):
+        return _histogram_lines(before, value)
+    return f"{before}{scaled(value, exposed.scale)!r}\n"
+
+
+def _histogram_lines(before: str, value: Histogram) -> str:
+    """Buckets that hold the smaller ones too, sum and count; bounds are floats, as OpenMetrics wants them."""
+    name, _, labels = before.rstrip("} ").partition("{")
+    bounds = [*map(repr, map(float, value.bounds)), "+Inf"]
+    more, alone = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
+    buckets = zip(bounds, value.cumulative(), strict=True)
+    text = "".join(f'{name}_bucket{{{more}le="{bound}"}} {count}\n' for bound, count in buckets)
+    return f"{text}{name}_sum{alone} {value.sum!r}\n{name}_count{alone} {value.count}\n"
 
 
 def applies(exposed: Exposed, row: Any) -> bool:
