@@ -16,7 +16,7 @@ from vgpuscope.formats.cluster_objects import (
     decode_quotas,
 )
 from vgpuscope.formats.vendors import VENDORS
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB
 
@@ -99,7 +99,74 @@ def test_a_pod_is_read_whole():
             ),
         ),
         requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
+        times=PodTimes(bind_phase="success"),
     )
+
+
+def test_how_far_a_pod_has_come_is_read_from_all_who_write_it_down():
+    notes = {"hami.io/vgpu-time": "1700000003", "hami.io/bind-time": "1700000004", "hami.io/bind-phase": "allocating"}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2023-11-14T22:13:25Z"}
+    states = [
+        {"name": "a", "state": {"waiting": {}}, "lastState": {"terminated": {"startedAt": "2023-11-14T22:13:30Z"}}},
+        {"name": "b", "state": {"running": {"startedAt": "2023-11-14T22:13:40Z"}}},
+        {"name": "c", "state": {"terminated": {"exitCode": 1, "startedAt": "1970-01-01T00:00:00Z"}}},
+    ]
+    status = {"phase": "Running", "conditions": [scheduled], "containerStatuses": states}
+    found = read(pod(annotations=notes, status=status, creationTimestamp="2023-11-14T22:13:20Z"))
+    assert found.times == PodTimes(
+        created=1700000000,
+        filtered=1700000003,
+        bind_begun=1700000004,
+        bind_phase="allocating",
+        scheduled=1700000005,
+        started=1700000010,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "1e9", "9" * 13, "١٧"])
+def test_a_time_that_is_none_is_absent(text):
+    found = read(pod(annotations={"hami.io/vgpu-time": text, ALLOCATED: f"{A},NVIDIA,1,1:;"}, creationTimestamp=text))
+    assert found.times == PodTimes()
+
+
+def test_what_a_scheduler_says_of_a_pod_without_a_node_is_kept():
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes" + "x" * 10**5}
+    waiting = pod(status={"phase": "Pending", "conditions": [said]})
+    assert read(waiting).refusal is None, "it is bound by now"
+    waiting["spec"] |= {"nodeName": None, "schedulerName": "hami-scheduler"}
+    found = read(waiting)
+    assert (found.refusal.reason, found.refusal.message[:9], found.refusal.at) == ("Unschedulable", "0/3 nodes", None)
+    assert len(found.refusal.message) == 8192
+    assert found.scheduler == "hami-scheduler"
+
+
+@pytest.mark.parametrize(
+    ("owners", "labels", "owner"),
+    [
+        ([], None, ""),
+        ([{"kind": "Node", "name": "n1"}], None, ""),
+        ([{"kind": "Job", "name": "train", "controller": True}], None, "Job/train"),
+        (
+            [{"kind": "ReplicaSet", "name": "web-5d9", "controller": True}],
+            {"pod-template-hash": "5d9"},
+            "Deployment/web",
+        ),
+        ([{"kind": "ReplicaSet", "name": "web-5d9", "controller": True}], None, "ReplicaSet/web-5d9"),
+    ],
+)
+def test_a_pods_owner_is_the_nearest_that_people_know(owners, labels, owner):
+    assert read(pod(labels=labels, ownerReferences=owners)).owner == owner
+
+
+def test_claims_are_known_by_the_names_that_the_pod_or_its_status_gives():
+    asking = pod(container("main"))
+    asking["spec"]["resourceClaims"] = [
+        {"name": "own", "resourceClaimName": "shared-gpu"},
+        {"name": "made", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "not-yet", "resourceClaimTemplateName": "one-gpu"},
+    ]
+    asking["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "p-made-x7"}]
+    assert read(asking).claims == ("shared-gpu", "p-made-x7")
 
 
 def test_hamis_own_decisions_are_read():

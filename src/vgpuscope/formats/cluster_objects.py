@@ -17,12 +17,13 @@ from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami_annotation import AssignedDevice, assigned_devices, held_instances
 from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kubetime import from_rfc3339, from_unix
 from vgpuscope.formats.node_register import registered_devices
 from vgpuscope.formats.quantity import whole_number
 from vgpuscope.formats.vendors import BY_ALLOCATED, BY_QUOTA, BY_TO_ALLOCATE, BY_WORD, Vendor, vendor_by_resource
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState, Refusal
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.quantity import MIB
+from vgpuscope.model.quantity import MIB, UnixTime
 
 # Kubernetes allows no name longer than this, so nothing longer becomes a label of ours.
 Name = Annotated[str, Meta(max_length=253)]
@@ -66,13 +67,30 @@ class _Metadata(Struct, rename="camel"):
     uid: Name = ""
     namespace: Name | None = None
     resource_version: str | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str | None] | None = None
     labels: "_Labels | None" = None
+    owner_references: "list[_Owner] | None" = None
 
 
 class _Labels(Struct):
     node: str | None = field(default=None, name="hami.io/vgpu-node")
+    template: str | None = field(default=None, name="pod-template-hash")
+
+
+class _Owner(Struct):
+    kind: Name = ""
+    name: Name = ""
+    controller: bool | None = None
+
+
+class _Condition(Struct, rename="camel"):
+    type: str
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
 
 
 def _present(annotations: dict[str, str | None] | None) -> dict[str, str]:
@@ -80,11 +98,6 @@ def _present(annotations: dict[str, str | None] | None) -> dict[str, str]:
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
-
-
-class _Condition(Struct):
-    type: str
-    status: str | None = None
 
 
 class _NodeStatus(Struct):
@@ -177,28 +190,45 @@ class _Container(Struct, rename="camel"):
     restart_policy: str | None = None
 
 
+class _Claim(Struct, rename="camel"):
+    name: Name
+    resource_claim_name: Name | None = None
+
+
 class _PodSpec(Struct, rename="camel"):
     node_name: Name | None = None
+    scheduler_name: Name | None = None
+    resource_claims: list[_Claim] | None = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
 
 
+class _Running(Struct, rename="camel"):
+    started_at: str | None = None
+
+
 class _Terminated(Struct, rename="camel"):
     exit_code: int = 0
+    started_at: str | None = None
 
 
 class _State(Struct):
+    running: _Running | None = None
     terminated: _Terminated | None = None
 
 
-class _ContainerStatus(Struct):
+class _ContainerStatus(Struct, rename="camel"):
     name: str
     state: _State | None = None
+    last_state: _State | None = None
 
 
 class _PodStatus(Struct, rename="camel"):
     phase: Annotated[str, Meta(max_length=63)] | None = None
+    conditions: list[_Condition] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
+    resource_claim_statuses: list[_Claim] | None = None
 
 
 class _Pod(Struct):
@@ -217,6 +247,7 @@ class _Holder(Struct, frozen=True):
     asks: dict[str, int]
 
 
+_MESSAGE = 8192  # characters of a scheduler's words that are kept: Kubernetes itself cuts events at 1,024
 _NODE_KEYS = ("hami.io/vgpu-node", "4pd.io/vgpu-node")
 _DEVICE_KEYS = frozenset({*BY_ALLOCATED, *BY_TO_ALLOCATE, *_NODE_KEYS, "hami.io/vgpu-mig-allocations"})
 
@@ -228,7 +259,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         return None
     marked = meta.labels is not None and meta.labels.node is not None
     marked = marked or (meta.annotations is not None and not _DEVICE_KEYS.isdisjoint(meta.annotations))
-    if not marked and not _asks_for_devices(spec):
+    if not marked and not spec.resource_claims and not _asks_for_devices(spec):
         return None
     status, annotations = found.status or _PodStatus(), _present(meta.annotations)
     holders = list(_holders(spec, wrong))
@@ -244,7 +275,62 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         assignments=tuple(_assignments(annotations, holders, wrong)),
         instances=_instances(annotations, wrong),
         requests=_together(holders),
+        claims=_claims(spec, status),
+        scheduler=intern(spec.scheduler_name or "default-scheduler"),
+        owner=_owner(meta),
+        times=_times(meta, annotations, status),
+        refusal=None if spec.node_name else _refusal(status),
     )
+
+
+def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
+    """A claim that the pod names, or one that was made for it from a template: then its status says its name."""
+    made = {one.name: one.resource_claim_name for one in status.resource_claim_statuses or ()}
+    names = (one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ())
+    return tuple(name for name in names if name)
+
+
+def _owner(meta: _Metadata) -> str:
+    """The controller; of a ReplicaSet that a Deployment made, which the label tells, the Deployment."""
+    owner = next((one for one in meta.owner_references or () if one.controller), None)
+    if owner is None or not owner.name:
+        return ""
+    template = meta.labels.template if meta.labels else None
+    if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
+        return intern(f"Deployment/{owner.name.removesuffix(f'-{template}')}")
+    return intern(f"{owner.kind}/{owner.name}")
+
+
+def _times(meta: _Metadata, annotations: Mapping[str, str], status: _PodStatus) -> PodTimes:
+    bound = next((one for one in status.conditions or () if one.type == "PodScheduled" and one.status == "True"), None)
+    return PodTimes(
+        created=from_rfc3339(meta.creation_timestamp),
+        filtered=from_unix(annotations.get("hami.io/vgpu-time")),
+        bind_begun=from_unix(annotations.get("hami.io/bind-time")),
+        bind_phase=intern(annotations.get("hami.io/bind-phase", "")[:32]),
+        scheduled=from_rfc3339(bound.last_transition_time) if bound else None,
+        started=min(_starts(status), default=None),
+    )
+
+
+def _starts(status: _PodStatus) -> Iterator[UnixTime]:
+    """When its containers started, as far back as their statuses reach."""
+    for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        for state in (one.state, one.last_state):
+            for part in (state.running, state.terminated) if state else ():
+                moment = from_rfc3339(part.started_at) if part else None
+                if moment is not None and moment > 0:  # a container that never ran "started" in 1970
+                    yield moment
+
+
+def _refusal(status: _PodStatus) -> Refusal | None:
+    for one in status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "False":
+            message = (one.message or "")[:_MESSAGE]
+            return Refusal(
+                reason=intern((one.reason or "")[:253]), message=message, at=from_rfc3339(one.last_transition_time)
+            )
+    return None
 
 
 def _asks_for_devices(spec: _PodSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
+from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
 
 
 class RegisteredDevice(Struct, frozen=True, kw_only=True):
@@ -56,6 +56,25 @@ class HeldInstance(Struct, frozen=True, kw_only=True):
     compute_instance: int | None = None
 
 
+class Refusal(Struct, frozen=True, kw_only=True, gc=False):
+    """What the PodScheduled condition says of a pod that has no node yet, in its scheduler's own words."""
+
+    reason: str  # Unschedulable, SchedulingGated, SchedulerError
+    message: str = ""
+    at: UnixTime | None = None
+
+
+class PodTimes(Struct, frozen=True, kw_only=True, gc=False):
+    """How far a pod has come, and when, by the clocks of those who wrote it down; None: not yet, or nobody wrote it."""
+
+    created: UnixTime | None = None
+    filtered: UnixTime | None = None  # HAMi chose the node
+    bind_begun: UnixTime | None = None  # HAMi had the node's lock
+    bind_phase: str = ""  # HAMi's word: allocating, success, failed
+    scheduled: UnixTime | None = None  # bound to its node
+    started: UnixTime | None = None  # its first container, init containers included
+
+
 class PodState(Struct, frozen=True, kw_only=True):
     """One pod that has, wants or had devices."""
 
@@ -70,6 +89,11 @@ class PodState(Struct, frozen=True, kw_only=True):
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
     requests: dict[str, int] = {}  # device resources it asks for, all containers together
+    claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
+    scheduler: str = "default-scheduler"
+    owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
+    times: PodTimes = PodTimes()
+    refusal: Refusal | None = None
 
     @property
     def ended(self) -> bool:

@@ -5,6 +5,7 @@ from typing import TypeAlias
 Bytes: TypeAlias = int
 Ratio: TypeAlias = float
 Seconds: TypeAlias = float
+UnixTime: TypeAlias = float  # seconds since 1970, UTC
 Watts: TypeAlias = float
 Joules: TypeAlias = float
 Celsius: TypeAlias = float

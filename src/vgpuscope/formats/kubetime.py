@@ -1,0 +1,28 @@
+"""Times as Kubernetes and HAMi write them."""
+
+from datetime import UTC, datetime
+
+from vgpuscope.model.quantity import UnixTime
+
+
+def from_rfc3339(text: str | None) -> UnixTime | None:
+    """2026-11-15T08:00:00Z, with or without fractions; None for what is no time, or has no zone and so is none."""
+    if not text or len(text) > 40:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None else None
+
+
+def from_unix(text: str | None) -> UnixTime | None:
+    """Whole seconds since 1970, as text; None for what is none."""
+    if not text or len(text) > 12 or not (text.isascii() and text.isdigit()):
+        return None
+    return float(text)
+
+
+def to_rfc3339(moment: UnixTime) -> str:
+    """The time in UTC, to the second."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
