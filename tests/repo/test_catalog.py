@@ -29,6 +29,8 @@ ROWS = {
     "cluster": rows.ClusterRow,
     "finding": rows.FindingRow,
     "kind": rows.KindRow,
+    "scheduler": rows.SchedulerRow,
+    "waiting": rows.WaitingRow,
 }
 METRICS = (*node.METRICS, *cluster.METRICS)
 EXPOSED = [(metric, exposed) for metric in METRICS for exposed in metric.exposed(ALL)]
@@ -139,6 +141,10 @@ SEED_METRICS = {
     "hami_vgpu_core_allocated_ratio": "namespace node pod container_index device_uuid",
     "hami_resource_quota_used": "namespace quota_name limit",
     "hami_resource_quota_limit": "namespace quota_name",
+    "hami_scheduler_filter_duration_seconds": "",
+    "hami_scheduler_bind_duration_seconds": "",
+    "hami_scheduler_bind_success_total": "",
+    "hami_scheduler_bind_failure_total": "",
     **dict.fromkeys(
         (
             "DCGM_FI_DEV_GPU_UTIL",

@@ -1,5 +1,6 @@
 """Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
 
+from vgpuscope.catalog import scheduling
 from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, renamed, same
 
 DEVICE = same("node", "gpu_uuid")
@@ -371,4 +372,5 @@ METRICS: tuple[Metric, ...] = (
     *NODE_CAPACITY.all(),
     *TYPE_CAPACITY.all(),
     *CLUSTER_CAPACITY.all(),
+    *scheduling.METRICS,
 )

@@ -214,3 +214,16 @@ class KindRow(NamedTuple):
     """A kind of object that is watched."""
 
     kind: str
+
+
+class SchedulerRow(NamedTuple):
+    """A scheduler, by the name that pods ask for it with."""
+
+    scheduler: str
+
+
+class WaitingRow(NamedTuple):
+    """Pods of one namespace that wait for one reason; without a namespace, of all that are not shown by name."""
+
+    namespace: str
+    code: str

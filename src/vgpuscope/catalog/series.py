@@ -24,6 +24,8 @@ CLUSTER_SCOPES: dict[Scope, str] = {
     "type": "type of card",
     "finding": "thing that does not add up",
     "kind": "kind of object that is watched",
+    "scheduler": "scheduler that pods with devices ask for",
+    "waiting": "reason why pods of a namespace wait",
     "cluster": "cluster",
 }
 

@@ -1,0 +1,54 @@
+"""Why pods wait: what schedulers say of them, and what is kept of it when the events themselves are gone."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.decision import Reason
+from vgpuscope.model.quantity import PodUID, UnixTime
+
+Outcome: TypeAlias = Literal["waiting", "scheduled", "failed", "deleted"]
+
+
+class PodEvent(Struct, frozen=True, kw_only=True, gc=False):
+    """An event about a pod that says how its scheduling goes."""
+
+    uid: str  # of the event itself: it is updated when the same happens again
+    pod_uid: PodUID
+    namespace: str
+    pod: str
+    component: str  # who says so: default-scheduler, hami-scheduler, kubelet
+    reason: str
+    message: str = ""
+    count: int = 1  # how often it has happened
+    first: UnixTime | None = None
+    last: UnixTime | None = None
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """One reason why a pod waits, with who gave it and how often."""
+
+    reason: Reason
+    component: str
+    count: int = 1
+    first: UnixTime | None = None
+    last: UnixTime | None = None
+
+
+class PendingPod(Struct, frozen=True, kw_only=True):
+    """One pod that waits for devices, or waited for them within what is remembered."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    owner: str = ""
+    scheduler: str = ""
+    requests: dict[str, int] = {}
+    outcome: Outcome = "waiting"
+    code: str = "SCHED_NOT_TRIED"  # the one reason that counts most
+    created: UnixTime | None = None
+    ended: UnixTime | None = None  # when the waiting did
+    node: str = ""  # where it went
+    attempts: int = 0  # refused ones that we know of
+    said: tuple[Said, ...] = ()  # what counts most comes first
+    said_cut: int = 0  # how many more there were than are kept
