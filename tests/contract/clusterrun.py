@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,10 +19,11 @@ MIB = 2**20
 PROGRAM = ("-m", "vgpuscope")
 
 
-def registered(name: str, *cards: str, memory: int = 81920, **more: object) -> Object:
-    """A node whose plugin registered cards."""
-    card = {"count": 10, "devmem": memory, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
-    devices = [{"id": id_, "index": index, **card} for index, id_ in enumerate(cards)]
+def registered(name: str, *cards: str, memory: int | Mapping[str, int] = 81920, **more: object) -> Object:
+    """A node whose plugin registered cards, of one size in MiB or each of its own."""
+    sizes = dict.fromkeys(cards, memory) if isinstance(memory, int) else memory
+    card = {"count": 10, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
+    devices = [{"id": id_, "index": index, "devmem": sizes[id_], **card} for index, id_ in enumerate(cards)]
     made = node(name)
     made["metadata"].setdefault("annotations", {})["hami.io/node-nvidia-register"] = json.dumps(devices)
     return made
