@@ -1,0 +1,215 @@
+"""What was seen of a fleet in a window of time, and what is concluded from it: score, status, verdict, with evidence.
+
+A reading is a set of tracks: one for each card, MIG instance or tenant of one that a source has numbers of. None is
+"not measured" throughout; a conclusion that would need what was not measured is `unknown`.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Ratio, Seconds, UnixTime
+
+Term: TypeAlias = Literal[
+    "gpu_util",  # ratio of time with a kernel running
+    "mem_copy",  # ratio of time in which memory was read or written
+    "mem_used",  # bytes
+    "mem_total",  # bytes
+    "power",  # watts
+    "power_limit",  # watts, enforced on this card
+    "sm_clock",  # hertz
+    "sm_active",  # ratio of SMs that were busy: profiling metrics
+    "engine_active",  # ratio of time in which the graphics or compute engine was busy: profiling metrics
+    "process_sm",  # ratio of the card's SM time that the tenant's own processes had
+    "encoder",  # ratio of time in which video was encoded: work that no other signal shows
+    "decoder",
+]
+Signal: TypeAlias = Literal["sm_active", "engine_active", "process_sm", "gpu_util"]
+SIGNALS: tuple[Signal, ...] = ("sm_active", "engine_active", "process_sm", "gpu_util")  # best first
+
+Status: TypeAlias = Literal["idle", "low", "normal", "high", "unknown"]
+STATUSES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")
+Verdict: TypeAlias = Literal["in_use", "idle", "unknown"]
+VERDICTS: tuple[Verdict, ...] = ("in_use", "idle", "unknown")
+UseClass: TypeAlias = Literal[
+    "busy",
+    "busy-unproductive",  # kernels run nearly all the time, but on few SMs
+    "low",
+    "idle",
+    "idle-held",  # no compute, but memory is held
+    "unknown",
+]
+USE_CLASSES: tuple[UseClass, ...] = ("busy", "busy-unproductive", "low", "idle", "idle-held", "unknown")
+Schema: TypeAlias = Literal["vgpuscope", "dcgm"]
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """The time that is judged, and how often a sample was to be expected in it."""
+
+    begin: UnixTime
+    end: UnixTime
+    interval: Seconds  # between two samples of one series
+
+    @property
+    def seconds(self) -> Seconds:
+        return self.end - self.begin
+
+    @property
+    def expected(self) -> int:
+        """Samples that a series has if none is missing."""
+        return max(1, round(self.seconds / self.interval))
+
+
+class Stat(Struct, frozen=True, kw_only=True, gc=False):
+    """One quantity over the window. Samples that cannot be true are not part of it; they are counted as dropped."""
+
+    mean: float | None = None
+    max: float | None = None
+    p95: float | None = None
+    samples: int = 0
+    dropped: int = 0
+
+
+class Tenant(Struct, frozen=True, kw_only=True, gc=False):
+    """Who has a card or a part of it."""
+
+    namespace: str
+    pod: str
+    container: str = ""  # "": the source does not tell, or all of the pod's
+    pod_uid: PodUID = ""
+
+
+class Track(Struct, frozen=True, kw_only=True):
+    """What a source saw in the window of one card or MIG instance, as long as one tenant had it.
+
+    `own`: the numbers are the tenant's own part. Otherwise they are the whole device's, and the tenant is one of those
+    who had it meanwhile, or None where the source does not say who did.
+    """
+
+    schema: Schema
+    gpu_id: DeviceUUID  # the physical card, whole
+    mig: str = ""  # the MIG instance: its UUID, or GI-<number> where only that is known
+    profile: str = ""
+    gpu_index: str = ""
+    hostname: str = ""
+    model: str = ""
+    tenant: Tenant | None = None
+    own: bool = False
+    terms: dict[Term, Stat] = {}
+    first: UnixTime | None = None  # first and last sample in the window
+    last: UnixTime | None = None
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """A part of a reading that is missing, and why: a query that failed, a target that could not be scraped."""
+
+    part: str
+    code: str
+    message: str
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """One look at the fleet."""
+
+    window: Window
+    tracks: tuple[Track, ...] = ()
+    schemas: tuple[Schema, ...] = ()
+    source: str = ""  # what it was read from, without secrets
+    requests: int = 0
+    faults: tuple[Fault, ...] = ()  # not empty: the reading is partial
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.faults)
+
+
+# ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ScoreTerm(Struct, frozen=True, kw_only=True):
+    """One term of a score. `value` None: it was not measured, and its weight went to the others."""
+
+    name: Literal["gpu_util", "mem_copy", "mem_used", "power"]
+    weight: float  # as configured, normalised to a sum of 1
+    value: Ratio | None = None
+    points: float | None = None  # what it adds to the score, after re-weighting
+    reference: str = (
+        ""  # what it was held against: "limit 400 W (metric)", "300 W (table: NVIDIA A100…)", "250 W (default)"
+    )
+
+
+class Score(Struct, frozen=True, kw_only=True):
+    """How much a card is used, 0-100, by the configured weights; None: not one term was measured."""
+
+    value: float | None
+    terms: tuple[ScoreTerm, ...] = ()
+    confidence: Ratio = 0.0  # the share of all weight that was measured, times coverage
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What a verdict rests on, so that a person can follow it. `reasons` are codes; views turn them into sentences."""
+
+    reasons: tuple[str, ...] = ()  # VERDICT_… codes, the deciding one first
+    signal: Signal | None = None  # the best one present, by which it was judged
+    signal_mean: Ratio | None = None
+    signal_max: Ratio | None = None
+    signal_p95: Ratio | None = None
+    coverage: Ratio | None = None
+    samples: int = 0
+    expected: int = 0
+    dropped: int = 0
+    freshness: Seconds | None = None  # age of the last sample at the window's end
+    window_begin: UnixTime | None = None
+    window_end: UnixTime | None = None
+    held_since: UnixTime | None = None  # when the present tenant got the card, if within the window
+    source: str = ""
+    schema: Schema | None = None
+    held_memory: Ratio | None = None
+    steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
+
+
+class TenantUse(Struct, frozen=True, kw_only=True):
+    """What one tenant made of a card or MIG instance; terms are absent where the source only knows the whole card."""
+
+    tenant: Tenant
+    own: bool = False
+    terms: dict[Term, Stat] = {}
+    since: UnixTime | None = None  # None: since before the window
+    until: UnixTime | None = None  # None: has it still
+    verdict: Verdict = "unknown"
+    use_class: UseClass = "unknown"
+    evidence: Evidence = Evidence()
+    owner: str = ""  # Deployment/web, Job/train; "": not known
+
+
+class GpuUse(Struct, frozen=True, kw_only=True):
+    """One card, or one MIG instance of one, with everything concluded about it."""
+
+    gpu_id: DeviceUUID
+    mig: str = ""
+    profile: str = ""
+    gpu_index: str = ""
+    hostname: str = ""
+    model: str = ""
+    terms: dict[Term, Stat] = {}
+    score: Score = Score(value=None)
+    status: Status = "unknown"
+    verdict: Verdict = "unknown"
+    use_class: UseClass = "unknown"
+    evidence: Evidence = Evidence()
+    tenants: tuple[TenantUse, ...] = ()  # who has it now; several: it is shared
+    former: tuple[TenantUse, ...] = ()  # who had it earlier in the window
+
+
+class Analysis(Struct, frozen=True, kw_only=True):
+    """One analysis of the fleet."""
+
+    number: int
+    started: UnixTime
+    seconds: Seconds
+    window: Window
+    gpus: tuple[GpuUse, ...] = ()
+    source: str = ""
+    schemas: tuple[Schema, ...] = ()
+    requests: int = 0
+    faults: tuple[Fault, ...] = ()
