@@ -34,7 +34,14 @@ class Client:
 
     def scrape(self, ports: list[int], *, rounds: int, headers: dict[str, str], pause: float) -> list[list[float]]:
         """Seconds of each scrape, by port; each pause is between 0 and twice the given one."""
-        order = {"ports": ports, "rounds": rounds, "headers": headers, "pause": pause}
+        return self._order({"ports": ports, "rounds": rounds, "headers": headers, "pause": pause, "opened": True})
+
+    def scrape_once(self, port: int, *, headers: dict[str, str]) -> float:
+        """Seconds of one scrape, and there is no other before it."""
+        order = {"ports": [port], "rounds": 1, "headers": headers, "pause": 0.0, "opened": False}
+        return self._order(order)[0][0]
+
+    def _order(self, order: dict[str, object]) -> list[list[float]]:
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -88,6 +95,9 @@ class _Connection:
             end = self._buffer.find(b"\r\n\r\n", 0, got)
         head = bytes(self._buffer[:end]).lower()
         assert head.startswith((b"http/1.1 200", b"http/1.0 200")), head
+        if b"transfer-encoding: chunked" in head:
+            self._until_last_chunk(sock, bytes(self._buffer[end + 4 : got]))
+            return False
         length = head.partition(b"content-length:")[2].split(b"\r\n", 1)[0].strip()
         missing = end + 4 + int(length) - got if length else -1
         while missing:
@@ -98,6 +108,14 @@ class _Connection:
             missing -= taken if length else 0
         return head.startswith(b"http/1.0") or b"connection: close" in head
 
+    def _until_last_chunk(self, sock: socket.socket, tail: bytes) -> None:
+        """The last one is empty; what is in the others cannot look like it, in text and (nearly always) in gzip."""
+        view = memoryview(self._buffer)
+        while not tail.endswith(b"\r\n0\r\n\r\n"):
+            taken = sock.recv_into(view)
+            assert taken, "the answer was cut"
+            tail = (tail + bytes(view[max(0, taken - 7) : taken]))[-7:]
+
     def _more(self, sock: socket.socket, view: memoryview, got: int) -> int:
         taken = sock.recv_into(view[got:])
         assert taken, "no answer"
@@ -106,8 +124,9 @@ class _Connection:
 
 def _obey(order: dict[str, object]) -> list[list[float]]:
     connections = [_Connection(port, order["headers"]) for port in order["ports"]]
-    for connection in connections:
-        connection.scrape()  # the first one opens the connection
+    if order["opened"]:
+        for connection in connections:
+            connection.scrape()  # the first one opens the connection
     taken: list[list[float]] = [[] for _ in connections]
     for _ in range(order["rounds"]):
         for connection, mine in zip(connections, taken, strict=True):

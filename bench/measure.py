@@ -144,7 +144,7 @@ def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, obj
         idle = _cpu_per_cycle(agent, effort.cycles, "nobody scrapes")
         scraped = _cpu_scraped(agent, scraper, effort.rhythm)
         page = agent.page()
-        with programs.static(node, page) as static, programs.nvitop_exporter(node) as peer:
+        with programs.static(node.root, page) as static, programs.nvitop_exporter(node) as peer:
             freeze(peer, frozen=True)
             pairs = _pairs(agent, static, scraper, effort)
             resident = agent.resident_bytes()

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from bench.world import World
 
 BIN = Path(sys.executable).parent
-_START_WITHIN = 60.0  # seconds
+_START_WITHIN = 120.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -26,20 +25,31 @@ class Program:
     name: str
     pid: int
     port: int
+    start_seconds: float  # until it answered
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads, to the nanosecond."""
         tasks = Path(f"/proc/{self.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
 
+    def busy_seconds(self) -> float:
+        """The same with the time in which it wanted to run but had to wait for its turn."""
+        tasks = Path(f"/proc/{self.pid}/task")
+        return sum(sum(map(int, (task / "schedstat").read_text().split()[:2])) for task in tasks.iterdir()) / 1e9
+
     def resident_bytes(self) -> int:
         """VmRSS."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
+    def most_resident_bytes(self) -> int:
+        """VmHWM: the most that it ever was."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     def page(self) -> bytes:
         """What it serves now."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             return bytes(answer.read())
 
     def value(self, series: str) -> float:
@@ -58,19 +68,29 @@ def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
         config = world.root / f"agent-{interval}.yaml"
         config.write_text(f"agent:\n  window: {60 * interval}\n")
         command += ["--config", config, "--sample-interval", str(interval)]
-    with _running("vgpuscope", command, world, port=port, path="/readyz") as program:
+    with _running("vgpuscope", command, root=world.root, env=world.environment(), port=port, path="/readyz") as program:
         _until(lambda: b"vgpuscope_container_sm_seconds_total" in program.page(), "the agent shows containers")
         yield program
 
 
 @contextmanager
-def static(world: World, page: bytes) -> Iterator[Program]:
-    """A page of bytes that never change, on the agent's HTTP stack: the lower bound of a scrape."""
-    file = world.root / "page"
+def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
+    """Our cluster exporter, with its defaults, once it is ready."""
+    port = _free_port()
+    command: list[str | Path] = [BIN / "vgpuscope", "cluster", "--listen", f"127.0.0.1:{port}"]
+    command += ["--kubeconfig", kubeconfig]
+    with _running("cluster", command, root=root, env=dict(os.environ), port=port, path="/readyz") as program:
+        yield program
+
+
+@contextmanager
+def static(root: Path, page: bytes) -> Iterator[Program]:
+    """A page of bytes that never change, on the same HTTP stack: the lower bound of a scrape."""
+    file = root / "page"
     file.write_bytes(page)
     port = _free_port()
     command = [sys.executable, "-m", "bench.static_page", file, str(port)]
-    with _running("static page", command, world, port=port, path="/healthz") as program:
+    with _running("static page", command, root=root, env=dict(os.environ), port=port, path="/healthz") as program:
         yield program
 
 
@@ -79,20 +99,24 @@ def nvitop_exporter(world: World) -> Iterator[Program]:
     """The peer, as it is installed."""
     port = _free_port()
     command = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "bench"]
-    with _running("nvitop-exporter", command, world, port=port, path="/metrics") as program:
+    env = world.environment()
+    with _running("nvitop-exporter", command, root=world.root, env=env, port=port, path="/metrics") as program:
         expected = world.processes
         _until(lambda: program.page().count(b"\nprocess_gpu_memory_MiB{") >= expected, "nvitop-exporter shows everyone")
         yield program
 
 
 @contextmanager
-def _running(name: str, command: list[str | Path], world: World, *, port: int, path: str) -> Iterator[Program]:
-    log = world.root / f"{name}.{port}.log"
+def _running(
+    name: str, command: list[str | Path], *, root: Path, env: dict[str, str], port: int, path: str
+) -> Iterator[Program]:
+    log = root / f"{name}.{port}.log"
+    began = time.monotonic()
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=world.environment(), stdout=out, stderr=out)
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=out)
     try:
         _until(lambda: _answers(port, path, process, log), f"{name} answers")
-        yield Program(name=name, pid=process.pid, port=port)
+        yield Program(name=name, pid=process.pid, port=port, start_seconds=time.monotonic() - began)
     finally:
         process.terminate()
         try:
@@ -108,7 +132,7 @@ def _answers(port: int, path: str, process: "subprocess.Popen[bytes]", log: Path
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return int(answer.status) == 200
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:
         return False
 
 
