@@ -53,7 +53,7 @@ CODES: tuple[Code, ...] = (
         code="SCHED_REQUEST_INVALID",
         stage="admit",
         meaning="The pod asks for devices in a way that no node can ever satisfy.",
-        runbook="Correct the pod's resources: at most 100 cores for each card, and no more cards than one pod may have.",
+        runbook="Correct the pod's resources: at most 100 cores for each card, no more cards than one pod may have.",
     ),
     Code(
         code="SCHED_GATED",
@@ -71,7 +71,7 @@ CODES: tuple[Code, ...] = (
         code="SCHED_GANG_WAITING",
         stage="admit",
         meaning="The pod's group cannot start together, so none of its pods is placed.",
-        runbook="Look for another reason at the pods of the same group; `kubectl describe podgroup` shows how many fit.",
+        runbook="Look for another reason at the pods of the same group; `kubectl describe podgroup` says how many fit.",
     ),
     # --- filter: devices ----------------------------------------------------------------------------------------------
     Code(
@@ -168,7 +168,7 @@ CODES: tuple[Code, ...] = (
         code="SCHED_NODE_UNREGISTERED",
         stage="filter",
         meaning="The node has not told the scheduler of any devices, or told it in a way that cannot be read.",
-        runbook="`vgpuscope nodes` lists nodes with devices; on the others look at the device plugin's pod and its log.",
+        runbook="`vgpuscope nodes` lists nodes with devices; on the others look at the device plugin's pod and log.",
     ),
     # --- filter: nodes ------------------------------------------------------------------------------------------------
     Code(

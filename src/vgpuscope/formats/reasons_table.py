@@ -1,0 +1,118 @@
+"""The words in which schedulers say why a pod waits → our codes.
+
+HAMi up to v2.10, vgpu-manager, kube-scheduler 1.10 to 1.35, Volcano, KAI, Kueue and the kubelet. The first row that is
+found anywhere in a phrase decides, so a row stands above those whose words it contains: GPU memory above memory,
+a volume's node affinity above node affinity, a queue's quota above a namespace's.
+"""
+
+import re
+from functools import lru_cache
+
+_ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|vastai|biren"
+
+# Patterns of phrases in lower case; none of them has a quantifier within another, so a search is linear.
+_ROWS: tuple[tuple[str, str], ...] = (
+    ("SCHED_GATED", r"scheduling gates|schedulinggated"),
+    ("SCHED_NODE_LOCKED", r"has been locked|node lock|lock(?:ing)? node"),
+    # --- whose quota --------------------------------------------------------------------------------------------------
+    ("SCHED_QUOTA_EXCEEDED", r"exceeded quota|resourcequotanotfit|quota exceeded"),
+    (
+        "SCHED_QUEUE_QUOTA",
+        r"over ?quota|overlimit|allowable limit|queue resource quota|unused quota|insufficient quota|assign flavors"
+        r"|clusterqueue|localqueue|queue .{0,200}(?:overused|quota|capability|not open|not found|doesn't exist)",
+    ),
+    ("SCHED_QUOTA_EXCEEDED", r"resource ?quota|\bquota\b"),
+    (
+        "SCHED_GANG_WAITING",
+        r"pod ?group|\bgang\b|minavailable|minmember|minimum required number of pods|can possibly be assigned"
+        r"|job is not ready",
+    ),
+    ("SCHED_ADMISSION_DENIED", r"webhook|denied the request|is forbidden|violates podsecurity"),
+    # --- claims and volumes, whose texts have words of everything else ------------------------------------------------
+    ("SCHED_DRA_UNALLOCATABLE", r"resource ?claim|device ?class|allocate all claims|dynamicresources|resource ?slice"),
+    (
+        "SCHED_VOLUME",
+        r"persistent ?volume|volume node affinity|\bpvc|volume count|volume zone|volumebinding|binding volumes"
+        r"|free storage|storage ?class|available disk|csinode|unbound immediate",
+    ),
+    # --- errors in place of a verdict ---------------------------------------------------------------------------------
+    (
+        "SCHED_NO_EXTENDER",
+        r"with extender at url|dial tcp|connection refused|no such host|i/o timeout|x509:|context deadline exceeded"
+        r"|client\.timeout exceeded|(?:get|post) \"?https?://",
+    ),
+    (
+        "SCHED_BIND_FAILED",
+        r"binding rejected|^pods? \"[^\"]*\" not found|operation cannot be fulfilled|bind plugin"
+        r"|already assigned to node|failed to bind|already scheduled to another node",
+    ),
+    # --- devices ------------------------------------------------------------------------------------------------------
+    ("SCHED_MODE_MISMATCH", r"modenotfit|mode not fit|mode mismatch|has mig enabled|memory type mismatch"),
+    ("SCHED_MIG_INFEASIBLE", r"cardmig|migtopology|\bmig\b"),
+    ("SCHED_DEVICE_RULE_MISMATCH", r"customfilterrule|qospolicy|appclass"),
+    ("SCHED_DEVICE_UUID_MISMATCH", r"uuid"),
+    ("SCHED_DEVICE_TYPE_MISMATCH", r"type ?mismatch|gpu ?type|device type"),
+    ("SCHED_DEVICE_UNHEALTHY", r"unhealthy|nothealth|not healthy"),
+    ("SCHED_DEVICE_CORDONED", r"cardcordoned|(?:card|gpu|device)s? (?:is |are )?cordoned"),
+    ("SCHED_SLOTS_EXHAUSTED", r"time-?slicing|\bslots?\b"),
+    ("SCHED_EXCLUSIVE_CONFLICT", r"exclusive"),
+    ("SCHED_NUMA_MISMATCH", r"numa|topology locality|topologyaffinity"),
+    ("SCHED_LINK_TOPOLOGY", r"link topology|nvlink|topology unsatisfied"),
+    (
+        "SCHED_NODE_UNREGISTERED",
+        r"node unregistered|node usage unavailable|no vgpu |vgpu (?:registry|configuration)|not vgpu-enabled"
+        r"|not initialized with device|memory factor invalid|missing from cache|node info build failed",
+    ),
+    ("SCHED_INSUFFICIENT_GPU_MEMORY", rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?mem|insufficientmemory|/\S*mem"),
+    (
+        "SCHED_INSUFFICIENT_GPU_CORES",
+        rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?core|insufficientcore|computeunits|compute units|/\S*core",
+    ),
+    (
+        "SCHED_INSUFFICIENT_GPU_COUNT",
+        rf"insufficientdevice|cardsinsufficientrequest|/\S*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
+        r"|enough gpu|gpu fitted",
+    ),
+    # --- nodes --------------------------------------------------------------------------------------------------------
+    (
+        "SCHED_NODE_NOT_READY",
+        r"node\.kubernetes\.io/(?:not-ready|unreachable|network-unavailable|out-of-service|\w+-pressure)"
+        r"|node.{0,20} not ready|notready|(?:disk|memory|pid) ?pressure|cloudprovider\.kubernetes\.io/uninitialized",
+    ),
+    ("SCHED_NODE_UNSCHEDULABLE", r"were unschedulable|kubernetes\.io/unschedulable|nodeunschedulable"),
+    ("SCHED_TAINT", r"taint"),
+    ("SCHED_POD_AFFINITY", r"pod (?:anti-)?affinity|anti-affinity|interpod"),
+    ("SCHED_TOPOLOGY_SPREAD", r"topology ?spread"),
+    ("SCHED_NODE_SELECTOR", r"node ?affinity|node ?selector|node name|nodename"),
+    ("SCHED_PORT_CONFLICT", r"free ports|host ?port|nodeports"),
+    ("SCHED_TOO_MANY_PODS", r"too many pods|pod number exceeded"),
+    ("SCHED_INSUFFICIENT_STORAGE", r"ephemeral-?storage"),
+    ("SCHED_INSUFFICIENT_CPU", r"\bcpu\b"),
+    ("SCHED_INSUFFICIENT_MEMORY", r"\bmemory\b"),
+    # --- no reason at all ---------------------------------------------------------------------------------------------
+    ("SCHED_NO_NODES", r"no nodes available to schedule|^0 nodes are available"),
+    (
+        "SCHED_NO_NODE_FITS",
+        r"nodeunfitpod|do not meet|no available node|devicesharing error|unable to schedule|no nodes with enough"
+        r"|resources for the workload|nodes (?:are )?(?:un)?available",
+    ),
+    # --- anything else that is scarce ---------------------------------------------------------------------------------
+    (
+        "SCHED_INSUFFICIENT_RESOURCE",
+        r"insufficient \S|enough resource|enough of |resource fit failed|overhead resources",
+    ),
+)
+_COMPILED = tuple((code, re.compile(pattern)) for code, pattern in _ROWS)
+
+_LONGEST = 512  # characters of a phrase that are looked at: real ones have less than 200
+
+
+def code_of(phrase: str) -> str | None:
+    """The code of one phrase, without its counts and node names; None: no row knows it."""
+    return _code_of(phrase[:_LONGEST])
+
+
+@lru_cache(maxsize=1024)  # a cluster says the same few phrases again and again
+def _code_of(phrase: str) -> str | None:
+    text = phrase.lower()
+    return next((code for code, pattern in _COMPILED if pattern.search(text)), None)
