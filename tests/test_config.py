@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from vgpuscope import config
 from vgpuscope.catalog.metric import FAMILIES
-from vgpuscope.config import SETTINGS, load, pods_source, settings_of
+from vgpuscope.config import SETTINGS, load, loading, pods_source, settings_of
 from vgpuscope.model.errors import ConfigInvalid, RatioInvalid
 from vgpuscope.runtime import duration
 
@@ -252,10 +251,10 @@ def test_a_secret_is_never_shown(monkeypatch):
 
     [setting] = settings_of(Root)
     assert setting.shown("hunter2") == "[redacted]"
-    monkeypatch.setattr(config, "_BY_PATH", {setting.path: setting})
-    bad = config._Given(path=setting.path, value="hunter2", origin="flag", said="flag", weight=3)
+    monkeypatch.setattr(loading, "_BY_PATH", {setting.path: setting})
+    bad = loading._Given(path=setting.path, value="hunter2", origin="flag", said="flag", weight=3)
     with pytest.raises(ConfigInvalid) as caught:
-        config._checked(bad)
+        loading._checked(bad)
     assert "hunter2" not in str(caught.value)
 
 

@@ -1,7 +1,7 @@
 """The configuration: one typed value, read once from flags, environment, file and defaults, in that order of weight.
 
-A setting is one field below. Its flag, environment variable, `config print` row and documentation follow from it.
-A new service adds one Struct and one field of Config.
+A setting is one field of a section (agent.py, cluster.py, …). Its flag, environment variable, `config print` row and
+documentation follow from it. A new service adds one Struct and one field of Config.
 """
 
 import difflib
@@ -9,222 +9,22 @@ import math
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES
-from vgpuscope.model.errors import ConfigInvalid, RatioInvalid
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.config.agent import AgentConfig
+from vgpuscope.config.cluster import ClusterConfig
+from vgpuscope.config.shared import LogConfig
+from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.runtime import address, duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
 FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
 # variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
-
-
-# settings that every service with a /metrics page has
-_Families = Annotated[
-    tuple[str, ...],
-    Meta(
-        description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
-        extra={"form": "families", "placeholder": "LIST"},
-    ),
-]
-_WebConfigFile = Annotated[
-    str | None,
-    Meta(
-        description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
-        "read again when it changes.",
-        extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
-    ),
-]
-
-
-class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the node agent."""
-
-    listen: Annotated[
-        str,
-        Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:9394.",
-            extra={"form": "address", "placeholder": "HOST:PORT"},
-        ),
-    ] = "0.0.0.0:9394"
-    node_name: Annotated[
-        str,
-        Meta(
-            description="Name of this node, as Kubernetes knows it.",
-            extra={"placeholder": "NAME", "aliases": ("NODE_NAME", "CURRENT_NODE_NAME"), "unset": "the host's name"},
-        ),
-    ] = ""
-    hook_path: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="HAMi's directory on the host; container regions are read below its containers/.",
-            extra={"placeholder": "DIR", "aliases": ("HOOK_PATH",)},
-        ),
-    ] = "/usr/local/vgpu"
-    proc_root: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="Where the host's /proc is mounted.",
-            extra={"placeholder": "DIR"},
-        ),
-    ] = "/proc"
-    pods: Annotated[
-        str,
-        Meta(
-            description="Who knows the pods of this node: kube (API server), kubelet, file:PATH (a PodList in JSON) or "
-            "none. auto is kube in a cluster or with a kubeconfig, else none.",
-            extra={"form": "pods", "placeholder": "kube|kubelet|file:PATH|none"},
-        ),
-    ] = "auto"
-    kubeconfig: Annotated[
-        str | None,
-        Meta(
-            description="Kubeconfig for --pods kube; in a cluster the service account is used without one.",
-            extra={"placeholder": "FILE", "unset": "service account"},
-        ),
-    ] = None
-    kubelet_url: Annotated[
-        str | None,
-        Meta(
-            description="Address of the kubelet for --pods kubelet.",
-            extra={"form": "url", "flag": None, "unset": "https://<node name>:10250"},
-        ),
-    ] = None
-    kubelet_ca: Annotated[
-        str | None,
-        Meta(
-            description="Certificate authority that signed the kubelet's certificate (PEM).",
-            extra={"flag": None, "unset": "the cluster's"},
-        ),
-    ] = None
-    kubelet_insecure: Annotated[
-        bool,
-        Meta(description="Take the kubelet's certificate unseen.", extra={"flag": None}),
-    ] = False
-    podresources_socket: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="The kubelet's PodResources socket (who was given which device), or none.",
-            extra={"placeholder": "PATH|none"},
-        ),
-    ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    sample_interval: Annotated[
-        Seconds,
-        Meta(
-            ge=0.05,
-            le=3600,
-            description="Time between two samples of the node.",
-            extra={"form": "duration", "placeholder": "SECONDS"},
-        ),
-    ] = 1.0
-    families: _Families = DEFAULT_FAMILIES
-    ratio: Annotated[
-        float | None,
-        Meta(
-            description="Virtualisation ratio: how many parts a card without HAMi limits is cut into. Above 0.",
-            extra={"form": "ratio", "placeholder": "N", "error": RatioInvalid, "unset": "from the ratio file, else 1"},
-        ),
-    ] = None
-    ratio_file: Annotated[
-        str | None,
-        Meta(
-            description="File that holds the virtualisation ratio; read again when it changes. Not with a ratio.",
-            extra={"placeholder": "FILE", "unset": "./gpu_allocation.txt where there is one"},
-        ),
-    ] = None
-    web_config_file: _WebConfigFile = None
-    window: Annotated[
-        Seconds,
-        Meta(
-            ge=1,
-            le=3600,
-            description="Time over which mean and maximum of fast-changing values are kept; at least one scrape apart.",
-            extra={"form": "duration", "flag": None},
-        ),
-    ] = 60.0
-    driver_deadline: Annotated[
-        Seconds,
-        Meta(
-            ge=0.1,
-            le=600,
-            description="After this long a call into the driver counts as hung.",
-            extra={"form": "duration", "flag": None},
-        ),
-    ] = 5.0
-    resync_interval: Annotated[
-        Seconds,
-        Meta(
-            ge=1,
-            le=86400,
-            description="With --pods kube: the pods are listed anew after this long; in between a watch tells changes.",
-            extra={"form": "duration", "flag": None, "aliases": ("HAMI_RESYNC_INTERVAL",)},
-        ),
-    ] = 300.0
-
-
-class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the cluster exporter."""
-
-    listen: Annotated[
-        str,
-        Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:31993.",
-            extra={"form": "address", "placeholder": "HOST:PORT"},
-        ),
-    ] = "0.0.0.0:31993"
-    kubeconfig: Annotated[
-        str | None,
-        Meta(
-            description="Kubeconfig of the cluster; in a cluster the service account is used without one.",
-            extra={"placeholder": "FILE", "unset": "service account"},
-        ),
-    ] = None
-    families: _Families = DEFAULT_FAMILIES
-    namespaces: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Namespaces whose pods and quotas are watched, with commas.",
-            extra={"form": "list", "placeholder": "LIST", "unset": "all"},
-        ),
-    ] = ()
-    web_config_file: _WebConfigFile = None
-    resync_interval: Annotated[
-        Seconds,
-        Meta(
-            ge=1,
-            le=86400,
-            description="Objects are listed anew after this long; in between a watch tells changes.",
-            extra={"form": "duration", "flag": None},
-        ),
-    ] = 1800.0
-
-
-class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is logged, and in which shape."""
-
-    v: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=10,
-            description="How much to log: 4 a summary, 5 with device detail, 6 for debugging. "
-            "Warnings and errors are always logged.",
-            extra={"flag": "--v", "placeholder": "LEVEL"},
-        ),
-    ] = 4
-    format: Annotated[
-        Literal["text", "json"],
-        Meta(description="Log lines as text like klog's, or one JSON object each.", extra={"flag": "--log-format"}),
-    ] = "text"
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,46 @@
+"""Settings of the cluster exporter."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from vgpuscope.catalog.metric import DEFAULT_FAMILIES
+from vgpuscope.config.shared import Families, WebConfigFile
+from vgpuscope.model.quantity import Seconds
+
+
+class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the cluster exporter."""
+
+    listen: Annotated[
+        str,
+        Meta(
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:31993.",
+            extra={"form": "address", "placeholder": "HOST:PORT"},
+        ),
+    ] = "0.0.0.0:31993"
+    kubeconfig: Annotated[
+        str | None,
+        Meta(
+            description="Kubeconfig of the cluster; in a cluster the service account is used without one.",
+            extra={"placeholder": "FILE", "unset": "service account"},
+        ),
+    ] = None
+    families: Families = DEFAULT_FAMILIES
+    namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose pods and quotas are watched, with commas.",
+            extra={"form": "list", "placeholder": "LIST", "unset": "all"},
+        ),
+    ] = ()
+    web_config_file: WebConfigFile = None
+    resync_interval: Annotated[
+        Seconds,
+        Meta(
+            ge=1,
+            le=86400,
+            description="Objects are listed anew after this long; in between a watch tells changes.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 1800.0
