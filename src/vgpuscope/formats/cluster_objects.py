@@ -20,6 +20,7 @@ from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_pa
 from vgpuscope.formats.kubetime import from_rfc3339, from_unix
 from vgpuscope.formats.node_register import registered_devices
 from vgpuscope.formats.quantity import whole_number
+from vgpuscope.formats.reasons import condition_reasons
 from vgpuscope.formats.vendors import BY_ALLOCATED, BY_QUOTA, BY_TO_ALLOCATE, BY_WORD, Vendor, vendor_by_resource
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState, Refusal
 from vgpuscope.model.errors import AnnotationMalformed
@@ -326,9 +327,12 @@ def _starts(status: _PodStatus) -> Iterator[UnixTime]:
 def _refusal(status: _PodStatus) -> Refusal | None:
     for one in status.conditions or ():
         if one.type == "PodScheduled" and one.status == "False":
-            message = (one.message or "")[:_MESSAGE]
+            reason, message = intern((one.reason or "")[:253]), (one.message or "")[:_MESSAGE]
             return Refusal(
-                reason=intern((one.reason or "")[:253]), message=message, at=from_rfc3339(one.last_transition_time)
+                reason=reason,
+                message=message,
+                at=from_rfc3339(one.last_transition_time),
+                said=condition_reasons(reason, message),
             )
     return None
 

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vgpuscope.model.decision import Reason
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
 
 
@@ -61,7 +62,8 @@ class Refusal(Struct, frozen=True, kw_only=True, gc=False):
 
     reason: str  # Unschedulable, SchedulingGated, SchedulerError
     message: str = ""
-    at: UnixTime | None = None
+    at: UnixTime | None = None  # since when it is refused; a change of the words does not change it
+    said: tuple[Reason, ...] = ()  # the same in our words
 
 
 class PodTimes(Struct, frozen=True, kw_only=True, gc=False):

@@ -62,6 +62,15 @@ CODES: tuple[Code, ...] = (
         runbook="`kubectl get pod -o yaml` lists spec.schedulingGates; whoever set them (Kueue, for one) removes them.",
     ),
     Code(
+        code="SCHED_NOT_TRIED",
+        stage="admit",
+        meaning="No scheduler has said anything about the pod yet.",
+        runbook=(
+            "It passes in seconds. If not: check that a scheduler by the name in the pod's spec.schedulerName runs; "
+            "`kubectl get pod -o yaml` shows the name."
+        ),
+    ),
+    Code(
         code="SCHED_QUEUE_QUOTA",
         stage="admit",
         meaning="The queue that the pod belongs to (Volcano, KAI, Kueue) has no quota left for it.",

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from vgpuscope.model.decision import Reason
-from vgpuscope.model.quantity import PodUID, UnixTime
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 Outcome: TypeAlias = Literal["waiting", "scheduled", "failed", "deleted"]
 
@@ -19,7 +19,8 @@ class PodEvent(Struct, frozen=True, kw_only=True, gc=False):
     pod: str
     component: str  # who says so: default-scheduler, hami-scheduler, kubelet
     reason: str
-    message: str = ""
+    said: tuple[Reason, ...] = ()  # why not, in our words; nothing: it says that something went well
+    combined: bool = False  # one object for several texts: the text is that of its latest happening only
     count: int = 1  # how often it has happened
     first: UnixTime | None = None
     last: UnixTime | None = None
@@ -30,6 +31,7 @@ class Said(Struct, frozen=True, kw_only=True):
 
     reason: Reason
     component: str
+    current: bool = True  # said in the latest attempt; else it is history
     count: int = 1
     first: UnixTime | None = None
     last: UnixTime | None = None
@@ -52,3 +54,12 @@ class PendingPod(Struct, frozen=True, kw_only=True):
     attempts: int = 0  # refused ones that we know of
     said: tuple[Said, ...] = ()  # what counts most comes first
     said_cut: int = 0  # how many more there were than are kept
+
+
+class WaitingCount(Struct, frozen=True, kw_only=True, gc=False):
+    """How many pods of a namespace wait for one reason; without a namespace, of all that are not told apart."""
+
+    namespace: str
+    code: str
+    pods: int
+    oldest: Seconds | None = None  # how long the oldest has waited; None: nobody wrote down since when
