@@ -67,7 +67,7 @@ _EVENTS: dict[str, _Kind] = {
     "FilteringFailed": _VERDICT,  # HAMi, vgpu-manager
     "Unschedulable": _VERDICT,  # KAI; Volcano of a pod group
     "NotEnoughResources": _VERDICT,
-    "PodGrouperWarning": _VERDICT,  # KAI
+    "PodGrouperWarning": _Kind(OTHER, frozenset()),  # KAI, of a pod that it cannot put into a group
     "SchedulingGated": _GATED,
     "ResourceInvalid": _Kind("SCHED_REQUEST_INVALID", frozenset()),  # vgpu-manager
     "BindingFailed": _BIND,
@@ -111,7 +111,7 @@ _HEADER = re.compile(
 )
 _COUNTED = re.compile(r"([0-9]{1,9}) (?:nodes (?=[A-Z]))?(.+)", re.DOTALL)
 _CARDS = re.compile(r"([0-9]{1,6}/[0-9]{1,6}) (.+)", re.DOTALL)
-_NODE_LINE = re.compile(r"\s*(?:<(?P<quoted>[^<>\s]{1,253})>|(?P<plain>[a-z0-9][a-z0-9.-]{0,252})):\s(?P<rest>.+)")
+_NODE_LINE = re.compile(r"\s*(?P<quote><?)(?P<node>[a-z0-9][a-z0-9.-]{0,252})>?:\s(?P<rest>.+)")
 _MARKS = re.compile(r"[][(){}]|, |\. ")
 _BEGINS = re.compile(r"node[ (]|insufficient |not enough ", re.IGNORECASE)
 
@@ -129,33 +129,35 @@ def _read(kind: _Kind, message: str) -> tuple[Reason, ...]:
 
 
 def _all(text: str, headers: list[re.Match[str]]) -> Iterator[Reason]:
-    """The phrases behind headers first: what stands before them is more general."""
-    counted = not headers and _COUNTED.match(text)
-    yield from map(_reason, _segment(text, total=None, whole=True) if counted else _phrases(text, headers))
+    """The counted phrases first: what stands before them is more general."""
+    if not headers and _COUNTED.match(text):
+        yield from map(_reason, _segment(text, total=None, whole=True))
+        return
     lead = text[: headers[0].start()] if headers else text
-    if not counted and (code := code_of(lead)):
+    nodes = [line for line in lead.split("\n", _PHRASES)[:_PHRASES] if line.startswith("<")]
+    said = [*_segment("\n".join(nodes), total=None, whole=True), *_behind(text, headers)]
+    if headers and not said:
+        last = headers[-1]
+        said = [_Phrase(last[0].partition(" ")[2], int(last["total"])) if last["total"] else _Phrase(last[0])]
+    yield from map(_reason, said)
+    if not nodes and (code := code_of(lead)):
         yield _free(lead, code)
 
 
-def _phrases(text: str, headers: list[re.Match[str]]) -> Iterator[_Phrase]:
-    for number, header in enumerate(headers):
-        end = headers[number + 1].start() if number + 1 < len(headers) else len(text)
+def _behind(text: str, headers: list[re.Match[str]]) -> Iterator[_Phrase]:
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    for header, end in zip(headers, ends, strict=False):  # without headers there is nothing behind them
         total = int(header["total"]) if header["total"] else None
-        said = False
-        for phrase in _segment(text[header.end() : end].lstrip(":. "), total=total, whole=header["kai"] is not None):
-            said = True
-            yield phrase
-        if not said and number + 1 == len(headers):
-            yield _Phrase(header[0].partition(" ")[2] if header["total"] else header[0], total)
+        yield from _segment(text[header.end() : end].lstrip(":. "), total=total, whole=header["kai"] is not None)
 
 
 def _segment(text: str, *, total: int | None, whole: bool) -> Iterator[_Phrase]:
     """The phrases after one header; total is the count of one that has none of its own."""
     for number, line in enumerate(text.split("\n", _PHRASES)[:_PHRASES]):
         named = _NODE_LINE.match(line)
-        if named and (number or named["quoted"]):
+        if named and (number or named["quote"]):
             for phrase in _line(named["rest"], whole=True):
-                yield _Phrase(phrase.text, 1, named["quoted"] or named["plain"])
+                yield _Phrase(phrase.text, 1, named["node"])
         else:
             for phrase in _line(line, whole=whole):
                 yield _Phrase(phrase.text, total if phrase.count is None else phrase.count)

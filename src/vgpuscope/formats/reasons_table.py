@@ -85,7 +85,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_TOPOLOGY_SPREAD", r"topology ?spread"),
     ("SCHED_NODE_SELECTOR", r"node ?affinity|node ?selector|node name|nodename"),
     ("SCHED_PORT_CONFLICT", r"free ports|host ?port|nodeports"),
-    ("SCHED_TOO_MANY_PODS", r"too many pods|pod number exceeded"),
+    ("SCHED_TOO_MANY_PODS", r"too many pods|insufficient pods|pod number exceeded"),
     ("SCHED_INSUFFICIENT_STORAGE", r"ephemeral-?storage"),
     ("SCHED_INSUFFICIENT_CPU", r"\bcpu\b"),
     ("SCHED_INSUFFICIENT_MEMORY", r"\bmemory\b"),
