@@ -288,3 +288,59 @@ def test_any_file_gives_a_configuration_or_a_refusal(tmp_path_factory, content):
 
 def test_the_token_that_top_uses_is_no_unknown_setting():
     assert load(flags={}, environ={"VGPUSCOPE_TOKEN": "secret"}).config == load(flags={}, environ={}).config
+
+
+# --- the analyzer's, which are gpu-oour's too ------------------------------------------------------------------------
+
+
+def test_gpu_oours_file_and_variables_are_understood(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "prometheus: {url: 'http://your-prometheus:9090', time_window_min: 10, step: 30s}\n"
+        "scoring: {gpu_util_weight: 0.5, mem_copy_weight: 0.2, mem_used_weight: 0.2, power_weight: 0.1}\n"
+        "thresholds: {low_utilization: 20, idle: 10}\n"
+        "scheduler: {interval: 300, max_workers: 8}\n"
+        "ai: {enabled: false, api_url: '', api_key: '', model: gpt-4, threshold: 0.7}\n"
+        "control: {enabled: false, api_url: '', timeout: 5}\n"
+        "logging: {level: INFO, format: '%(message)s'}\n"
+    )
+    variables = {"PROM_URL": "http://p:9090", "THRESHOLD": "25", "INTERVAL": "600", "LOG_LEVEL": "debug"}
+    loaded = load(flags={}, environ=variables, file=str(file)).config
+    assert (loaded.prometheus.url, loaded.prometheus.step) == ("http://p:9090", 30)
+    assert (loaded.thresholds.low_utilization, loaded.scheduler.interval, loaded.logging.level) == (25, 600, "DEBUG")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("scoring: {gpu_util_weight: .nan}", "gpu_util_weight: nan"),
+        ("scoring: {power_weight: .inf}", "power_weight: inf"),
+        ("scoring: {gpu_util_weight: 0, mem_copy_weight: 0, mem_used_weight: 0, power_weight: 0}", "weights are 0"),
+        ("thresholds: {low_utilization: 5}", "not in rising order"),
+        ("thresholds: {high: 10}", "not in rising order"),
+        ("verdict: {idle_enter: 0.5}", "above idle_leave"),
+        ("scheduler: {interval: 0}", "interval: 0"),
+        ("scheduler: {max_workers: 0}", "max_workers: 0"),
+        ("prometheus: {query_condition: 'pod!=\"\"'}", "expected matchers in braces"),
+        ("prometheus: {query_condition: '{pod!=\"\"} or vector(1)'}", "expected matchers in braces"),
+        ("prometheus: {headers: ['X-Scope-OrgID']}", "expected Name: value"),
+        ("analyzer: {api_token: short}", "api_token: [redacted]"),
+        ("logging: {level: foo}", "expected"),
+    ],
+)
+def test_settings_of_the_analyzer_that_make_no_sense_are_refused(tmp_path, body, reason):
+    file = tmp_path / "config.yaml"
+    file.write_text(body)
+    assert reason in said(file=str(file))
+
+
+@pytest.mark.parametrize("good", ["{}", '{pod!=""}', '{pod!="",cluster=~"a|b" , x!~\'c\\\'d\',}', '{a="\\"}"}'])
+def test_any_matchers_are_a_condition(good):
+    assert load(flags={}, environ={"QUERY_CONDITION": good}).config.prometheus.query_condition == good
+
+
+def test_variables_of_other_programs_count_only_for_the_sections_that_run():
+    wrong = {"INTERVAL": "soon"}
+    assert load(flags={}, environ=wrong, sections=("agent", "log")).config.scheduler.interval == 300
+    with pytest.raises(ConfigInvalid, match="INTERVAL"):
+        load(flags={}, environ=wrong, sections=("scheduler",))

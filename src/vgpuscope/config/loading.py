@@ -8,7 +8,7 @@ import difflib
 import math
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
@@ -16,6 +16,18 @@ from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.config.agent import AgentConfig
+from vgpuscope.config.analyzer import (
+    AiConfig,
+    AnalyzerConfig,
+    ControlConfig,
+    GpuDefaultsConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    SchedulerConfig,
+    ScoringConfig,
+    ThresholdsConfig,
+    VerdictConfig,
+)
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.model.errors import ConfigInvalid
@@ -32,6 +44,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     agent: AgentConfig = AgentConfig()
     cluster: ClusterConfig = ClusterConfig()
+    analyzer: AnalyzerConfig = AnalyzerConfig()
+    prometheus: PrometheusConfig = PrometheusConfig()
+    scoring: ScoringConfig = ScoringConfig()
+    thresholds: ThresholdsConfig = ThresholdsConfig()
+    verdict: VerdictConfig = VerdictConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    gpu_defaults: GpuDefaultsConfig = GpuDefaultsConfig()
+    ai: AiConfig = AiConfig()
+    control: ControlConfig = ControlConfig()
+    logging: LoggingConfig = LoggingConfig()
     log: LogConfig = LogConfig()
 
 
@@ -62,7 +84,7 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     def shown(self, value: object) -> str:
         """The value for people: secrets hidden, nothing set told as such."""
-        if value is None or value == "":
+        if value is None or value in ("", ()):
             return f"({self.default_text})"
         if self.secret:
             return "[redacted]"
@@ -81,10 +103,20 @@ class Loaded(Struct, frozen=True, kw_only=True):
         return getattr(getattr(self.config, section), name)
 
 
-def load(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None = None) -> Loaded:
-    """The configuration in effect; ConfigInvalid names the key's path, the value and the reason."""
+def load(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: str | None = None,
+    sections: Collection[str] = (),
+) -> Loaded:
+    """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
+
+    Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
+    """
     chosen: dict[str, _Given] = {}
-    for given in _all_given(flags=flags, environ=environ, file=file or environ.get(FILE_VARIABLE) or None):
+    file = file or environ.get(FILE_VARIABLE) or None
+    for given in _all_given(flags=flags, environ=environ, file=file, sections=sections):
         checked = msgspec.structs.replace(given, value=_checked(given))
         chosen[given.path] = checked
     _settle_exclusive(chosen)
@@ -92,7 +124,27 @@ def load(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str |
     if not values.get("agent.node_name"):
         values["agent.node_name"] = socket.gethostname().lower()  # as the kubelet does
     origins = {s.path: chosen[s.path].origin if s.path in chosen else "default" for s in SETTINGS}
-    return Loaded(config=_built(values), origins=origins)
+    config = _built(values)
+    check(config)
+    return Loaded(config=config, origins=origins)
+
+
+def check(config: Config) -> None:
+    """ConfigInvalid for values that are good one by one, but not together."""
+    scoring, thresholds, verdict = config.scoring, config.thresholds, config.verdict
+    if not any(getattr(scoring, name) for name in scoring.__struct_fields__):
+        raise ConfigInvalid("scoring: all weights are 0", hint="At least one must be above 0.")
+    if not thresholds.idle <= thresholds.low_utilization <= thresholds.high:
+        raise ConfigInvalid(
+            f"thresholds: idle {thresholds.idle:g}, low_utilization {thresholds.low_utilization:g}, high "
+            f"{thresholds.high:g}: not in rising order",
+            hint="idle ≤ low_utilization ≤ high.",
+        )
+    if verdict.idle_enter > verdict.idle_leave:
+        raise ConfigInvalid(
+            f"verdict: idle_enter {verdict.idle_enter:g} is above idle_leave {verdict.idle_leave:g}",
+            hint="A card becomes idle below idle_enter, and ceases to be at idle_leave.",
+        )
 
 
 def pods_source(agent: AgentConfig, *, environ: Mapping[str, str]) -> str:
@@ -117,7 +169,8 @@ def settings_of(root: type[Struct]) -> tuple[Setting, ...]:
 def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     meta = next(m for m in get_args(field.type) if isinstance(m, Meta))
     inner, extra = get_args(field.type)[0], meta.extra or {}
-    choices = tuple(map(str, get_args(inner))) if get_origin(inner) is Literal else ()
+    one_of = next((part for part in (inner, *get_args(inner)) if get_origin(part) is Literal), None)
+    choices = tuple(map(str, get_args(one_of))) if one_of else ()
     default = field.default
     return Setting(
         path=f"{section}.{field.name}",
@@ -154,7 +207,7 @@ def _text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 # --- where values come from ------------------------------------------------------------------------------------------
@@ -170,11 +223,15 @@ class _Given(Struct, frozen=True, kw_only=True):
     weight: int
 
 
-def _all_given(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> Iterator[_Given]:
+def _all_given(
+    *, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, sections: Collection[str]
+) -> Iterator[_Given]:
     """Every given value, the lightest first."""
     if file is not None:
         yield from _from_file(file)
     for setting in SETTINGS:
+        if sections and setting.section not in sections:
+            continue
         for name in reversed(setting.aliases):
             yield from _from_variable(setting, name, environ, weight=1)
     _refuse_unknown_variables(environ)
@@ -207,7 +264,7 @@ _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCT
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = {s.env for s in SETTINGS} | OTHER_VARIABLES
+    known = {s.env for s in SETTINGS} | OTHER_VARIABLES | {name for s in SETTINGS for name in s.aliases}
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known or _SERVICE_LINK.search(name):
             continue
@@ -298,6 +355,28 @@ def _list(value: Any) -> Any:
     return [name for name in dict.fromkeys(msgspec.convert(names, list[str])) if name]
 
 
+def _upper(value: Any) -> Any:
+    return value.strip().upper() if isinstance(value, str) else value
+
+
+def _headers(value: Any) -> Any:
+    lines = msgspec.convert([value] if isinstance(value, str) else value, list[str])
+    for line in lines:
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+:[^\r\n]*", line):
+            raise ValueError("expected Name: value")
+    return lines
+
+
+_MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(=|!=|=~|!~)\s*("(\\.|[^"\\\n])*"|\'(\\.|[^\'\\\n])*\')\s*'
+_CONDITION = re.compile(rf"\s*\{{({_MATCHER}(,{_MATCHER})*,?)?\s*\}}\s*")
+
+
+def _condition(value: Any) -> Any:
+    if isinstance(value, str) and not _CONDITION.fullmatch(value):
+        raise ValueError('expected matchers in braces, such as {pod!="",cluster="a"}')
+    return value
+
+
 _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "duration": _duration,
     "address": _address,
@@ -306,6 +385,9 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "ratio": _ratio,
     "families": _families,
     "list": _list,
+    "upper": _upper,
+    "headers": _headers,
+    "condition": _condition,
 }
 
 
