@@ -10,7 +10,7 @@ from vgpuscope.catalog.series import AGENT_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
-from vgpuscope.views import docs, docs_config
+from vgpuscope.views import docs, docs_codes, docs_config
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,6 +20,7 @@ GENERATED: dict[str, Callable[[], str]] = {
         "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES
     ),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
+    "docs/scheduling-codes.md": docs_codes.codes_page,
     "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),
 }
 

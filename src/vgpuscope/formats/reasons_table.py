@@ -8,7 +8,7 @@ a volume's node affinity above node affinity, a queue's quota above a namespace'
 import re
 from functools import lru_cache
 
-_ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|vastai|biren"
+_ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|biren"
 
 # Patterns of phrases in lower case; none of them has a quantifier within another, so a search is linear.
 _ROWS: tuple[tuple[str, str], ...] = (
@@ -71,7 +71,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     (
         "SCHED_INSUFFICIENT_GPU_COUNT",
         rf"insufficientdevice|cardsinsufficientrequest|/\S*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
-        r"|enough gpu|gpu fitted",
+        r"|enough gpu|gpu fitted|vastaitech\.com/",
     ),
     # --- nodes --------------------------------------------------------------------------------------------------------
     (
