@@ -27,7 +27,7 @@ from vgpuscope.model.decision import Reason
 OTHER = "SCHED_OTHER"
 
 # Bounds. The API server takes conditions of up to 32 KiB and events of 1 KiB; HAMi's old-style events have no limit.
-_TEXT, _PHRASES, _REASONS, _NODES, _DETAIL = 65536, 512, 64, 64, 160
+_TEXT, _LINES, _PHRASES, _REASONS, _NODES, _DETAIL = 65536, 4096, 512, 64, 64, 160
 
 
 def reasons(component: str, reason: str, message: str) -> tuple[Reason, ...]:
@@ -134,7 +134,7 @@ def _all(text: str, headers: list[re.Match[str]]) -> Iterator[Reason]:
         yield from map(_reason, _segment(text, total=None, whole=True))
         return
     lead = text[: headers[0].start()] if headers else text
-    nodes = [line for line in lead.split("\n", _PHRASES)[:_PHRASES] if line.startswith("<")]
+    nodes = [line for line in lead.split("\n", _LINES)[:_LINES] if line.startswith("<")]
     said = [*_segment("\n".join(nodes), total=None, whole=True), *_behind(text, headers)]
     if headers and not said:
         last = headers[-1]
@@ -153,7 +153,7 @@ def _behind(text: str, headers: list[re.Match[str]]) -> Iterator[_Phrase]:
 
 def _segment(text: str, *, total: int | None, whole: bool) -> Iterator[_Phrase]:
     """The phrases after one header; total is the count of one that has none of its own."""
-    for number, line in enumerate(text.split("\n", _PHRASES)[:_PHRASES]):
+    for number, line in enumerate(text.split("\n", _LINES)[:_LINES]):
         named = _NODE_LINE.match(line)
         if named and (number or named["quote"]):
             for phrase in _line(named["rest"], whole=True):

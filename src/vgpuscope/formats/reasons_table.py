@@ -10,7 +10,7 @@ from functools import lru_cache
 
 _ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|biren"
 
-# Patterns of phrases in lower case; none of them has a quantifier within another, so a search is linear.
+# Patterns of phrases in lower case. What repeats stops at its own beginning ([^/] after a /), so a search is linear.
 _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_GATED", r"scheduling gates|schedulinggated"),
     ("SCHED_NODE_LOCKED", r"has been locked|node lock|lock(?:ing)? node"),
@@ -63,14 +63,14 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"node unregistered|node usage unavailable|no vgpu |vgpu (?:registry|configuration)|not vgpu-enabled"
         r"|not initialized with device|memory factor invalid|missing from cache|node info build failed",
     ),
-    ("SCHED_INSUFFICIENT_GPU_MEMORY", rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?mem|insufficientmemory|/\S*mem"),
+    ("SCHED_INSUFFICIENT_GPU_MEMORY", rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?mem|insufficientmemory|/[^/\s]*mem"),
     (
         "SCHED_INSUFFICIENT_GPU_CORES",
-        rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?core|insufficientcore|computeunits|compute units|/\S*core",
+        rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?core|insufficientcore|computeunits|compute units|/[^/\s]*core",
     ),
     (
         "SCHED_INSUFFICIENT_GPU_COUNT",
-        rf"insufficientdevice|cardsinsufficientrequest|/\S*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
+        rf"insufficientdevice|cardsinsufficientrequest|/[^/\s]*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
         r"|enough gpu|gpu fitted|vastaitech\.com/",
     ),
     # --- nodes --------------------------------------------------------------------------------------------------------
