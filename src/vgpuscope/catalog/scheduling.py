@@ -1,9 +1,11 @@
 """Metrics of the cluster exporter about how scheduling went, as it is seen from outside, and about pods that wait."""
 
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, same
+from vgpuscope.model.scheduling import BOUNDS, STEPS
 
 SCHEDULER = same("scheduler")
 WAITING = same("namespace", "code")
+_LINES = len(BOUNDS) + 3  # of a histogram: a bucket for each bound and for infinity, sum and count
 
 
 def _native(
@@ -23,14 +25,15 @@ def _native(
 
 
 def _handbook(name: str, type: Type, help: str, unit: str = "") -> Metric:
-    return Metric(name=name, type=type, help=help, unit=unit, scope="cluster", labels=(), family="handbook")
+    each = _LINES if type == "histogram" else 1
+    return Metric(name=name, type=type, help=help, unit=unit, scope="cluster", labels=(), family="handbook", each=each)
 
 
 # ── under the handbook's names, all schedulers together ──────────────────────────────────────────────────────────
 FILTER_SECONDS = _handbook(
     "hami_scheduler_filter_duration_seconds",
     "histogram",
-    "From a pod's creation, or the last refusal before it fitted, to HAMi's choice of a node, in whole seconds: "
+    "From a pod's creation, or the last attempt before it fitted, to HAMi's choice of a node, in whole seconds: "
     "waiting in the queue is part of it, and so is scoring, which cannot be told apart from outside.",
     "seconds",
 )
@@ -58,10 +61,11 @@ STAGE_SECONDS = _native(
     SCHEDULER,
     "scheduling_stage_seconds",
     "histogram",
-    "How long a stage took, in whole seconds. filter: creation or last refusal to HAMi's choice of a node; lock: to "
-    "HAMi's having the node's lock; bind: to the binding; schedule: creation to binding, whoever schedules; start: "
-    "binding to the first container's start, pulling images included.",
+    "How long a stage took, in whole seconds. filter: creation or last attempt to HAMi's choice of a node; lock: to "
+    "HAMi's having the node's lock; bind: from there to the binding; schedule: creation to binding, whoever schedules; "
+    "start: binding to the first container's start, pulling images included.",
     "stage",
+    each=len(STEPS) * _LINES,
     unit="seconds",
 )
 BINDS = _native(
@@ -69,7 +73,8 @@ BINDS = _native(
     SCHEDULER,
     "binds_total",
     "counter",
-    "Pods with devices that were bound, and attempts that failed, since the exporter started.",
+    "Pods with devices that were bound, and attempts to bind or to hand out devices that failed, since the exporter "
+    "started.",
     "result",
     each=2,
 )
@@ -81,6 +86,14 @@ FAILURES = _native(
     "Refused attempts to schedule pods with devices, by code; one attempt may have several. docs/scheduling-codes.md "
     "explains each.",
     "code",
+)
+STAGES_SKIPPED = _native(
+    "cluster",
+    (),
+    "scheduling_stages_skipped_total",
+    "counter",
+    "Stages that were not counted because they would have ended over a second before they began, or taken over 30 "
+    "days: clocks differ, or somebody wrote a time that is none.",
 )
 
 # ── pods that wait ───────────────────────────────────────────────────────────────────────────────────────────────
