@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from vgpuscope.catalog import cluster, node, rows
-from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.catalog import analyzer, cluster, node, rows
+from vgpuscope.catalog.metric import FAMILY_HELP
 
 SOURCE = Path(__file__).parents[2] / "src" / "vgpuscope"
-ALL = frozenset(FAMILIES)
+ALL = frozenset(FAMILY_HELP)
 ROWS = {
     "gpu": rows.GpuRow,
     "mig": rows.MigRow,
@@ -31,8 +31,13 @@ ROWS = {
     "kind": rows.KindRow,
     "scheduler": rows.SchedulerRow,
     "waiting": rows.WaitingRow,
+    "card": rows.CardRow,
+    "subject": rows.SubjectRow,
+    "tenant": rows.TenantRow,
+    "group": rows.GroupRow,
+    "fleet": rows.FleetRow,
 }
-METRICS = (*node.METRICS, *cluster.METRICS)
+METRICS = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
 EXPOSED = [(metric, exposed) for metric in METRICS for exposed in metric.exposed(ALL)]
 NAMES = {exposed.name for _, exposed in EXPOSED}
 
@@ -145,6 +150,25 @@ SEED_METRICS = {
     "hami_scheduler_bind_duration_seconds": "",
     "hami_scheduler_bind_success_total": "",
     "hami_scheduler_bind_failure_total": "",
+    "gpu_utilization_score": "gpu_id pod namespace hostname model status",
+    "gpu_memory_total_mb": "gpu_id pod namespace hostname model",
+    **dict.fromkeys(
+        (
+            "gpu_core_utilization",
+            "gpu_memory_used_mb",
+            "gpu_memory_usage_percent",
+            "gpu_power_usage_watts",
+            "gpu_memory_copy_utilization",
+            "gpu_sm_clock_mhz",
+        ),
+        "gpu_id pod namespace hostname",
+    ),
+    **dict.fromkeys(("gpu_total_count", "gpu_low_utilization_count", "gpu_idle_count", "gpu_average_score"), ""),
+    **dict.fromkeys(("gpu_analysis_total", "gpu_analysis_errors_total", "gpu_analysis_duration_seconds"), ""),
+    "gpu_status_count": "status",
+    "gpu_namespace_count": "namespace",
+    "gpu_namespace_average_score": "namespace",
+    "gpu_monitor_service_info": "version threshold interval ai_enabled",
     **dict.fromkeys(
         (
             "DCGM_FI_DEV_GPU_UTIL",

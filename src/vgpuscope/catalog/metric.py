@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")
+FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")  # that can be chosen
 DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
 
 FAMILY_HELP: dict[str, str] = {
@@ -14,6 +14,7 @@ FAMILY_HELP: dict[str, str] = {
     "handbook": "the names of the HAMi handbook's monitoring chapter",
     "pod": "the names of k8s-vgpu-monitor, with namespace added",
     "dcgm": "the names and labels of dcgm-exporter; off by default, because beside a dcgm-exporter it counts twice",
+    "gpu-oour": "the names of gpu-oour, whose API the analyzer answers",
 }
 
 Type = Literal["gauge", "counter", "histogram"]
@@ -21,7 +22,8 @@ NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source
 ClusterScope = Literal[
     "device", "instance", "holder", "quota", "place", "type", "cluster", "finding", "kind", "scheduler", "waiting"
 ]
-Scope = NodeScope | ClusterScope
+AnalyzerScope = Literal["card", "subject", "tenant", "group", "fleet"]
+Scope = NodeScope | ClusterScope | AnalyzerScope
 
 Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value
 

@@ -227,3 +227,50 @@ class WaitingRow(NamedTuple):
 
     namespace: str
     code: str
+
+
+class CardRow(NamedTuple):
+    """A card or MIG instance with the one pod that has it; shared by several, it has none."""
+
+    gpu_id: str
+    mig: str
+    pod: str
+    namespace: str
+    hostname: str
+    model: str
+
+
+class SubjectRow(NamedTuple):
+    """A card or MIG instance that is judged."""
+
+    gpu_id: str
+    mig: str
+    hostname: str
+
+
+class TenantRow(NamedTuple):
+    """A tenant of a card or MIG instance."""
+
+    gpu_id: str
+    mig: str
+    hostname: str
+    namespace: str
+    pod: str
+    container: str
+
+
+class GroupRow(NamedTuple):
+    """A namespace whose pods have cards."""
+
+    namespace: str
+
+
+class FleetRow(NamedTuple):
+    """The fleet, and the build of the program that judges it."""
+
+    version: str = ""
+    revision: str = ""
+    build_date: str = ""
+    python_version: str = ""
+    compiler: str = ""
+    platform: str = ""

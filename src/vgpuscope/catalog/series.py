@@ -29,6 +29,14 @@ CLUSTER_SCOPES: dict[Scope, str] = {
     "cluster": "cluster",
 }
 
+ANALYZER_SCOPES: dict[Scope, str] = {
+    "card": "card or MIG instance, by gpu-oour's labels",
+    "subject": "card or MIG instance",
+    "tenant": "tenant whose own use is measured",
+    "group": "namespace with cards",
+    "fleet": "fleet",
+}
+
 
 def series_per(scope: Scope, metrics: Iterable[Metric], families: Iterable[str]) -> int:
     """Series that one thing of this scope has at the most: where everything is measured and every alias applies."""
