@@ -4,10 +4,14 @@ ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
 ├── PortBusy                                             exit code 1
 ├── AnnotationMalformed
+├── QueryInvalid, BodyInvalid                            status 422
+├── ReadOnly, Unknown                                    status 403, 404
+├── HistoryDown                                          status 503
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
-                └─ PodResourcesDown
+                ├─ PodResourcesDown
+                └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused
 """
 
 from typing import ClassVar
@@ -58,6 +62,42 @@ class AnnotationMalformed(ScopeError):
     code = "ANNOTATION_MALFORMED"
     meaning = "An annotation that HAMi writes on a pod is not in any form that a known HAMi release writes."
     hint = "`kubectl get pod -o yaml` shows it; the pod is reported by what the driver and its region say instead."
+
+
+class QueryInvalid(ScopeError):
+    code = "QUERY_INVALID"
+    meaning = "A query parameter is unknown, has the wrong type or is out of range; nothing was done."
+    hint = "/docs lists every parameter with its type."
+    status = 422
+
+
+class BodyInvalid(ScopeError):
+    code = "BODY_INVALID"
+    meaning = "The body of a request is not the JSON that is expected; nothing was done."
+    hint = "/docs shows the shape of every body."
+    status = 422
+
+
+class ReadOnly(ScopeError):
+    code = "READ_ONLY"
+    meaning = "The request would change something, and this listener takes no changes."
+    hint = "Set VGPUSCOPE_API_TOKEN and send it as a bearer token, or listen on a loopback address."
+    status = 403
+
+
+class Unknown(ScopeError):
+    code = "UNKNOWN"
+    meaning = "There is no such GPU, node, pod or namespace among the results."
+    hint = "/results lists what there is; names are case-sensitive, and UUIDs are whole."
+    status = 404
+
+
+class HistoryDown(ScopeError):
+    code = "HISTORY_DOWN"
+    meaning = "The store of past results cannot be read or written; analyses go on without it."
+    hint = "Check analyzer.history, the disk or the database; what could not be written is written when it is back."
+    status = 503
+    retryable = True
 
 
 class SourceDown(ScopeError):
@@ -137,6 +177,42 @@ class PodResourcesDown(SourceDown):
     code = "PODRESOURCES_DOWN"
     meaning = "The kubelet's PodResources socket does not answer."
     hint = "Mount the directory /var/lib/kubelet/pod-resources (not the socket) into the agent."
+
+
+class QueryFailed(SourceDown):
+    code = "QUERY_FAILED"
+    meaning = "Prometheus could not be reached, or answered a query with an error; what was asked for is unknown."
+    hint = "The message names the query's part and what the server said; the next analysis asks again."
+
+
+class QueryTimeout(QueryFailed):
+    code = "QUERY_TIMEOUT"
+    meaning = "Prometheus has not answered a query within the analysis' deadline; what was asked for is unknown."
+    hint = "Raise prometheus.deadline, shorten the window, or let recording rules do the work."
+
+
+class QueryForbidden(QueryFailed):
+    code = "QUERY_FORBIDDEN"
+    meaning = "Prometheus, or a proxy before it, refused our credentials."
+    hint = "Check user, password or token, and the tenant header (X-Scope-OrgID for Mimir)."
+
+
+class AnswerUnreadable(QueryFailed):
+    code = "ANSWER_UNREADABLE"
+    meaning = "What came back is no answer of Prometheus' HTTP API: HTML, cut off, too large or of another shape."
+    hint = "The URL must be the one before /api/v1; a login page in between answers with HTML."
+
+
+class AnswerPartial(SourceDown):
+    code = "ANSWER_PARTIAL"
+    meaning = "Thanos, Mimir or VictoriaMetrics answered, but said that some of its stores did not take part."
+    hint = "See which store is down; cards whose samples are missing are unknown, the others are judged."
+
+
+class SamplesRefused(SourceDown):
+    code = "SAMPLES_REFUSED"
+    meaning = "More series than can be looked at one by one hold values that cannot be true; these terms are left out."
+    hint = "Sentinels, NaN or values out of range come from the exporter: compare its page with nvidia-smi."
 
 
 def error_types() -> tuple[type[ScopeError], ...]:

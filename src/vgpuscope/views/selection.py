@@ -1,0 +1,108 @@
+"""Rows of a table → those that were asked for, in the order, with the fields and in the form that was asked for."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.errors import QueryInvalid
+
+T = TypeVar("T", bound=Struct)
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """What was asked for. Filters hold all at once; text is compared whole, `search` as a part of any name."""
+
+    equal: dict[str, str | bool] = {}
+    search: str = ""
+    least: dict[str, float] = {}
+    most: dict[str, float] = {}
+    sort: str = ""  # a field's name; with - before it, the other way round. "": as they come
+    offset: int = 0
+    limit: int | None = None
+    fields: tuple[str, ...] = ()  # (): all
+
+
+def select(rows: Sequence[T], asked: Selection) -> tuple[Sequence[T], int]:
+    """The page that was asked for, and how many rows there are on all pages; QueryInvalid for an unknown field."""
+    found = [row for row in rows if _passes(row, asked)] if _filters(asked) else rows
+    if asked.sort:
+        found = _sorted(found, asked.sort)
+    end = None if asked.limit is None else asked.offset + asked.limit
+    return found[asked.offset : end], len(found)
+
+
+def as_json(rows: Sequence[T], fields: Sequence[str] = ()) -> bytes:
+    """A JSON array of the rows, with these fields only."""
+    if not fields:
+        return msgspec.json.encode(rows)
+    return msgspec.json.encode([{name: getattr(row, name) for name in fields} for row in rows])
+
+
+def as_csv(rows: Sequence[Struct], fields: Sequence[str]) -> bytes:
+    """The rows with a line of names first. Nested values are JSON; what a spreadsheet would run is made plain text."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(fields)
+    writer.writerows([_cell(getattr(row, name)) for name in fields] for row in rows)
+    return text.getvalue().encode()
+
+
+def check_fields(names: Sequence[str], of: type[Struct]) -> tuple[str, ...]:
+    """The names, if all are fields of the rows; QueryInvalid names the first that is not."""
+    for name in names:
+        if name not in of.__struct_fields__:
+            raise QueryInvalid(f"{name[:80]!r} is no field", hint=f"Fields: {', '.join(of.__struct_fields__)}.")
+    return tuple(dict.fromkeys(names))
+
+
+def _filters(asked: Selection) -> bool:
+    return bool(asked.equal or asked.search or asked.least or asked.most)
+
+
+def _passes(row: Struct, asked: Selection) -> bool:
+    if any(getattr(row, name) != value for name, value in asked.equal.items()):
+        return False
+    if not all(_at_least(getattr(row, name), bound) for name, bound in asked.least.items()):
+        return False
+    if not all(_at_most(getattr(row, name), bound) for name, bound in asked.most.items()):
+        return False
+    return not asked.search or asked.search.lower() in _names(row)
+
+
+def _at_least(value: float | None, bound: float) -> bool:
+    return value is not None and value >= bound
+
+
+def _at_most(value: float | None, bound: float) -> bool:
+    return value is not None and value <= bound
+
+
+def _names(row: Struct) -> str:
+    """All text of a row, tenants included, to search in."""
+    parts = [value for name in row.__struct_fields__ if isinstance(value := getattr(row, name), str)]
+    for tenant in getattr(row, "tenants", ()):
+        parts += [tenant.namespace, tenant.pod, tenant.container, tenant.owner]
+    return "\n".join(parts).lower()
+
+
+def _sorted(rows: Sequence[T], sort: str) -> list[T]:
+    """By one field; rows without a value come last, whichever way."""
+    name, reverse = sort.removeprefix("-"), sort.startswith("-")
+    value: Callable[[T], Any] = lambda row: getattr(row, name)  # noqa: E731
+    there = [row for row in rows if value(row) is not None]
+    absent = [row for row in rows if value(row) is None]
+    return sorted(there, key=value, reverse=reverse) + absent
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t")) else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, (int, float)) else msgspec.json.encode(value).decode()
