@@ -21,7 +21,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"over ?quota|overlimit|allowable limit|queue resource quota|unused quota|insufficient quota|assign flavors"
         r"|clusterqueue|localqueue|queue .{0,200}(?:overused|quota|capability|not open|not found|doesn't exist)",
     ),
-    ("SCHED_QUOTA_EXCEEDED", r"resource ?quota|\bquota\b"),
+    ("SCHED_QUOTA_EXCEEDED", r"quota"),
     (
         "SCHED_GANG_WAITING",
         r"pod ?group|\bgang\b|minavailable|minmember|minimum required number of pods|can possibly be assigned"
