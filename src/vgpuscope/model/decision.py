@@ -268,7 +268,7 @@ CODES: tuple[Code, ...] = (
         code="SCHED_NO_NODE_FITS",
         stage="filter",
         meaning="The scheduler found no node and did not say why.",
-        runbook="Look for the pod's other events and at the scheduler's log; HAMi gives kube-scheduler reasons since v2.10.",
+        runbook="Look at the pod's other events and the scheduler's log; HAMi tells kube-scheduler why since v2.10.",
     ),
     Code(
         code="SCHED_NO_EXTENDER",
