@@ -121,7 +121,7 @@ def _endpoint(
     return endpoint
 
 
-# --- the OpenAPI document ----------------------------------------------------------------------------------------------
+# --- the OpenAPI document ---------------------------------------------------------------------------------------------
 
 
 class ErrorText(Struct, frozen=True):
@@ -219,7 +219,7 @@ def _param(param: Param) -> dict[str, Any]:
     return {"name": param.name, "in": "query", "description": param.help, "schema": schema}
 
 
-# --- a page to read it on ----------------------------------------------------------------------------------------------
+# --- a page to read it on ---------------------------------------------------------------------------------------------
 
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}: API</title>
 <meta name="viewport" content="width=device-width"><style>
