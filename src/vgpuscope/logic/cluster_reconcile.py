@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from vgpuscope.formats.vendors import BY_WORD
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster import DeviceLedger, Finding, FindingCount, FindingKind, Holder
+from vgpuscope.model.dra import UNUSED
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 # Enough to see what is going on; the counts go on telling how much of it there is.
@@ -97,7 +98,9 @@ def _ghost(pod: PodState, *, silent: bool, overdue: Collection[PodUID]) -> str:
         return "unknown"
     if pod.deleting and silent:
         return "terminating"
-    return "unbound" if pod.uid in overdue else ""
+    if pod.uid not in overdue:
+        return ""
+    return "unused" if pod.phase == UNUSED else "unbound"
 
 
 def _unallocated_users(name: str, devices: Sequence[DeviceLedger], pods: Sequence[PodState]) -> Iterator[Finding]:

@@ -71,8 +71,9 @@ class Finding(Struct, frozen=True, kw_only=True, gc=False):
 
     A ghost's reason is one of `ended` (the pod has finished; its devices are no longer counted here, but a scheduler
     that missed its end counts them still), `unknown` (its kubelet is silent), `terminating` (on a node that is not
-    ready, so nobody ends it), `elsewhere` (bound to another node than the one its devices are on) and `unbound`
-    (given devices long ago and never bound). An over-allocation's reason is `memory`, `cores` or `slots`.
+    ready, so nobody ends it), `elsewhere` (bound to another node than the one its devices are on), `unbound` (given
+    devices long ago and never bound) and `unused` (a ResourceClaim that has held devices for long, and no pod uses).
+    An over-allocation's reason is `memory`, `cores` or `slots`.
     """
 
     kind: FindingKind

@@ -1,0 +1,92 @@
+"""Cards, as drivers publish them: devices that can be allocated are cards, or are made of the same card.
+
+A driver that cuts cards on demand publishes a card and all parts that it could be cut into, and they draw from the same
+counters; one that finds cards cut for good publishes the parts alone. Either way the card is counted once.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.allocation import RegisteredDevice
+from vgpuscope.model.dra import DraDevice, SliceState
+from vgpuscope.model.quantity import DeviceUUID
+
+PoolKey: TypeAlias = tuple[str, str]  # driver, pool
+
+
+class Card(Struct, frozen=True):
+    """One card, and the devices that are made of it."""
+
+    registered: RegisteredDevice  # as if nobody held it
+    node: str
+    pool: PoolKey
+    devices: tuple[DraDevice, ...]
+    processors: int  # 0: cannot be told
+
+
+class Pool(Struct, frozen=True):
+    """What the newest slices of a pool say."""
+
+    cards: tuple[Card, ...] = ()
+    devices: dict[str, tuple[DraDevice, Card]] = {}
+    unplaced: int = 0
+
+
+def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> Pool:
+    """The pool that its slices make together; of two that name the same device, one wins."""
+    slices = sorted(slices, key=lambda one: one.name)
+    newest = max((one.generation for one in slices), default=0)
+    devices = {device.name: device for one in slices if one.generation == newest for device in one.devices}
+    made_of: dict[tuple[str, str], list[DraDevice]] = {}
+    for name in sorted(devices):
+        made_of.setdefault((devices[name].node, devices[name].card), []).append(devices[name])
+    cards = [_card(key, made_of[at]) for at in sorted(made_of)]
+    return Pool(
+        tuple(card for card in cards if card.node),
+        {device.name: (device, card) for card in cards for device in card.devices},
+        sum(not device.node for device in devices.values()),
+    )
+
+
+def _card(pool: PoolKey, devices: list[DraDevice]) -> Card:
+    """What the devices are made of: one of them is all of the card, or it was cut for good and they are its parts."""
+    whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
+    parts = [one for one in devices if one.part]
+    first = whole or parts[0]
+    registered = RegisteredDevice(
+        id=_card_id(pool, first, cut=whole is None),
+        vendor=pool[0],
+        index=first.index,
+        slots=_slots(whole, parts),
+        memory=whole.memory if whole else sum(part.memory for part in parts),
+        cores=100,
+        type=first.type,
+        numa=first.numa,
+        mode="dra" if whole else "mig",
+        healthy=any(one.healthy for one in devices),
+        cordoned=any(one.cordoned for one in devices) and all(one.cordoned or not one.healthy for one in devices),
+    )
+    return Card(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
+
+
+def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
+    return (device.parent if cut else device.uuid) or synthetic_id(*pool, device.card if cut else device.name)
+
+
+def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:
+    """What a device is known by that has no uuid."""
+    return f"{driver}/{pool}/{device}"
+
+
+def _slots(whole: DraDevice | None, parts: list[DraDevice]) -> int:
+    """How many claims the card can be for: the parts it was cut into, or as many of the smallest as have room."""
+    if whole is None:
+        return sum(part.slots for part in parts)
+    return max([whole.slots, *(fit for part in parts if (fit := _fits(part, whole)))])
+
+
+def _fits(part: DraDevice, whole: DraDevice) -> int:
+    amounts = ((part.memory, whole.memory), (part.processors, whole.processors))
+    return min((total // amount for amount, total in amounts if amount and total), default=0)
