@@ -236,6 +236,16 @@ def test_what_a_pod_inherited_from_the_one_it_was_copied_from_is_not_its_own():
     assert (made.result().bound, made.result().failed) == (1, 1)
 
 
+def test_a_copy_that_another_way_led_to_its_node_has_no_stage_of_hamis():
+    made = book(pod(filtered=500.0, bind_begun=502.0, bind_phase="failed", scheduled=1003.0))
+    assert (took(made), made.result().binding.count, made.result().failed) == ({"schedule": (1, 3.0)}, 0, 0)
+
+
+def test_the_last_attempts_lock_is_not_mistaken_for_this_ones():
+    made = book(pod(filtered=1030.0, bind_begun=1012.0))
+    assert (took(made), made.result().skipped) == ({"filter": (1, 30.0 - 12.0)}, 0)
+
+
 # ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -345,6 +355,13 @@ def test_events_of_unknown_pods_are_bounded(monkeypatch):
 def test_who_invents_reasons_for_events_gets_no_more_memory():
     made = book(pod(), *(event(MEMORY, uid=f"e{i}", reason=f"r{i}") for i in range(1000)))
     assert len(made._pods["u"].reports) <= 64 + len(CODES)
+
+
+def test_refusals_are_remembered_for_as_long_as_a_pod_waits_and_only_the_latest():
+    made = book(pod(), *(event(MEMORY, count=n, last=1000.0 + n) for n in range(1, 100)))
+    assert len(made._pods["u"].refused) < 10
+    show(made, [pod(scheduled=2000.0), event(MEMORY, count=100, last=1999.0)])
+    assert made._pods["u"].refused == ()
 
 
 def test_bounds_are_whole_seconds_up_to_an_hour():

@@ -176,7 +176,8 @@ class SchedulingBook:
     def _count_filter(self, note: _Note, times: PodTimes) -> None:
         """From the creation, or from the last that is known of attempts before this one."""
         assert times.filtered is not None
-        before = (times.created, note.filtered, note.bind_begun, *note.refused)
+        last_bound = None if _of_this_attempt(times) else times.bind_begun
+        before = (times.created, note.filtered, note.bind_begun, last_bound, *note.refused)
         begun = max((moment for moment in before if moment is not None and moment <= times.filtered), default=None)
         if begun is None:
             begun = times.created
