@@ -98,6 +98,7 @@ class Track(Struct, frozen=True, kw_only=True):
     terms: dict[Term, Stat] = {}
     first: UnixTime | None = None  # first and last sample in the window
     last: UnixTime | None = None
+    interval: Seconds | None = None  # between two samples of this track; None: the window's
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -165,6 +166,12 @@ class Evidence(Struct, frozen=True, kw_only=True):
     source: str = ""
     schema: Schema | None = None
     held_memory: Ratio | None = None
+    threshold: Ratio | None = None  # what shows work, from here on; higher while the card was idle before
+    min_coverage: Ratio | None = None
+    max_age: Seconds | None = None
+    other: Term | None = None  # what shows most work beside the signal
+    other_max: Ratio | None = None
+    power_share: Ratio | None = None  # mean power of the card's own limit
     steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
 
 

@@ -1,0 +1,530 @@
+"""From tracks to cards: each physical card or MIG instance once, with those who have it and what is concluded of it.
+
+A card may be seen by several exporters, by replicas of one, and once for each pod that shares it; that stays one card.
+What a former tenant did with a card says nothing about the present one.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, status
+from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured
+from vgpuscope.model.analysis import (
+    SIGNALS,
+    Evidence,
+    GpuUse,
+    Reading,
+    Stat,
+    Tenant,
+    TenantUse,
+    Term,
+    Track,
+    UseClass,
+    Verdict,
+    Window,
+)
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Ratio, Seconds, UnixTime, Watts
+
+Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on one
+_Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
+
+
+def assemble(
+    reading: Reading,
+    *,
+    previous: Mapping[Key, Verdict],
+    weights: Weights,
+    thresholds: Thresholds,
+    rules: VerdictRules,
+    owners: Mapping[tuple[str, str], str],
+    default_power: Watts = DEFAULT_POWER,
+    default_memory: Bytes | None = None,
+    steady: Mapping[Key, int] = {},
+) -> tuple[GpuUse, ...]:
+    """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
+    desk = _Desk(
+        reading=reading,
+        window=reading.window,
+        previous=previous,
+        steady=steady,
+        weights=weights,
+        thresholds=thresholds,
+        rules=rules,
+        owners=owners,
+        default_power=default_power,
+        default_memory=default_memory,
+        max_age=rules.max_age_intervals * reading.window.interval,
+        partial=reading.partial,
+        failed=failed_terms(reading),
+        expected=reading.window.expected,
+    )
+    cards: dict[DeviceUUID, list[Track]] = {}
+    for track in reading.tracks:
+        cards.setdefault(track.gpu_id, []).append(track)
+    found = [use for tracks in cards.values() for unit in _units(tracks, desk) if (use := _use(unit, desk)) is not None]
+    return tuple(sorted(found, key=_order))
+
+
+def card_key(use: GpuUse) -> Key:
+    """What a card or MIG instance is remembered by from one analysis to the next."""
+    return (use.gpu_id, use.mig)
+
+
+def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
+    """What a tenant of a card is remembered by; a pod of the same name that replaced it is another."""
+    return _tenant_key(use.gpu_id, use.mig, tenant)
+
+
+def remembered(uses: Iterable[GpuUse]) -> tuple[dict[Key, Verdict], dict[Key, int]]:
+    """What the next analysis has to know of this one: `previous` and `steady`."""
+    previous: dict[Key, Verdict] = {}
+    steady: dict[Key, int] = {}
+    for use in uses:
+        previous[card_key(use)], steady[card_key(use)] = use.verdict, use.evidence.steady_for
+        for one in use.tenants:
+            if one.own:
+                key = tenant_key(use, one.tenant)
+                previous[key], steady[key] = one.verdict, one.evidence.steady_for
+    return previous, steady
+
+
+def failed_terms(reading: Reading) -> frozenset[Term]:
+    """The terms that a fault's `part` names, as a word: they were asked for and not answered."""
+    return frozenset(
+        term for fault in reading.faults for word in re.findall(r"[a-z_]+", fault.part) if (term := _TERMS.get(word))
+    )
+
+
+_TERMS: dict[str, Term] = {name: name for name in get_args(Term)}
+
+
+class _Desk(Struct, frozen=True, kw_only=True):
+    """What is the same for all cards of one analysis."""
+
+    reading: Reading
+    window: Window
+    previous: Mapping[Key, Verdict]
+    steady: Mapping[Key, int]
+    weights: Weights
+    thresholds: Thresholds
+    rules: VerdictRules
+    owners: Mapping[tuple[str, str], str]
+    default_power: Watts
+    default_memory: Bytes | None
+    max_age: Seconds
+    partial: bool
+    failed: frozenset[Term]
+    expected: int
+
+    def goes_on(self, track: Track) -> bool:
+        """Whether the track has not ended within the window."""
+        return track.last is None or not track.last < self.window.end - self.max_age
+
+
+# ── which tracks are of one card or instance ─────────────────────────────────────────────────────────────────────
+
+
+def _units(tracks: list[Track], desk: _Desk) -> Iterable[list[Track]]:
+    """The tracks of the card, or those of each of its MIG instances if that is how it is used now."""
+    if not any(track.mig for track in tracks):
+        return (tracks,)
+    parts: dict[str, list[Track]] = {}
+    for track in _one_name_each(tracks):
+        parts.setdefault(track.mig, []).append(track)
+    whole = parts.pop("", [])
+    if any(desk.goes_on(track) for part in parts.values() for track in part):
+        return parts.values()
+    return (whole,) if any(map(desk.goes_on, whole)) else parts.values()
+
+
+def _one_name_each(tracks: Sequence[Track]) -> Sequence[Track]:
+    """Instances that one exporter knows by number and another by UUID, under the UUID.
+
+    Nothing says which number is which UUID, so they are matched by whoever has them, or by a profile that only one
+    has. Numbers that match nothing are left out: the same instance must not be there twice.
+    """
+    named = [track for track in tracks if track.mig and not track.mig.startswith("GI-")]
+    if not named or len(named) == len(tracks):
+        return tracks
+    kept: list[Track] = []
+    for track in tracks:
+        if not track.mig.startswith("GI-"):
+            kept.append(track)
+        elif len(names := _same_instance(track, named, tracks)) == 1:
+            kept.append(replace(track, mig=names.pop()))
+    return kept
+
+
+def _same_instance(track: Track, named: Iterable[Track], tracks: Iterable[Track]) -> set[str]:
+    if track.tenant is not None:
+        return {other.mig for other in named if other.tenant and _same_tenant(other.tenant, track.tenant)}
+    numbers = {other.mig for other in tracks if other.mig.startswith("GI-") and other.profile == track.profile}
+    return {other.mig for other in named if other.profile == track.profile} if len(numbers) == 1 else set()
+
+
+def _one_of_each(tracks: list[Track], desk: _Desk) -> list[Track]:
+    """Replicas of the same numbers are one track: the parts of one that was cut are joined, else the best is kept."""
+    alike: dict[tuple[object, ...], list[Track]] = {}
+    for track in tracks:
+        alike.setdefault((track.schema, track.own, track.tenant), []).append(track)
+    return [_combined(same, desk) if len(same) > 1 else same[0] for same in alike.values()]
+
+
+def _combined(tracks: list[Track], desk: _Desk) -> Track:
+    ordered = sorted(tracks, key=lambda track: (track.first or 0.0, track.last or 0.0, repr(track)))
+    joined = ordered[:1]
+    for track in ordered[1:]:
+        before = joined[-1]
+        if before.last is not None and track.first is not None and before.last < track.first:
+            joined[-1] = _joined(before, track)
+        else:
+            joined.append(track)
+    return _merged(sorted(joined, key=lambda track: (not desk.goes_on(track), _rank(track, desk), repr(track))))[0]
+
+
+def _joined(before: Track, after: Track) -> Track:
+    """One track of two that follow each other: an exporter that was restarted has its series under new labels."""
+    terms = dict(before.terms)
+    for name, stat in after.terms.items():
+        terms[name] = _sum(terms[name], stat) if name in terms else stat
+    return replace(after, terms=terms, first=before.first)
+
+
+def _sum(one: Stat, two: Stat) -> Stat:
+    samples = one.samples + two.samples
+    mean = None
+    if one.mean is not None and two.mean is not None and samples:
+        mean = (one.mean * one.samples + two.mean * two.samples) / samples
+    return Stat(
+        mean=mean,
+        max=max(one.max, two.max) if one.max is not None and two.max is not None else None,
+        samples=samples,  # and no p95: that of the whole does not follow from those of the parts
+        dropped=one.dropped + two.dropped,
+    )
+
+
+# ── which numbers are the card's ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _rank(track: Track, desk: _Desk) -> tuple[bool, bool, float, str]:
+    """Lowest first: what covers the window, our own schema, the better covered."""
+    seen = best_signal(
+        track.terms,
+        window=desk.window,
+        first=track.first,
+        last=track.last,
+        schema=track.schema,
+        rules=desk.rules,
+    )
+    covered = seen.coverage if seen else -1.0
+    who = track.tenant
+    place = f"{who.namespace}/{who.pod}/{who.container}/{who.pod_uid}" if who else ""
+    return covered < desk.rules.min_coverage, track.schema != "vgpuscope", -covered, place
+
+
+def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
+    """The first track with what it lacks from the others, and which terms those are.
+
+    Where two saw the same card and one saw more work, the work was there: its maximum is taken.
+    """
+    base = tracks[0]
+    if len(tracks) == 1:
+        return base, {}
+    terms, origins = dict(base.terms), {}
+    for track in tracks[1:]:
+        for name, stat in track.terms.items():
+            mine = terms.get(name)
+            if mine is None or (mine.mean is None and mine.max is None):
+                terms[name], origins[name] = stat, track
+            elif (measured(stat.max) or 0.0) > (mine.max if mine.max is not None else 1.0):
+                terms[name] = replace(mine, max=stat.max)
+    best = replace(
+        base,
+        terms=terms,
+        hostname=_said(tracks, "hostname"),
+        model=_said(tracks, "model"),
+        gpu_index=_said(tracks, "gpu_index"),
+        profile=_said(tracks, "profile"),
+    )
+    return best, origins
+
+
+def _said(tracks: Iterable[Track], field: str) -> str:
+    return next((str(value) for track in tracks if (value := getattr(track, field))), "")
+
+
+# ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
+    """The card or instance, or None if all that was seen of it are pods that have ended."""
+    if len(tracks) > 1:
+        tracks = _one_of_each(tracks, desk)
+    present = [track for track in tracks if desk.goes_on(track)]
+    if not present and all(track.tenant for track in tracks):
+        return None
+    device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
+    if len(device) > 1:
+        device.sort(key=lambda track: _rank(track, desk))
+    named = [track for track in tracks if track.tenant is not None]
+    base, origins = _merged(device) if device else (_nameless(min(named, key=lambda one: _rank(one, desk))), {})
+    guests, gone = _guests(named, desk)
+    found = score(
+        base.terms,
+        model=base.model,
+        weights=desk.weights,
+        default_power=desk.default_power,
+        default_memory=desk.default_memory,
+        expected=desk.expected,
+    )
+    seen_since = min((track.first for track in tracks if track.first is not None), default=None)
+    began = [guest.since for guest in guests if guest.since is not None]
+    changes = [at for at in (*began, base.first) if _later(at, seen_since, desk)]
+    key = (base.gpu_id, base.mig)
+    concluded = judge(
+        base.terms,
+        window=desk.window,
+        first=base.first,
+        last=base.last,
+        previous=desk.previous.get(key),
+        rules=desk.rules,
+        status=status(measured_value(found, base.terms), desk.thresholds),
+        schema=base.schema,
+        source=desk.reading.source,
+        partial=desk.partial,
+        failed=desk.failed - _OF_TENANTS,
+        origins=origins,
+        beside=max((guest.most for guest in guests), default=None),
+        held_since=max(began, default=None),
+        handed_over=max((at for at in changes if at is not None), default=None),
+        steady=desk.steady.get(key, 0),
+    )
+    verdict, use_class, evidence = concluded
+    return GpuUse(
+        gpu_id=base.gpu_id,
+        mig=base.mig,
+        profile=base.profile,
+        gpu_index=base.gpu_index,
+        hostname=base.hostname,
+        model=base.model,
+        terms=base.terms,
+        score=found,
+        status=status(found.value, desk.thresholds),
+        verdict=verdict,
+        use_class=use_class,
+        evidence=evidence,
+        tenants=_tenants(guests, gone, concluded, key=key, seen_since=seen_since, desk=desk) if guests else (),
+        former=tuple(_former(guest, desk) for guest in gone) if gone else (),
+    )
+
+
+def _nameless(track: Track) -> Track:
+    """The card of which only tenants' own parts are known: it is there, and that is all."""
+    return replace(track, tenant=None, own=False, terms={}, first=None)
+
+
+def _later(at: UnixTime | None, seen_since: UnixTime | None, desk: _Desk) -> bool:
+    """Whether something began well after the card was first seen, so that it was in other hands before."""
+    return at is not None and seen_since is not None and at > seen_since + desk.max_age
+
+
+class _Guest(Struct, kw_only=True, gc=False):
+    """A tenant with its track: the one of its own numbers, if there is one."""
+
+    tenant: Tenant
+    track: Track
+    since: UnixTime | None  # None: since before the window
+    most: Ratio = 0.0  # the highest activity of its own processes
+
+
+def _guests(named: list[Track], desk: _Desk) -> tuple[list[_Guest], list[_Guest]]:
+    """Those who have the card and those who had it, by name."""
+    if not named:
+        return [], []
+    if len(named) > 1:
+        named = sorted(named, key=_plainness)
+    present: list[_Guest] = []
+    gone: list[_Guest] = []
+    for track in named:
+        tenant = track.tenant
+        assert tenant is not None
+        here = present if desk.goes_on(track) else gone
+        same = [guest for guest in present if _same_tenant(guest.tenant, tenant)] if present else []
+        if here is gone and not same:
+            same = [guest for guest in gone if _same_tenant(guest.tenant, tenant)]
+        if same:
+            _meet(same[0], track, desk)
+        else:
+            here.append(_Guest(tenant=tenant, track=track, since=_since(track.first, desk), most=_own_most(track)))
+    return present, gone
+
+
+def _plainness(track: Track) -> tuple[object, ...]:
+    """Own numbers first, then the names that say most, so that a vaguer name meets the one that it is part of."""
+    who = track.tenant
+    assert who is not None
+    ended = track.last or 0.0
+    return (
+        who.namespace,
+        who.pod,
+        not who.pod_uid,
+        not who.container,
+        who.pod_uid,
+        who.container,
+        not track.own,
+        -ended,
+    )
+
+
+def _meet(guest: _Guest, track: Track, desk: _Desk) -> None:
+    """The same tenant, seen another way: it has the card since the earlier of both."""
+    since = _since(track.first, desk)
+    guest.since = None if since is None or guest.since is None else min(since, guest.since)
+    guest.most = max(guest.most, _own_most(track))
+    if track.own and not guest.track.own and desk.goes_on(track):
+        guest.track = track
+
+
+def _same_tenant(one: Tenant, two: Tenant) -> bool:
+    return (
+        one.pod == two.pod
+        and one.namespace == two.namespace
+        and (one.container == two.container or not one.container or not two.container)
+        and (one.pod_uid == two.pod_uid or not one.pod_uid or not two.pod_uid)
+    )
+
+
+def _since(first: UnixTime | None, desk: _Desk) -> UnixTime | None:
+    return first if first is not None and first > desk.window.begin + desk.max_age else None
+
+
+def _own_most(track: Track) -> Ratio:
+    if not track.own:
+        return 0.0
+    stats = [track.terms[name] for name in SIGNALS if name in track.terms]
+    return max((measured(value) or 0.0 for stat in stats for value in (stat.max, stat.mean)), default=0.0)
+
+
+def _tenants(
+    guests: list[_Guest],
+    gone: list[_Guest],
+    card: _Concluded,
+    *,
+    key: tuple[str, str],
+    seen_since: UnixTime | None,
+    desk: _Desk,
+) -> tuple[TenantUse, ...]:
+    own = {id(guest): _own(guest, key, seen_since, desk) for guest in guests if guest.track.own}
+    doubtful = bool(own) and _unexplained(own.values(), gone, card, desk)
+    uses = []
+    for guest in guests:
+        concluded = own.get(id(guest)) or _by_card(guest, card, seen_since, desk, alone=len(guests) == 1)
+        if doubtful and guest.track.own and concluded[0] == "idle":
+            concluded = _unknown(concluded[2], "VERDICT_UNEXPLAINED_WORK")
+        verdict, use_class, evidence = concluded
+        uses.append(
+            TenantUse(
+                tenant=guest.tenant,
+                own=guest.track.own,
+                terms=guest.track.terms if guest.track.own else _NO_TERMS,
+                since=guest.since,
+                verdict=verdict,
+                use_class=use_class,
+                evidence=evidence,
+                owner=desk.owners.get((guest.tenant.namespace, guest.tenant.pod), ""),
+            )
+        )
+    return tuple(uses)
+
+
+_NO_TERMS: dict[Term, Stat] = {}
+
+
+def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk: _Desk) -> _Concluded:
+    """What the tenant's own numbers say."""
+    track, me = guest.track, _tenant_key(*key, guest.tenant)
+    means = (measured(stat.mean) for name in SIGNALS if (stat := track.terms.get(name)))
+    mean = next((mean for mean in means if mean is not None), None)
+    return judge(
+        track.terms,
+        window=desk.window,
+        first=track.first,
+        last=track.last,
+        previous=desk.previous.get(me),
+        rules=desk.rules,
+        status=status(None if mean is None else 100.0 * mean, desk.thresholds),
+        schema=track.schema,
+        source=desk.reading.source,
+        partial=desk.partial,
+        failed=desk.failed & _OF_TENANTS,
+        held_since=guest.since,
+        handed_over=guest.since if _later(guest.since, seen_since, desk) else None,
+        steady=desk.steady.get(me, 0),
+    )
+
+
+_OF_TENANTS: frozenset[Term] = frozenset({"process_sm"})  # what a source has for single tenants
+
+
+def _unexplained(own: Iterable[_Concluded], gone: Iterable[_Guest], card: _Concluded, desk: _Desk) -> bool:
+    """Whether the card works, or draws power as if, and nobody's own numbers say who it is.
+
+    On some cards the driver gives every process 0: then a tenant's own idleness means nothing.
+    """
+    if card[0] == "in_use":
+        worked = any(one[0] == "in_use" for one in own) or any(one.most >= desk.rules.idle_enter for one in gone)
+        return not worked
+    return card[2].reasons[0] in {"VERDICT_POWER_DISAGREES", "VERDICT_NO_MAX"}
+
+
+def _by_card(guest: _Guest, card: _Concluded, seen_since: UnixTime | None, desk: _Desk, *, alone: bool) -> _Concluded:
+    """What the whole card's numbers say of one tenant: all if it is alone, nothing of who works if it is not."""
+    verdict, _, evidence = card
+    if verdict == "unknown":
+        return card
+    window = desk.window
+    since = guest.since if _later(guest.since, seen_since, desk) else None
+    if since is not None and window.end - since < desk.rules.min_coverage * window.seconds:
+        return _unknown(replace(evidence, held_since=since), "VERDICT_HANDOVER_YOUNG")
+    if alone or verdict == "idle":
+        return card
+    return _unknown(evidence, "VERDICT_SHARED_CARD")
+
+
+def _unknown(evidence: Evidence, reason: str) -> _Concluded:
+    kept = tuple(code for code in evidence.reasons if code in {"VERDICT_PARTIAL_READING", "VERDICT_SAMPLES_DROPPED"})
+    return "unknown", "unknown", replace(evidence, reasons=(reason, *kept), steady_for=1)
+
+
+def _former(guest: _Guest, desk: _Desk) -> TenantUse:
+    track = guest.track
+    return TenantUse(
+        tenant=guest.tenant,
+        own=track.own,
+        terms=track.terms,  # of its own time, so even the whole card's say something of it
+        since=guest.since,
+        until=track.last,
+        evidence=Evidence(
+            reasons=("VERDICT_ENDED",),
+            window_begin=desk.window.begin,
+            window_end=desk.window.end,
+            freshness=None if track.last is None else desk.window.end - track.last,
+            source=desk.reading.source,
+            schema=track.schema,
+        ),
+        owner=desk.owners.get((guest.tenant.namespace, guest.tenant.pod), ""),
+    )
+
+
+def _tenant_key(gpu_id: str, mig: str, tenant: Tenant) -> Key:
+    return (gpu_id, mig, tenant.namespace, tenant.pod, tenant.pod_uid, tenant.container)
+
+
+def _order(use: GpuUse) -> tuple[str, bool, int, str, str, str]:
+    index = use.gpu_index
+    number = int(index) if index.isascii() and index.isdigit() and len(index) < 10 else -1
+    return (use.hostname, number < 0, number, index, use.gpu_id, use.mig)

@@ -1,0 +1,309 @@
+"""Is a card or a tenant in use, idle, or can that not be said: the finding, its class, and what it rests on.
+
+Calling a busy card idle is the one error that must not happen. So idle is what is left when everything was seen for
+nearly the whole window, up to now, and nothing of it shows work or contradicts; whatever falls short is unknown.
+"""
+
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.logic.scoring import memory_share
+from vgpuscope.model.analysis import (
+    SIGNALS,
+    Evidence,
+    Schema,
+    Signal,
+    Stat,
+    Status,
+    Term,
+    Track,
+    UseClass,
+    Verdict,
+    Window,
+)
+from vgpuscope.model.quantity import MIB, Bytes, Ratio, UnixTime
+
+ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder")  # whatever can show work
+_ROUNDING = 1e-6
+
+
+class VerdictRules(Struct, frozen=True, kw_only=True):
+    """What it takes to call a card idle, held or unproductive."""
+
+    min_coverage: Ratio = 0.8
+    max_age_intervals: float = 3.0
+    idle_enter: Ratio = 0.05  # idle begins when all activity has stayed below this
+    idle_leave: Ratio = 0.10  # and ends when some has come up to this
+    held_memory: Ratio = 0.05
+    held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large cards far below the ratio
+    unproductive_util: Ratio = 0.5
+    unproductive_sm: Ratio = 0.10
+    power_contradiction: Ratio = 0.5
+
+    def __post_init__(self) -> None:
+        ratios = (self.min_coverage, self.held_memory, self.unproductive_util, self.unproductive_sm)
+        if not all(0 <= ratio <= 1 for ratio in ratios):
+            raise ValueError("coverage, held memory and the bounds of unproductive use are ratios within 0-1")
+        if not 0 <= self.idle_enter <= self.idle_leave <= 1:
+            raise ValueError("idle_enter and idle_leave must rise within 0-1")
+        if not (0 < self.max_age_intervals < inf and self.held_bytes >= 0 and self.power_contradiction > 0):
+            raise ValueError("max_age_intervals and power_contradiction must be above 0, held_bytes not below 0")
+
+
+class Seen(NamedTuple):
+    """A signal by which can be judged, and how well it is known."""
+
+    name: Signal
+    stat: Stat
+    coverage: Ratio
+    last: UnixTime | None
+    schema: Schema
+
+
+class _Work(NamedTuple):
+    """The most active of all activity terms, and whether some term has no maximum."""
+
+    term: Term | None
+    most: Ratio
+    incomplete: bool
+
+
+def judge(
+    terms: Mapping[Term, Stat],
+    *,
+    window: Window,
+    first: UnixTime | None,
+    last: UnixTime | None,
+    previous: Verdict | None,
+    rules: VerdictRules,
+    status: Status,
+    schema: Schema,
+    source: str = "",
+    partial: bool = False,
+    failed: frozenset[Term] = frozenset(),
+    origins: Mapping[Term, Track] = {},
+    beside: Ratio | None = None,
+    held_since: UnixTime | None = None,
+    handed_over: UnixTime | None = None,
+    steady: int = 0,
+) -> tuple[Verdict, UseClass, Evidence]:
+    """The verdict, its class and its evidence.
+
+    `failed`: terms that could not be read at all, which is not the same as terms that the card does not have.
+    `origins`: the tracks of those terms that are not from the track that schema, first and last are of.
+    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the card last changed hands, where
+    that was seen. `steady`: for how many cycles the verdict was `previous`.
+    """
+    seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
+    threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
+    work, drawn = _work(terms, beside), _power_share(terms)
+    young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
+    verdict, reason = (
+        _too_little(seen, window, rules, young=young)
+        or _at_work(seen, work, threshold)
+        or _in_doubt(
+            no_max=work.incomplete,
+            unread=bool(failed)
+            and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
+            hot=drawn is not None and drawn > rules.power_contradiction,
+            young=young,
+        )
+        or _IDLE
+    )
+    held = memory_share(terms) if verdict == "idle" else None
+    use_class: UseClass
+    if verdict == "in_use":
+        use_class = _busy_class(terms, status, window, rules)
+    else:
+        use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
+    stat, newest = (seen.stat, seen.last) if seen else (_NOTHING, last)
+    reasons = _reasons(
+        reason,
+        _BY_CLASS.get(use_class),
+        "VERDICT_IDLE_KEPT" if verdict == "idle" and work.most >= rules.idle_enter else None,
+        "VERDICT_PARTIAL_READING" if partial else None,
+        "VERDICT_SAMPLES_DROPPED" if stat.dropped else None,
+    )
+    beyond = work.term if seen and work.term != seen.name else None
+    evidence = Evidence(
+        reasons=reasons,
+        signal=seen.name if seen else None,
+        signal_mean=measured(stat.mean),
+        signal_max=measured(stat.max),
+        signal_p95=measured(stat.p95),
+        coverage=seen.coverage if seen else None,
+        samples=stat.samples,
+        expected=window.expected,
+        dropped=stat.dropped,
+        freshness=window.end - newest if newest is not None and isfinite(newest) else None,
+        window_begin=window.begin,
+        window_end=window.end,
+        held_since=held_since,
+        source=source,
+        schema=seen.schema if seen else schema,
+        held_memory=held,
+        threshold=threshold,
+        min_coverage=rules.min_coverage,
+        max_age=rules.max_age_intervals * window.interval,
+        other=beyond,
+        other_max=work.most if beyond else None,
+        power_share=drawn,
+        steady_for=steady + 1 if verdict == previous else 1,
+    )
+    return verdict, use_class, evidence
+
+
+def best_signal(
+    terms: Mapping[Term, Stat],
+    *,
+    window: Window,
+    first: UnixTime | None,
+    last: UnixTime | None,
+    schema: Schema,
+    rules: VerdictRules,
+    origins: Mapping[Term, Track] = {},
+) -> Seen | None:
+    """The best signal that covers the window; where none does, the best that is there at all.
+
+    A worse signal that was seen throughout says more than a better one that was hardly seen, and the better one still
+    counts as activity.
+    """
+    thin: Seen | None = None
+    for name in SIGNALS:
+        stat = terms.get(name)
+        if stat is None or (measured(stat.mean) is None and measured(stat.max) is None):
+            continue
+        track = origins.get(name) if origins else None
+        begun, ended, kind = (track.first, track.last, track.schema) if track else (first, last, schema)
+        seen = Seen(name, stat, coverage(stat, window=window, first=begun, last=ended), ended, kind)
+        if seen.coverage >= rules.min_coverage:
+            return seen
+        thin = thin or seen
+    return thin
+
+
+def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTime | None) -> Ratio:
+    """The share of the window that was seen: by the count of samples, and by the time that they span.
+
+    The count alone would let a track of half the window pass whose samples come twice as often as expected.
+    """
+    counted = stat.samples / window.expected
+    if first is not None and last is not None and window.end > window.begin:
+        spanned = (min(last, window.end) - max(first, window.begin) + window.interval) / window.seconds
+        counted = min(counted, spanned) if isfinite(spanned) else 0.0
+    return max(0.0, min(1.0, counted))
+
+
+def measured(value: float | None) -> Ratio | None:
+    """A ratio that can be true; None for anything else."""
+    return value if value is not None and 0 <= value <= 1 + _ROUNDING else None
+
+
+def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool:
+    """Whether a track goes on to the end of the window, as far as it tells."""
+    return last is None or abs(window.end - last) <= rules.max_age_intervals * window.interval
+
+
+_Finding: TypeAlias = tuple[Verdict, str]
+_IDLE: _Finding = ("idle", "VERDICT_IDLE_NO_WORK")
+_NOTHING = Stat()
+_BY_CLASS: dict[UseClass, str] = {
+    "idle-held": "VERDICT_IDLE_MEMORY_HELD",
+    "busy-unproductive": "VERDICT_FEW_SMS",
+    "low": "VERDICT_LOW_SCORE",
+}
+_WORK_BESIDE: dict[Term, str] = {
+    "mem_copy": "VERDICT_MEMORY_TRAFFIC",
+    "encoder": "VERDICT_VIDEO_WORK",
+    "decoder": "VERDICT_VIDEO_WORK",
+    "process_sm": "VERDICT_TENANT_WORKS",
+}
+
+
+def _reasons(*codes: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(code for code in codes if code))
+
+
+def _too_little(seen: Seen | None, window: Window, rules: VerdictRules, *, young: bool) -> _Finding | None:
+    if seen is None:
+        return "unknown", "VERDICT_NO_SIGNAL"
+    if seen.last is None:
+        return "unknown", "VERDICT_NO_AGE"
+    if not fresh(seen.last, window=window, rules=rules):
+        return "unknown", "VERDICT_STALE"
+    if not seen.coverage >= rules.min_coverage:
+        return "unknown", "VERDICT_HANDOVER_YOUNG" if young else "VERDICT_LOW_COVERAGE"
+    return None
+
+
+def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
+    most: Ratio = -1.0
+    term: Term | None = None
+    incomplete = False
+    for name in ACTIVITY:
+        stat = terms.get(name)
+        if stat is None or (stat.mean is None and stat.max is None and stat.p95 is None and not stat.samples):
+            continue
+        if measured(stat.mean) is None or measured(stat.max) is None:
+            incomplete = True
+        here = _most(stat)
+        if here > most:
+            most, term = here, name
+    if beside is not None and beside > most:
+        most, term = beside, "process_sm"
+    return _Work(term, max(most, 0.0), incomplete)
+
+
+def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
+    if seen is None or work.term is None or work.most < threshold:
+        return None
+    if _most(seen.stat) >= threshold:
+        return "in_use", "VERDICT_IN_USE"
+    return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
+
+
+def _in_doubt(*, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding | None:
+    """What keeps a card that shows no work from being called idle."""
+    if no_max:
+        return "unknown", "VERDICT_NO_MAX"
+    if unread:
+        return "unknown", "VERDICT_PARTIAL_READING"
+    if hot:
+        return "unknown", "VERDICT_POWER_DISAGREES"
+    return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
+
+
+def _most(stat: Stat) -> Ratio:
+    return max(measured(stat.mean) or 0.0, measured(stat.max) or 0.0, measured(stat.p95) or 0.0)
+
+
+def _power_share(terms: Mapping[Term, Stat]) -> Ratio | None:
+    """Mean power of the card's own limit. A table's limit is not good enough to contradict a measurement with."""
+    power, limit = terms.get("power"), terms.get("power_limit")
+    if power is None or limit is None or power.mean is None or limit.mean is None:
+        return None
+    return power.mean / limit.mean if 0 <= power.mean < inf and 0 < limit.mean < inf else None
+
+
+def _busy_class(terms: Mapping[Term, Stat], status: Status, window: Window, rules: VerdictRules) -> UseClass:
+    if _unproductive(terms, window, rules):
+        return "busy-unproductive"
+    return "low" if status in ("idle", "low") else "busy"
+
+
+def _holds(terms: Mapping[Term, Stat], rules: VerdictRules, held: Ratio | None) -> bool:
+    used = terms.get("mem_used")
+    if used is None or used.mean is None or not rules.held_bytes <= used.mean < inf:
+        return False
+    return held is None or held >= rules.held_memory
+
+
+def _unproductive(terms: Mapping[Term, Stat], window: Window, rules: VerdictRules) -> bool:
+    util, sm = terms.get("gpu_util"), terms.get("sm_active")
+    if util is None or sm is None or min(util.samples, sm.samples) < rules.min_coverage * window.expected:
+        return False
+    often, much = measured(util.mean), measured(sm.mean)
+    return often is not None and much is not None and often >= rules.unproductive_util and much < rules.unproductive_sm
