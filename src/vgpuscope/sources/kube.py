@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from vgpuscope.formats.apigroup import decode_group_versions
 from vgpuscope.formats.kubelist import Event, Fault, Page, decode_status
 from vgpuscope.formats.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
@@ -103,6 +104,20 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
         return httpx2.AsyncClient(**_connection(kubeconfig))
     except ConfigInvalid as e:
         raise KubeUnreadable(str(e)) from e
+
+
+async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str | None:
+    """The first of the wanted versions of an API group that the server serves; None if it serves none of them.
+
+    KubeForbidden or KubeUnreadable if it does not say.
+    """
+    try:
+        served = decode_group_versions(await api.get(f"/apis/{group}", {}))
+    except _Absent:
+        return None
+    except _Forgotten as e:
+        raise KubeUnreadable(f"the API server answered {e}") from e
+    return next((version for version in wanted if version in served), None)
 
 
 class Watch(Generic[T]):
@@ -230,6 +245,10 @@ class _Forgotten(Exception):
     """The server does not know the version we named."""
 
 
+class _Absent(KubeUnreadable):
+    """The server has no such path."""
+
+
 class Api:
     """An API server: authenticated requests that fail with our errors, and never hang."""
 
@@ -292,6 +311,8 @@ def _fail(status: int, message: str) -> NoReturn:
     text = f"{status} {message}".rstrip()
     if status in _FORGOTTEN:
         raise _Forgotten(text)
+    if status == 404:
+        raise _Absent(f"the API server answered {text}")
     raise (KubeForbidden if status in _FORBIDDEN else KubeUnreadable)(f"the API server answered {text}")
 
 
