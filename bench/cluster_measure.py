@@ -189,7 +189,11 @@ class _Measured:
         wait = self._with_health(headers)[1]
         cpu = statistics.median(taken_in)
         found = Scrapes(
-            changed=_median(changed), unchanged=_median(unchanged), static=_median(fixed), taken_in=cpu, health_wait=wait
+            changed=_median(changed),
+            unchanged=_median(unchanged),
+            static=_median(fixed),
+            taken_in=cpu,
+            health_wait=wait,
         )
         return found, [one / (len(self._places) * _SHARE) for one in taken_in]
 
@@ -242,7 +246,9 @@ class _Measured:
         """The last change is on the page: what was measured was done."""
         place, memory = self._last
         pod = f'pod="trainer-{place.node * PODS + place.slot:06d}-'.encode()
-        found = re.search(rb"^vgpuscope_\w+memory\w+\{[^\n]*%b[^\n]*\} (\S+)$" % pod, self._exporter.page(), re.MULTILINE)
+        found = re.search(
+            rb"^vgpuscope_\w+memory\w+\{[^\n]*%b[^\n]*\} (\S+)$" % pod, self._exporter.page(), re.MULTILINE
+        )
         assert found, "the last change is not shown"
         assert float(found[1]) == memory << 20, (found[0], memory)
 

@@ -46,8 +46,15 @@ def node(number: int) -> Object:
     """A node whose plugin registered its cards."""
     cards = [
         {
-            **{"id": _card(number, index), "index": index, "count": 10, "devmem": _CARD, "devcore": 100},
-            **{"type": "NVIDIA A100-SXM4-80GB", "numa": index // 4, "mode": "hami-core", "health": True},
+            "id": _card(number, index),
+            "index": index,
+            "count": 10,
+            "devmem": _CARD,
+            "devcore": 100,
+            "type": "NVIDIA A100-SXM4-80GB",
+            "numa": index // 4,
+            "mode": "hami-core",
+            "health": True,
         }
         for index in range(GPUS)
     ]

@@ -3,6 +3,7 @@
 import gzip
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from vgpuscope.catalog.metric import Alias, Metric, renamed, same
 from vgpuscope.model.histogram import Histogram
+from vgpuscope.views import sharded, textline
 from vgpuscope.views.exposition import Renderer, Sample
 from vgpuscope.views.sharded import ShardedPage
 
@@ -83,6 +85,22 @@ def test_after_any_history_the_page_is_that_of_what_is_there_now(history):
     assert page.series == whole.series
 
 
+@given(st.lists(st.tuples(*[st.tuples(values, values, st.sampled_from(("on", "idle")))] * 3), min_size=2, max_size=6))
+def test_things_that_stay_show_their_latest_values(history):
+    def now(moment):
+        for gpu, (used, state, word) in zip("abc", moment, strict=True):
+            row = Row("n1", gpu, "1" if gpu == "b" else "")
+            yield Sample(USED, row, used)
+            yield Sample(STATE, row, state, (word,))
+            yield Sample(STATE, row, used, ("off",))
+
+    page = ShardedPage((USED, STATE), FAMILIES)
+    for moment in history:
+        page.update("n1", now(moment))
+        whole = Renderer((USED, STATE), FAMILIES).render(list(now(moment)))
+        assert shown(page) == parsed(whole.text().decode(), parse_text)
+
+
 @given(changes)
 def test_openmetrics_is_read_back_too(history):
     page, truth = replay(history)
@@ -99,13 +117,48 @@ def test_the_compressed_page_is_the_page_at_any_moment(history, openmetrics):
         assert gzip.decompress(page.gzipped(openmetrics)) == plain
 
 
-def test_what_did_not_change_is_not_made_again():
+def written(monkeypatch):
+    """The lines that are written from here on, values aside."""
+    found, write = [], textline.start
+    monkeypatch.setattr(textline, "start", lambda *args: found.append(args[1:]) or write(*args))
+    return found
+
+
+def test_only_the_lines_of_what_is_new_are_written(monkeypatch):
     page = ShardedPage((USED, STATE), FAMILIES)
     page.update("n1", samples("n1", {"a": (1, 1, True), "b": (2, 2, True)}))
-    before = dict(page._shards["n1"].things)
+    lines = written(monkeypatch)
     page.update("n1", samples("n1", {"a": (1, 1, True), "b": (3, 2, True)}))
-    after = page._shards["n1"].things
-    assert [after[row] is before[row] for row in after] == [True, False]
+    assert lines == []
+    page.update("n1", samples("n1", {"a": (1, 1, True), "b": (3, 2, True), "c": (1, 1, False)}))
+    assert {row.gpu for row, _ in lines} == {"c"}
+
+
+def test_any_character_may_stand_in_a_label():
+    odd = '\r\x0b\x0c\x1c\x85\u2028 }\\"'
+    page = ShardedPage((USED,), FAMILIES)
+    for value in (1, 2):
+        page.update("n1", [Sample(USED, Row("n1", odd), value), Sample(USED, Row("n1", "b"), 7)])
+    page.update("n1", [Sample(USED, Row("n1", odd), 2), Sample(USED, Row("n1", "c"), 8)])
+    (family,) = parse_text(page.text().decode())
+    assert [(s.labels["gpu"], s.value) for s in family.samples] == [(odd, 2), ("c", 8)]
+
+
+@given(changes, st.booleans(), st.booleans())
+def test_a_page_that_changes_while_it_is_sent_is_sent_as_it_was(history, openmetrics, gzipped):
+    page, _ = replay(history)
+    page.update("n9", samples("n9", {"a": (1, 1, True), "b": (2, 2, True)}))
+    before = page.openmetrics() if openmetrics else page.text()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharded, "_CHUNK", 1)
+        chunks = page.chunks(openmetrics=openmetrics, gzipped=gzipped)
+        sent = [next(chunks)]
+        page.update("n9", samples("n9", {"a": (5, 1, True), "c": (2, 2, True)}))
+        page.drop("n1")
+        sent += chunks
+    assert len(sent) > 2
+    assert (gzip.decompress(b"".join(sent)) if gzipped else b"".join(sent)) == before
+    assert gzip.decompress(page.gzipped(openmetrics)) == (page.openmetrics() if openmetrics else page.text())
 
 
 def test_only_what_changed_is_compressed_again():

@@ -1,45 +1,73 @@
 """A page of very many series, most of which did not change since it was last asked for.
 
-The page is cut into shards (a node, a namespace); a shard into things (a device, a container). What a thing shows is
-kept as bytes together with the values it was made from, so a change costs the lines of the thing that changed, and a
-scrape costs joining what is there. Compressed, each name of each shard is a gzip member of its own: members may be
-concatenated, so only what changed is compressed again.
+The page is cut into shards (a node, a namespace); a shard into things (a device, a container). For each name a shard
+keeps one block of bytes, the lines of all its things. A change writes the lines anew whose values changed and puts
+them into their blocks; a scrape only puts blocks together. Compressed, each block is a gzip member of its own: members
+may be concatenated, so only what changed is compressed again.
+
+Lines are kept nowhere else than in the blocks, because text is most of what a large cluster takes in memory. Whose a
+line is follows from its place: a block has the lines of its things in their order, and a thing's shape says how many.
 """
 
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import groupby
-from typing import Any
+from itertools import groupby, islice
+from operator import attrgetter
 
 from vgpuscope.catalog.metric import Exposed, Metric
 from vgpuscope.views import textline
 from vgpuscope.views.exposition import Sample
 
+Row = tuple[str, ...]
+Lines = dict[int, list[bytes]]  # the number of a name → lines under it, without their ends
+
 _LEVEL = 1  # most of the gain, a fifth of the time
-_WINDOW = 31  # zlib's word for: with the header and trailer of a gzip member
-_MEMORY = 7  # of zlib's 9: members are small, and it sets up its tables for each
+_WINDOW = 29  # zlib's word for: 8 kB, with the header and trailer of a gzip member
+_MEMORY = 6  # of zlib's 9: members are small, and it sets up its tables for each
+_CHUNK = 256 * 1024  # bytes of text that a chunk is made from: a few milliseconds if all of it must be compressed
+_ROW = attrgetter("row")
+
+
+class _Shape:
+    """How many lines a thing has under each name. Nearly all things have one of a few shapes, and share it."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, counts: dict[int, int]) -> None:
+        self.counts = counts
 
 
 class _Thing:
-    """What one row shows: the values and, for each name, the lines made from them."""
+    """What one row shows."""
 
-    __slots__ = ("lines", "values")
+    __slots__ = ("samples", "shape")
 
-    def __init__(self, values: tuple[Any, ...], lines: dict[int, bytes]) -> None:
-        self.values = values
-        self.lines = lines
+    def __init__(self, samples: list[Sample], shape: _Shape) -> None:
+        self.samples = samples
+        self.shape = shape
 
 
 class _Shard:
-    """One shard: its things, and for each name the lines of all of them, plain and compressed."""
+    """One shard: its things, and for each name the lines of all of them, plain and (once asked for) compressed."""
 
     __slots__ = ("blocks", "packed", "series", "things")
 
     def __init__(self) -> None:
-        self.things: dict[tuple[str, ...], _Thing] = {}
+        self.things: dict[Row, _Thing] = {}
         self.blocks: dict[int, bytes] = {}
         self.packed: dict[int, bytes] = {}
         self.series = 0
+
+    def lines(self, number: int) -> list[bytes]:
+        """The lines of a name, and the empty rest behind the last."""
+        return self.blocks[number].split(b"\n")
+
+    def put(self, number: int, lines: list[bytes]) -> None:
+        """Let these be the lines of a name, with an empty rest; a block that stays the same stays compressed."""
+        block = b"\n".join(lines)
+        if block != self.blocks.get(number):
+            self.blocks[number] = block
+            self.packed.pop(number, None)
 
 
 class ShardedPage:
@@ -52,6 +80,7 @@ class ShardedPage:
         for metric in metrics:
             self._plans[metric.name] = tuple((self._number(e), e) for e in metric.exposed(on))
         self._shards: dict[Hashable, _Shard] = {}
+        self._shapes: dict[tuple[tuple[int, int], ...], _Shape] = {}
         self._heads = {
             False: self._make_heads(textline.text_head),
             True: self._make_heads(textline.openmetrics_head),
@@ -65,15 +94,14 @@ class ShardedPage:
     def update(self, key: Hashable, samples: Iterable[Sample]) -> None:
         """Let a shard show these samples and no others. Those of one row must come together."""
         shard = self._shards.setdefault(key, _Shard())
-        before, after = shard.things, dict[tuple[str, ...], _Thing]()
-        for row, group in groupby(samples, key=_row_of):
-            values = tuple((s.metric.name, s.value, s.extra) for s in group if s.value is not None)
-            known = before.get(row)
-            after[row] = known if known is not None and known.values == values else self._thing(row, values)
-        if after.keys() == before.keys() and all(after[row] is before[row] for row in after):
+        now = {row: list(group) for row, group in groupby(samples, key=_ROW)}
+        changed = [row for row, found in now.items() if (t := shard.things.get(row)) is None or t.samples != found]
+        if not changed and len(now) == len(shard.things):
             return
-        shard.things = after
-        self._join(shard)
+        if list(now) == list(shard.things) and all(_alike(shard.things[row].samples, now[row]) for row in changed):
+            self._amend(shard, {row: now[row] for row in changed})
+        else:
+            self._rebuild(shard, now)
 
     def drop(self, key: Hashable) -> None:
         """Forget a shard."""
@@ -89,22 +117,42 @@ class ShardedPage:
 
     def gzipped(self, openmetrics: bool) -> bytes:
         """Either form, as concatenated gzip members."""
-        shards = list(self._shards.values())
-        pieces: list[bytes] = []
-        for number, plain in enumerate(self._heads[openmetrics]):
-            members = [_packed(shard, number) for shard in shards if number in shard.blocks]
-            if members:
-                pieces += (_pack(plain), *members)
-        pieces.append(_pack(b"# EOF\n" if openmetrics else b""))
-        return b"".join(pieces)
+        return b"".join(self.chunks(openmetrics=openmetrics, gzipped=True))
 
-    def _pieces(self, *, openmetrics: bool) -> Iterator[bytes]:
-        shards = list(self._shards.values())
-        for number, plain in enumerate(self._heads[openmetrics]):
-            blocks = [block for shard in shards if (block := shard.blocks.get(number))]
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> Iterator[bytes]:
+        """The page of this moment in pieces, each of which takes little time to make.
+
+        Between two of them the page may change: the rest is still that of the moment.
+        """
+        end = b"# EOF\n" if openmetrics else b""
+        if gzipped:
+            return _packed_chunks(self._members(openmetrics=openmetrics), end)
+        return _plain_chunks(self._pieces(openmetrics=openmetrics), end)
+
+    def _pieces(self, *, openmetrics: bool) -> list[bytes]:
+        shards = [shard.blocks for shard in self._shards.values()]
+        pieces: list[bytes] = []
+        for number, head in enumerate(self._heads[openmetrics]):
+            blocks = [block for shard in shards if (block := shard.get(number))]
             if blocks:
-                yield plain
-                yield from blocks
+                pieces.append(head)
+                pieces += blocks
+        return pieces
+
+    def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
+        """Members where there are some already; and what to make the others from."""
+        shards = [(shard, shard.packed, shard.blocks) for shard in self._shards.values()]
+        members: list[bytes | _Unpacked] = []
+        for number, head in enumerate(self._heads[openmetrics]):
+            found = [
+                packed.get(number) or _Unpacked(shard, number, block)
+                for shard, packed, blocks in shards
+                if (block := blocks.get(number))
+            ]
+            if found:
+                members.append(_pack(head))
+                members += found
+        return members
 
     def _number(self, exposed: Exposed) -> int:
         """Samples of one name stand together, whichever metric they come from."""
@@ -113,35 +161,145 @@ class ShardedPage:
     def _make_heads(self, make: Callable[[Exposed], str]) -> list[bytes]:
         return [f"{make(exposed)}\n".encode() for _, exposed in self._names.values()]
 
-    def _thing(self, row: tuple[str, ...], values: tuple[Any, ...]) -> _Thing:
-        made: dict[int, bytes] = {}
-        for name, value, extra in values:
-            for number, exposed in self._plans[name]:
+    def _amend(self, shard: _Shard, changed: dict[Row, list[Sample]]) -> None:
+        """Write anew the lines whose samples changed, where every line keeps its place."""
+        opened: Lines = {}
+        ahead: dict[_Shape, int] = {}  # of the things before this one: how many there are of each shape
+        for row, thing in shard.things.items():
+            if row in changed:
+                for number, exposed, at, old, new in self._differing(row, thing.samples, changed[row]):
+                    lines = opened.get(number)
+                    if lines is None:
+                        lines = opened[number] = shard.lines(number)
+                    place = at + sum(times * shape.counts.get(number, 0) for shape, times in ahead.items())
+                    lines[place] = _again(lines[place], exposed, old, new)
+                thing.samples = changed[row]
+            ahead[thing.shape] = ahead.get(thing.shape, 0) + 1
+        for number, lines in opened.items():
+            shard.put(number, lines)
+
+    def _differing(
+        self, row: Row, before: list[Sample], after: list[Sample]
+    ) -> Iterator[tuple[int, Exposed, int, Sample, Sample]]:
+        """Each line of a thing that is not the same: its name, its place among the thing's lines of that name."""
+        seen: dict[int, int] = {}
+        for old, new in zip(before, after, strict=True):
+            if new.value is None:
+                continue
+            same = old == new
+            for number, exposed in self._plans[new.metric.name]:
                 if textline.applies(exposed, row):
-                    made[number] = made.get(number, b"") + textline.lines(exposed, row, extra, value).encode()
-        return _Thing(values, made)
+                    at = seen.get(number, 0)
+                    seen[number] = at + 1
+                    if not same:
+                        yield number, exposed, at, old, new
 
-    def _join(self, shard: _Shard) -> None:
-        """Put the things' lines together, and throw away compressed what is not the same any more."""
-        parts: dict[int, list[bytes]] = {}
-        for thing in shard.things.values():
-            for number, text in thing.lines.items():
-                parts.setdefault(number, []).append(text)
-        blocks = {number: b"".join(texts) for number, texts in parts.items()}
-        shard.packed = {n: p for n, p in shard.packed.items() if blocks.get(n) == shard.blocks.get(n)}
-        shard.blocks = blocks
-        shard.series = sum(block.count(b"\n") for block in blocks.values())
+    def _rebuild(self, shard: _Shard, now: dict[Row, list[Sample]]) -> None:
+        """Put the blocks together from the lines of things that stay as they are and of those that are new."""
+        kept = _lines_of(shard, {row for row, t in shard.things.items() if now.get(row) == t.samples})
+        things: dict[Row, _Thing] = {}
+        blocks: Lines = {}
+        for row, samples in now.items():
+            lines = kept.get(row)
+            if lines is None:
+                lines = self._lines(row, samples)
+                things[row] = _Thing(samples, self._shape(lines))
+            else:
+                things[row] = shard.things[row]
+            for number, found in lines.items():
+                blocks.setdefault(number, []).extend(found)
+        shard.things = things
+        for number in shard.blocks.keys() - blocks.keys():
+            del shard.blocks[number]
+            shard.packed.pop(number, None)
+        for number, found in blocks.items():
+            shard.put(number, [*found, b""])
+        shard.series = sum(map(len, blocks.values()))
+
+    def _lines(self, row: Row, samples: list[Sample]) -> Lines:
+        made: Lines = {}
+        for sample in samples:
+            if sample.value is None:
+                continue
+            for number, exposed in self._plans[sample.metric.name]:
+                if textline.applies(exposed, row):
+                    text = textline.lines(exposed, row, sample.extra, sample.value).encode()
+                    made.setdefault(number, []).extend(text.split(b"\n")[:-1])
+        return made
+
+    def _shape(self, lines: Lines) -> _Shape:
+        counts = tuple((number, len(found)) for number, found in lines.items())
+        return self._shapes.setdefault(counts, _Shape(dict(counts)))
 
 
-def _row_of(sample: Sample) -> tuple[str, ...]:
-    return sample.row
+def _alike(old: list[Sample], new: list[Sample]) -> bool:
+    """Whether both have as many lines under the same names."""
+    return len(old) == len(new) and all(
+        one.metric is other.metric
+        and (one.value is None) == (other.value is None)
+        and (one == other or one.metric.type != "histogram")
+        for one, other in zip(old, new, strict=True)
+    )
 
 
-def _packed(shard: _Shard, number: int) -> bytes:
-    member = shard.packed.get(number)
-    if member is None:
-        member = shard.packed[number] = _pack(shard.blocks[number])
-    return member
+def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
+    """The line of a sample that changed: most often only in its value, the last word."""
+    assert isinstance(new.value, int | float)
+    if old.extra != new.extra:
+        return textline.lines(exposed, new.row, new.extra, new.value).encode()[:-1]
+    return b"%b %r" % (line[: line.rindex(b" ")], textline.scaled(new.value, exposed.scale))
+
+
+def _lines_of(shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
+    """The lines of these things, taken from the blocks."""
+    blocks = {number: iter(shard.lines(number)) for number in shard.blocks}
+    taken = {
+        row: {number: list(islice(blocks[number], count)) for number, count in thing.shape.counts.items()}
+        for row, thing in shard.things.items()
+    }
+    return {row: lines for row, lines in taken.items() if row in rows}
+
+
+class _Unpacked:
+    """A block that is not compressed yet."""
+
+    __slots__ = ("block", "number", "shard")
+
+    def __init__(self, shard: _Shard, number: int, block: bytes) -> None:
+        self.shard, self.number, self.block = shard, number, block
+
+    def pack(self) -> bytes:
+        """Compress it, and let others find it as long as it is current."""
+        member = _pack(self.block)
+        if self.shard.blocks.get(self.number) is self.block:
+            self.shard.packed[self.number] = member
+        return member
+
+
+def _plain_chunks(pieces: list[bytes], end: bytes) -> Iterator[bytes]:
+    start = size = 0
+    for place, piece in enumerate(pieces, 1):
+        size += len(piece)
+        if size > _CHUNK:
+            yield b"".join(pieces[start:place])
+            start, size = place, 0
+    yield b"".join([*pieces[start:], end])
+
+
+def _packed_chunks(members: "list[bytes | _Unpacked]", end: bytes) -> Iterator[bytes]:
+    chunk: list[bytes] = []
+    size = 0
+    for member in members:
+        if isinstance(member, _Unpacked):
+            size += len(member.block)
+            chunk.append(member.pack())
+        else:
+            size += len(member)
+            chunk.append(member)
+        if size > _CHUNK:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join([*chunk, _pack(end)])
 
 
 def _pack(data: bytes) -> bytes:
