@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from vgpuscope import cli
-from vgpuscope.catalog import cluster, node
-from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.catalog import analyzer, cluster, node
+from vgpuscope.catalog.metric import FAMILY_HELP
+from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
 
 ROOT = Path(__file__).parents[2]
@@ -97,8 +98,11 @@ def test_both_readmes_have_the_same(part):
 
 # --- names that the code declares ------------------------------------------------------------------------------------
 
-EXPOSED = [exposed for metric in (*node.METRICS, *cluster.METRICS) for exposed in metric.exposed(frozenset(FAMILIES))]
+DECLARED = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
+EXPOSED = [exposed for metric in DECLARED for exposed in metric.exposed(frozenset(FAMILY_HELP))]
+PARTS = ("bucket", "sum", "count")  # of a histogram
 METRICS = {exposed.name for exposed in EXPOSED}
+METRICS |= {f"{e.name}_{part}" for e in EXPOSED if e.type == "histogram" for part in PARTS}
 LABELS = {label for exposed in EXPOSED for label, _ in exposed.labels}
 _METRIC = re.compile(
     r"(?<![\w/.-])((?:vgpuscope|hami|DCGM_FI|pod_gpu|pod_total|vGPU|Device)_\w*|Host[A-Z]\w+|MigInfo\w*)(\*?)(?!\w|\.py)"
@@ -157,7 +161,8 @@ _CODE = re.compile(
 @each_page
 def test_every_error_code_that_is_named_exists(page):
     text = page.read_text()
-    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= CODES
+    variables = {name for setting in SETTINGS for name in (setting.env, *setting.aliases)}
+    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= CODES | variables
 
 
 # --- what must stay outside ------------------------------------------------------------------------------------------
