@@ -1,0 +1,230 @@
+"""The fuller resources of the analyzer's API: the fleet in a few figures, cards with evidence, groups, workloads."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.analysis import (
+    Analysis,
+    Evidence,
+    Fault,
+    GpuUse,
+    Score,
+    Stat,
+    Status,
+    TenantUse,
+    Term,
+    UseClass,
+    Verdict,
+)
+from vgpuscope.views.evidence import sentences
+from vgpuscope.views.results import ResultRow, Stats, TenantRow, tenant_row
+
+Language = Literal["en", "zh"]
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """The fleet in a few figures."""
+
+    timestamp: str | None
+    stale: bool
+    partial: bool
+    source: str
+    schemas: tuple[str, ...]
+    window_minutes: float | None
+    seconds: float | None  # that the analysis took
+    requests: int
+    errors_total: int
+    faults: tuple[Fault, ...]
+    gpus: int  # physical cards
+    instances: int  # MIG instances among the rows
+    rows: int
+    nodes: int
+    namespaces: int
+    shared: int
+    stats: Stats
+
+
+class TenantDetail(Struct, frozen=True, kw_only=True):
+    """One tenant of a card, with what its verdict rests on."""
+
+    tenant: TenantRow
+    terms: dict[Term, Stat]
+    evidence: Evidence
+    why: tuple[str, ...]
+
+
+class GpuDetail(Struct, frozen=True, kw_only=True):
+    """One card or MIG instance, with what its verdict rests on; quantities are in base units."""
+
+    gpu_id: str
+    mig: str
+    profile: str
+    gpu_index: str
+    hostname: str
+    model: str
+    status: Status
+    verdict: Verdict
+    use_class: UseClass
+    score: Score
+    terms: dict[Term, Stat]
+    evidence: Evidence
+    why: tuple[str, ...]  # the evidence in sentences
+    tenants: tuple[TenantDetail, ...]
+    former: tuple[TenantDetail, ...]
+    stale: bool
+
+
+class GroupRow(Struct, frozen=True, kw_only=True):
+    """The cards of one node or one namespace; a shared card is in each of its tenants' namespaces."""
+
+    name: str
+    gpus: int
+    avg_score: float | None
+    in_use: int
+    idle: int
+    unknown: int
+    idle_held: int
+    busy_unproductive: int
+    models: tuple[str, ...]
+
+
+class WorkloadRow(Struct, frozen=True, kw_only=True):
+    """The cards that one owner's pods have."""
+
+    namespace: str
+    owner: str  # a pod that nobody owns is its own: Pod/<name>
+    pods: int
+    gpus: int
+    idle_gpus: int  # by the tenants' own verdicts where they are measured, else by the cards'
+    unknown_gpus: int
+    avg_score: float | None
+
+
+def summary(analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, *, stale: bool, errors: int) -> Summary:
+    """The fleet as of the last good analysis."""
+    return Summary(
+        timestamp=stats.timestamp,
+        stale=stale,
+        partial=bool(analysis and analysis.faults),
+        source=analysis.source if analysis else "",
+        schemas=analysis.schemas if analysis else (),
+        window_minutes=round(analysis.window.seconds / 60, 2) if analysis else None,
+        seconds=round(analysis.seconds, 3) if analysis else None,
+        requests=analysis.requests if analysis else 0,
+        errors_total=errors,
+        faults=analysis.faults if analysis else (),
+        gpus=len({row.gpu_id for row in rows}),
+        instances=sum(bool(row.mig) for row in rows),
+        rows=len(rows),
+        nodes=len({row.hostname for row in rows}),
+        namespaces=len(stats.by_namespace),
+        shared=sum(row.shared for row in rows),
+        stats=stats,
+    )
+
+
+def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
+    """Everything that is known of one card."""
+    return GpuDetail(
+        gpu_id=gpu.gpu_id,
+        mig=gpu.mig,
+        profile=gpu.profile,
+        gpu_index=gpu.gpu_index,
+        hostname=gpu.hostname,
+        model=gpu.model,
+        status=gpu.status,
+        verdict="unknown" if stale else gpu.verdict,
+        use_class="unknown" if stale else gpu.use_class,
+        score=gpu.score,
+        terms=gpu.terms,
+        evidence=gpu.evidence,
+        why=sentences(gpu.evidence, lang),
+        tenants=tuple(_tenant(use, lang) for use in gpu.tenants),
+        former=tuple(_tenant(use, lang) for use in gpu.former),
+        stale=stale,
+    )
+
+
+def groups(rows: Iterable[ResultRow], *, by: str) -> list[GroupRow]:
+    """The rows by node or by namespace, in order of name."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        names = {one.namespace for one in row.tenants} if by == "namespace" else {row.hostname}
+        for name in names:
+            found.setdefault(name, []).append(row)
+    return [_group(name, found[name]) for name in sorted(found)]
+
+
+def workloads(rows: Iterable[ResultRow]) -> list[WorkloadRow]:
+    """The tenants by owner, in order of namespace and name."""
+    found: dict[tuple[str, str], list[tuple[ResultRow, TenantRow]]] = {}
+    for row in rows:
+        for tenant in row.tenants:
+            owner = tenant.owner or f"Pod/{tenant.pod}"
+            found.setdefault((tenant.namespace, owner), []).append((row, tenant))
+    return [_workload(*names, found[names]) for names in sorted(found)]
+
+
+def shown_config(config: Any) -> dict[str, Any]:
+    """The settings that concern the analyzer, section by section, without secrets."""
+    ai, control, prometheus = config.ai, config.control, config.prometheus
+    return {
+        "prometheus": {
+            "url": prometheus.url or "",
+            "query_condition": prometheus.query_condition,
+            "time_window_min": prometheus.time_window_min,
+            "step": f"{prometheus.step:g}s",
+        },
+        "scoring": msgspec.to_builtins(config.scoring),
+        "thresholds": msgspec.to_builtins(config.thresholds),
+        "verdict": msgspec.to_builtins(config.verdict),
+        "scheduler": msgspec.to_builtins(config.scheduler),
+        "gpu_defaults": msgspec.to_builtins(config.gpu_defaults),
+        "ai": {"enabled": ai.enabled, "model": ai.model if ai.enabled else None},
+        "control": {"enabled": control.enabled, "api_url": control.api_url if control.enabled else None},
+    }
+
+
+def _tenant(use: TenantUse, lang: Language) -> TenantDetail:
+    return TenantDetail(
+        tenant=tenant_row(use), terms=use.terms, evidence=use.evidence, why=sentences(use.evidence, lang)
+    )
+
+
+def _group(name: str, rows: list[ResultRow]) -> GroupRow:
+    return GroupRow(
+        name=name,
+        gpus=len(rows),
+        avg_score=_mean(row.score for row in rows),
+        in_use=sum(row.verdict == "in_use" for row in rows),
+        idle=sum(row.verdict == "idle" for row in rows),
+        unknown=sum(row.verdict == "unknown" for row in rows),
+        idle_held=sum(row.use_class == "idle-held" for row in rows),
+        busy_unproductive=sum(row.use_class == "busy-unproductive" for row in rows),
+        models=tuple(sorted({row.model_name for row in rows})),
+    )
+
+
+def _workload(namespace: str, owner: str, held: list[tuple[ResultRow, TenantRow]]) -> WorkloadRow:
+    verdicts: dict[tuple[str, str], set[str]] = {}
+    for row, tenant in held:
+        said = tenant.verdict if tenant.own_numbers else row.verdict
+        verdicts.setdefault((row.gpu_id, row.mig), set()).add(said)
+    cards = {(row.gpu_id, row.mig): row for row, _ in held}
+    return WorkloadRow(
+        namespace=namespace,
+        owner=owner,
+        pods=len({tenant.pod for _, tenant in held}),
+        gpus=len(cards),
+        idle_gpus=sum(said == {"idle"} for said in verdicts.values()),
+        unknown_gpus=sum("unknown" in said and "in_use" not in said for said in verdicts.values()),
+        avg_score=_mean(row.score for row in cards.values()),
+    )
+
+
+def _mean(scores: Iterable[float | None]) -> float | None:
+    known = [score for score in scores if score is not None]
+    return round(sum(known) / len(known), 1) if known else None
