@@ -47,7 +47,7 @@ def assemble(
 ) -> tuple[GpuUse, ...]:
     """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
     desk = _Desk(
-        reading=reading,
+        source=reading.source,
         window=reading.window,
         previous=previous,
         steady=steady,
@@ -105,7 +105,7 @@ _TERMS: dict[str, Term] = {name: name for name in get_args(Term)}
 class _Desk(Struct, frozen=True, kw_only=True):
     """What is the same for all cards of one analysis."""
 
-    reading: Reading
+    source: str
     window: Window
     previous: Mapping[Key, Verdict]
     steady: Mapping[Key, int]
@@ -123,6 +123,15 @@ class _Desk(Struct, frozen=True, kw_only=True):
     def goes_on(self, track: Track) -> bool:
         """Whether the track has not ended within the window."""
         return track.last is None or not track.last < self.window.end - self.max_age
+
+
+class _Guest(Struct, kw_only=True, gc=False):
+    """A tenant with its track: the one of its own numbers, if there is one."""
+
+    tenant: Tenant
+    track: Track
+    since: UnixTime | None  # None: since before the window
+    most: Ratio = 0.0  # the highest activity of its own processes
 
 
 # ── which tracks are of one card or instance ─────────────────────────────────────────────────────────────────────
@@ -267,12 +276,9 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
     present = [track for track in tracks if desk.goes_on(track)]
     if not present and all(track.tenant for track in tracks):
         return None
-    device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
-    if len(device) > 1:
-        device.sort(key=lambda track: _rank(track, desk))
     named = [track for track in tracks if track.tenant is not None]
-    base, origins = _merged(device) if device else (_nameless(min(named, key=lambda one: _rank(one, desk))), {})
-    guests, gone = _guests(named, desk)
+    base, origins = _device(tracks, present, desk)
+    guests, gone = _guests(named, desk) if named else (_NOBODY, _NOBODY)
     found = score(
         base.terms,
         model=base.model,
@@ -281,10 +287,9 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         default_memory=desk.default_memory,
         expected=desk.expected,
     )
-    seen_since = min((track.first for track in tracks if track.first is not None), default=None)
-    began = [guest.since for guest in guests if guest.since is not None]
-    changes = [at for at in (*began, base.first) if _later(at, seen_since, desk)]
+    own_status = status(found.value, desk.thresholds)
     key = (base.gpu_id, base.mig)
+    seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
     concluded = judge(
         base.terms,
         window=desk.window,
@@ -294,13 +299,13 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         rules=desk.rules,
         status=status(measured_value(found, base.terms), desk.thresholds),
         schema=base.schema,
-        source=desk.reading.source,
+        source=desk.source,
         partial=desk.partial,
-        failed=desk.failed - _OF_TENANTS,
+        failed=desk.failed - _OF_TENANTS if desk.failed else desk.failed,
         origins=origins,
-        beside=max((guest.most for guest in guests), default=None),
-        held_since=max(began, default=None),
-        handed_over=max((at for at in changes if at is not None), default=None),
+        beside=max([guest.most for guest in guests]) if guests else None,
+        held_since=_latest([guest.since for guest in guests]) if guests else None,
+        handed_over=_handover(base, guests, seen_since, desk) if len(tracks) > 1 else None,
         steady=desk.steady.get(key, 0),
     )
     verdict, use_class, evidence = concluded
@@ -313,7 +318,7 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         model=base.model,
         terms=base.terms,
         score=found,
-        status=status(found.value, desk.thresholds),
+        status=own_status,
         verdict=verdict,
         use_class=use_class,
         evidence=evidence,
@@ -322,9 +327,33 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
     )
 
 
+def _device(tracks: list[Track], present: list[Track], desk: _Desk) -> tuple[Track, Mapping[Term, Track]]:
+    """The whole card's numbers, and which of its terms are from another track than the rest."""
+    if len(tracks) == 1 and not tracks[0].own:
+        return tracks[0], _NO_ORIGINS
+    device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
+    if device:
+        return _merged(sorted(device, key=lambda track: _rank(track, desk)))
+    return _nameless(min(present, key=lambda track: _rank(track, desk))), _NO_ORIGINS
+
+
 def _nameless(track: Track) -> Track:
     """The card of which only tenants' own parts are known: it is there, and that is all."""
     return replace(track, tenant=None, own=False, terms={}, first=None)
+
+
+def _seen_since(tracks: Iterable[Track]) -> UnixTime | None:
+    return min((track.first for track in tracks if track.first is not None), default=None)
+
+
+def _handover(base: Track, guests: Iterable[_Guest], seen_since: UnixTime | None, desk: _Desk) -> UnixTime | None:
+    """When the card last came into other hands, where it was seen before."""
+    began = (base.first, *(guest.since for guest in guests))
+    return _latest([at for at in began if _later(at, seen_since, desk)])
+
+
+def _latest(times: Iterable[UnixTime | None]) -> UnixTime | None:
+    return max((at for at in times if at is not None), default=None)
 
 
 def _later(at: UnixTime | None, seen_since: UnixTime | None, desk: _Desk) -> bool:
@@ -332,19 +361,12 @@ def _later(at: UnixTime | None, seen_since: UnixTime | None, desk: _Desk) -> boo
     return at is not None and seen_since is not None and at > seen_since + desk.max_age
 
 
-class _Guest(Struct, kw_only=True, gc=False):
-    """A tenant with its track: the one of its own numbers, if there is one."""
-
-    tenant: Tenant
-    track: Track
-    since: UnixTime | None  # None: since before the window
-    most: Ratio = 0.0  # the highest activity of its own processes
+_NOBODY: list[_Guest] = []
+_NO_ORIGINS: Mapping[Term, Track] = {}
 
 
 def _guests(named: list[Track], desk: _Desk) -> tuple[list[_Guest], list[_Guest]]:
     """Those who have the card and those who had it, by name."""
-    if not named:
-        return [], []
     if len(named) > 1:
         named = sorted(named, key=_plainness)
     present: list[_Guest] = []
@@ -458,7 +480,7 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
         rules=desk.rules,
         status=status(None if mean is None else 100.0 * mean, desk.thresholds),
         schema=track.schema,
-        source=desk.reading.source,
+        source=desk.source,
         partial=desk.partial,
         failed=desk.failed & _OF_TENANTS,
         held_since=guest.since,
@@ -513,7 +535,7 @@ def _former(guest: _Guest, desk: _Desk) -> TenantUse:
             window_begin=desk.window.begin,
             window_end=desk.window.end,
             freshness=None if track.last is None else desk.window.end - track.last,
-            source=desk.reading.source,
+            source=desk.source,
             schema=track.schema,
         ),
         owner=desk.owners.get((guest.tenant.namespace, guest.tenant.pod), ""),

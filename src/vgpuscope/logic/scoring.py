@@ -63,14 +63,21 @@ def score(
     shares = normal(weights)
     present = fsum([weight for weight, value in zip(shares, values, strict=True) if value is not None])
     if present <= 0:  # nothing measured, or only what weighs nothing
-        return Score(value=None, terms=_blank(weights, memory_reference, power_reference))
-    points = [None if v is None else 100.0 * w * v / present for w, v in zip(shares, values, strict=True)]
+        return Score(value=None, terms=_blank(weights))
     references = ("", "", memory_reference, power_reference)
-    return Score(
-        value=fsum([p for p in points if p is not None]),
-        terms=tuple(map(_term, _NAMES, shares, values, points, references)),
-        confidence=_confidence(terms, shares, values, expected),
-    )
+    parts: list[ScoreTerm] = []
+    added: list[float] = []
+    confidence = 0.0
+    for name, weight, value, reference in zip(_NAMES, shares, values, references, strict=True):
+        if value is None:
+            parts.append(ScoreTerm(name=name, weight=weight))
+            continue
+        points = 100.0 * weight * value / present
+        added.append(points)
+        samples = terms[name].samples
+        confidence += weight * samples / expected if expected and samples < expected else weight
+        parts.append(ScoreTerm(name=name, weight=weight, value=value, points=points, reference=reference))
+    return Score(value=fsum(added), terms=tuple(parts), confidence=min(1.0, confidence))
 
 
 def status(score: float | None, thresholds: Thresholds) -> Status:
@@ -115,14 +122,9 @@ def memory_share(terms: Mapping[Term, Stat]) -> Ratio | None:
 _NAMES: tuple[ScoreName, ...] = ("gpu_util", "mem_copy", "mem_used", "power")
 
 
-def _term(name: ScoreName, weight: float, value: float | None, points: float | None, reference: str) -> ScoreTerm:
-    return ScoreTerm(name=name, weight=weight, value=value, points=points, reference=reference)
-
-
-@lru_cache(maxsize=1024)
-def _blank(weights: Weights, memory: str, power: str) -> tuple[ScoreTerm, ...]:
-    references = ("", "", memory, power)
-    return tuple(_term(n, w, None, None, r) for n, w, r in zip(_NAMES, normal(weights), references, strict=True))
+@lru_cache(maxsize=16)
+def _blank(weights: Weights) -> tuple[ScoreTerm, ...]:
+    return tuple(ScoreTerm(name=name, weight=weight) for name, weight in zip(_NAMES, normal(weights), strict=True))
 
 
 def _memory(terms: Mapping[Term, Stat], default: Bytes | None) -> tuple[Ratio | None, str]:
@@ -167,16 +169,3 @@ def _amount(stat: Stat | None) -> float | None:
     if stat is None or stat.mean is None or not 0 <= stat.mean < inf:
         return None
     return stat.mean
-
-
-def _confidence(
-    terms: Mapping[Term, Stat],
-    shares: tuple[float, float, float, float],
-    values: tuple[float | None, ...],
-    expected: int | None,
-) -> Ratio:
-    seen = 0.0
-    for name, weight, value in zip(_NAMES, shares, values, strict=True):
-        if value is not None:
-            seen += weight * (min(1.0, terms[name].samples / expected) if expected else 1.0)
-    return min(1.0, seen)

@@ -27,7 +27,7 @@ from vgpuscope.model.analysis import (
 from vgpuscope.model.quantity import MIB, Bytes, Ratio, UnixTime
 
 ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder")  # whatever can show work
-_ROUNDING = 1e-6
+_ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 
 
 class VerdictRules(Struct, frozen=True, kw_only=True):
@@ -120,16 +120,18 @@ def judge(
     else:
         use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
     stat, newest = (seen.stat, seen.last) if seen else (_NOTHING, last)
-    reasons = _reasons(
-        reason,
-        _BY_CLASS.get(use_class),
-        "VERDICT_IDLE_KEPT" if verdict == "idle" and work.most >= rules.idle_enter else None,
-        "VERDICT_PARTIAL_READING" if partial else None,
-        "VERDICT_SAMPLES_DROPPED" if stat.dropped else None,
-    )
+    reasons = [reason]
+    if use_class in _BY_CLASS:
+        reasons.append(_BY_CLASS[use_class])
+    if verdict == "idle" and work.most >= rules.idle_enter:
+        reasons.append("VERDICT_IDLE_KEPT")
+    if partial and reason != "VERDICT_PARTIAL_READING":
+        reasons.append("VERDICT_PARTIAL_READING")
+    if stat.dropped:
+        reasons.append("VERDICT_SAMPLES_DROPPED")
     beyond = work.term if seen and work.term != seen.name else None
     evidence = Evidence(
-        reasons=reasons,
+        reasons=tuple(reasons),
         signal=seen.name if seen else None,
         signal_mean=measured(stat.mean),
         signal_max=measured(stat.max),
@@ -194,12 +196,12 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
     if first is not None and last is not None and window.end > window.begin:
         spanned = (min(last, window.end) - max(first, window.begin) + window.interval) / window.seconds
         counted = min(counted, spanned) if isfinite(spanned) else 0.0
-    return max(0.0, min(1.0, counted))
+    return 1.0 if counted > 1 else max(0.0, counted)
 
 
 def measured(value: float | None) -> Ratio | None:
     """A ratio that can be true; None for anything else."""
-    return value if value is not None and 0 <= value <= 1 + _ROUNDING else None
+    return value if value is not None and 0 <= value <= _ONE else None
 
 
 def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool:
@@ -223,10 +225,6 @@ _WORK_BESIDE: dict[Term, str] = {
 }
 
 
-def _reasons(*codes: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(code for code in codes if code))
-
-
 def _too_little(seen: Seen | None, window: Window, rules: VerdictRules, *, young: bool) -> _Finding | None:
     if seen is None:
         return "unknown", "VERDICT_NO_SIGNAL"
@@ -245,16 +243,19 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
     incomplete = False
     for name in ACTIVITY:
         stat = terms.get(name)
-        if stat is None or (stat.mean is None and stat.max is None and stat.p95 is None and not stat.samples):
+        if stat is None:
             continue
-        if measured(stat.mean) is None or measured(stat.max) is None:
+        mean, top = stat.mean, stat.max
+        if mean is None or top is None or not (0 <= mean <= _ONE and 0 <= top <= _ONE):
+            if mean is None and top is None and stat.p95 is None and not stat.samples:
+                continue  # declared, and never seen
             incomplete = True
         here = _most(stat)
         if here > most:
             most, term = here, name
     if beside is not None and beside > most:
         most, term = beside, "process_sm"
-    return _Work(term, max(most, 0.0), incomplete)
+    return _Work(term, most if most > 0 else 0.0, incomplete)
 
 
 def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
@@ -277,7 +278,11 @@ def _in_doubt(*, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding
 
 
 def _most(stat: Stat) -> Ratio:
-    return max(measured(stat.mean) or 0.0, measured(stat.max) or 0.0, measured(stat.p95) or 0.0)
+    most = 0.0
+    for value in (stat.mean, stat.max, stat.p95):
+        if value is not None and most < value <= _ONE:
+            most = value
+    return most
 
 
 def _power_share(terms: Mapping[Term, Stat]) -> Ratio | None:

@@ -79,7 +79,7 @@ class Tenant(Struct, frozen=True, kw_only=True, gc=False):
     pod_uid: PodUID = ""
 
 
-class Track(Struct, frozen=True, kw_only=True):
+class Track(Struct, frozen=True, kw_only=True, gc=False):
     """What a source saw in the window of one card or MIG instance, as long as one tenant had it.
 
     `own`: the numbers are the tenant's own part. Otherwise they are the whole device's, and the tenant is one of those
@@ -127,7 +127,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 # ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class ScoreTerm(Struct, frozen=True, kw_only=True):
+class ScoreTerm(Struct, frozen=True, kw_only=True, gc=False):
     """One term of a score. `value` None: it was not measured, and its weight went to the others."""
 
     name: Literal["gpu_util", "mem_copy", "mem_used", "power"]
@@ -139,7 +139,7 @@ class ScoreTerm(Struct, frozen=True, kw_only=True):
     )
 
 
-class Score(Struct, frozen=True, kw_only=True):
+class Score(Struct, frozen=True, kw_only=True, gc=False):
     """How much a card is used, 0-100, by the configured weights; None: not one term was measured."""
 
     value: float | None
@@ -147,7 +147,7 @@ class Score(Struct, frozen=True, kw_only=True):
     confidence: Ratio = 0.0  # the share of all weight that was measured, times coverage
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     """What a verdict rests on, so that a person can follow it. `reasons` are codes; views turn them into sentences."""
 
     reasons: tuple[str, ...] = ()  # VERDICT_… codes, the deciding one first
@@ -175,7 +175,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
 
 
-class TenantUse(Struct, frozen=True, kw_only=True):
+class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
     """What one tenant made of a card or MIG instance; terms are absent where the source only knows the whole card."""
 
     tenant: Tenant
@@ -189,7 +189,7 @@ class TenantUse(Struct, frozen=True, kw_only=True):
     owner: str = ""  # Deployment/web, Job/train; "": not known
 
 
-class GpuUse(Struct, frozen=True, kw_only=True):
+class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     """One card, or one MIG instance of one, with everything concluded about it."""
 
     gpu_id: DeviceUUID
