@@ -112,11 +112,10 @@ async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str
     KubeForbidden or KubeUnreadable if it does not say.
     """
     try:
-        served = decode_group_versions(await api.get(f"/apis/{group}", {}))
-    except _Absent:
-        return None
+        found = await api.find(f"/apis/{group}")
     except _Forgotten as e:
         raise KubeUnreadable(f"the API server answered {e}") from e
+    served = decode_group_versions(found) if found is not None else ()
     return next((version for version in wanted if version in served), None)
 
 
@@ -155,6 +154,11 @@ class Watch(Generic[T]):
     @property
     def objects(self) -> tuple[T, ...]:
         return tuple(self._objects.values())
+
+    def move(self, path: str) -> None:
+        """Ask there from now on: the server has the objects under another version."""
+        if path != self._path:
+            self._path, self._version = path, None
 
     async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
         """Keep the objects true until that fails, and call changed after every change and sign of life."""
@@ -245,10 +249,6 @@ class _Forgotten(Exception):
     """The server does not know the version we named."""
 
 
-class _Absent(KubeUnreadable):
-    """The server has no such path."""
-
-
 class Api:
     """An API server: authenticated requests that fail with our errors, and never hang."""
 
@@ -258,12 +258,17 @@ class Api:
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes:
         """The body of an answer."""
+        return _body(await self._ask(path, params))
+
+    async def find(self, path: str) -> bytes | None:
+        """The body of an answer; None if the server has no such path."""
+        answer = await self._ask(path, {})
+        return None if answer.status_code == 404 else _body(answer)
+
+    async def _ask(self, path: str, params: Mapping[str, str]) -> "httpx2.Response":
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
-                answer = await self._client.get(path, params=dict(params))
-        if answer.status_code != 200:
-            _fail(answer.status_code, decode_status(answer.content))
-        return answer.content
+                return await self._client.get(path, params=dict(params))
 
     async def lines(self, path: str, params: Mapping[str, str], *, silence: Seconds) -> AsyncGenerator[bytes, None]:
         """An empty line once the server agrees, then each that it sends, until the stream ends, breaks or falls silent.
@@ -307,12 +312,16 @@ class Api:
             raise KubeForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
 
 
+def _body(answer: "httpx2.Response") -> bytes:
+    if answer.status_code != 200:
+        _fail(answer.status_code, decode_status(answer.content))
+    return answer.content
+
+
 def _fail(status: int, message: str) -> NoReturn:
     text = f"{status} {message}".rstrip()
     if status in _FORGOTTEN:
         raise _Forgotten(text)
-    if status == 404:
-        raise _Absent(f"the API server answered {text}")
     raise (KubeForbidden if status in _FORBIDDEN else KubeUnreadable)(f"the API server answered {text}")
 
 
