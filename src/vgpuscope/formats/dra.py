@@ -130,7 +130,7 @@ _GPU_DRIVER = re.compile("gpu|npu|dcu|hcu|mlu|ascend")
 _GPU_UUID = ("GPU-", "MIG-")
 _SICK = re.compile("health|xid|ecc|fault|fail|error|lost")
 _REFUSING = {"NoSchedule", "NoExecute"}  # all other effects, those to come included, have none
-_MEMORY_SLICE = re.compile("memory-?slice-?([0-9]{1,3})", re.IGNORECASE)
+_MEMORY_SLICE = re.compile("memory-?[Ss]lice-?([0-9]{1,3})")  # memorySlice3 is a capacity, memory-slice-3 a counter
 _FIRST_NUMBER = re.compile("[0-9]{1,6}")
 _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pcieBusID", "pciAddr")
 _CORES = ("cores", "millicores")
@@ -163,46 +163,54 @@ class _Reader:
     def __init__(self, driver: str, found: _Device, wrong: list[str]) -> None:
         self.name = found.name
         self.device: _Basic = found.basic or found
-        self._domain = f"{driver}/"
-        self._attributes = self.device.attributes or {}
+        self._attributes = _short(self.device.attributes, driver)
+        self._capacity = _short(self.device.capacity, driver)
         self._wrong = wrong
 
     def text(self, *names: str) -> str:
         """The first of these attributes that is a text; "" if none is."""
         for name in names:
-            value = _own(self._attributes, name, self._domain)
-            if value and value.string and len(value.string) <= 253:
+            value = self._attributes.get(name)
+            if value is not None and value.string and len(value.string) <= 253:
                 return intern(value.string)
         return ""
 
     def number(self, *names: str) -> int | None:
         """The first of these attributes that is a number."""
-        values = (_own(self._attributes, name, self._domain) for name in names)
-        return next((value.number for value in values if value and value.number is not None), None)
+        for name in names:
+            value = self._attributes.get(name)
+            if value is not None and value.number is not None:
+                return value.number
+        return None
 
     def capacity(self, *names: str) -> int:
         """The first of these capacities; 0 if there is none."""
         for name in names:
-            found = _own(self.device.capacity or {}, name, self._domain)
+            found = self._capacity.get(name)
             if found is not None:
                 return _amount(found.value, f"{self.name} {name}", self._wrong) or 0
         return 0
 
 
-def _own(values: Mapping[str, T], name: str, domain: str) -> T | None:
-    """What is under a name, with the driver's domain or without."""
-    found = values.get(name)
-    return values.get(domain + name) if found is None else found
+def _short(values: Mapping[str, T] | None, driver: str) -> Mapping[str, T]:
+    """The same without the driver's domain in the names."""
+    if not values:
+        return {}
+    domain = f"{driver}/"
+    if not [name for name in values if name.startswith(domain)]:  # nearly always
+        return values
+    return {name.removeprefix(domain): value for name, value in values.items()}
 
 
 def _device(reader: _Reader, *, node: str) -> DraDevice:
     parent, uuid, kind = reader.text("parentUUID"), reader.text("uuid"), reader.text("type")
-    start, size = _memory_slices(reader.device)
+    part = bool(parent) or kind == "mig" or kind.endswith("partition")
+    start, size = _memory_slices(reader.device) if part else (0, 0)
     healthy, cordoned = _state(reader.device)
     return DraDevice(
         name=intern(reader.name),
         card=_card(reader, parent or uuid),
-        part=bool(parent) or kind == "mig" or kind.endswith("partition"),
+        part=part,
         node=node,
         uuid=uuid,
         parent=parent,
@@ -239,7 +247,7 @@ def _index(reader: _Reader) -> int:
 def _memory_slices(device: _Basic) -> tuple[int, int]:
     """Where a partition is on its card: drivers name the slices among its capacities, or among its counters."""
     names = [*(device.capacity or ()), *(name for one in device.consumes_counters or () for name in one.counters or ())]
-    slices = {int(found[1]) for name in names if (found := _MEMORY_SLICE.fullmatch(name))}
+    slices = {int(found[1]) for name in names if name[:6] == "memory" and (found := _MEMORY_SLICE.fullmatch(name))}
     return (min(slices), len(slices)) if slices else (0, 0)
 
 
@@ -263,7 +271,9 @@ def _fits(capacity: _Capacity) -> int:
 
 def _state(device: _Basic) -> tuple[bool, bool]:
     """Healthy, cordoned. A taint keeps new claims away; whether for the card's health only its key can tell."""
-    keys = [taint.key for taint in device.taints or () if taint.effect in _REFUSING]
+    if not device.taints:
+        return True, False
+    keys = [taint.key for taint in device.taints if taint.effect in _REFUSING]
     sick = any(_SICK.search(key) for key in keys)
     return not sick, bool(keys) and not sick
 
@@ -343,9 +353,9 @@ def _claimed(results: list[_Result], wrong: list[str]) -> Iterator[ClaimedDevice
     for one in results:
         if one.admin_access:
             continue
-        consumed, domain = one.consumed_capacity or {}, f"{one.driver}/"
-        memory = _own(consumed, "memory", domain)
-        cores = next((value for name in _CORES if (value := _own(consumed, name, domain)) is not None), None)
+        consumed = _short(one.consumed_capacity, one.driver)
+        memory = consumed.get("memory")
+        cores = next((value for name in _CORES if (value := consumed.get(name)) is not None), None)
         yield ClaimedDevice(
             driver=intern(one.driver),
             pool=intern(one.pool),
