@@ -1,15 +1,16 @@
 """The cluster exporter: the API server's objects → a ledger → a page in shards; a scrape only joins what is there.
 
-nodes ──────────┐
-pods ───────────┼──► ClusterLedger ──► what changed ──► ShardedPage ──► /metrics
-resourcequotas ─┘     (a fold)          (node by node)       └────────► /api/v1/nodes
+nodes, slices ──┐
+pods, claims ───┼─► DraBook ─► ClusterLedger ─► what changed ─► ShardedPage ─► /metrics
+resourcequotas ─┘   (a join)     (a fold)      (node by node)        └───────► /api/v1/nodes
+pods, events ─────► SchedulingBook, PendingBook ─────────────────────┴───────► /api/v1/pending
 """
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,17 +21,26 @@ from starlette.routing import Route
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.config import ClusterConfig, Config
 from vgpuscope.formats import cluster_objects as objects
+from vgpuscope.formats import dra, events
 from vgpuscope.logic.cluster_capacity import CapacityTotals
+from vgpuscope.logic.cluster_dra import DraBook
 from vgpuscope.logic.cluster_ledger import ClusterLedger
-from vgpuscope.model.allocation import NodeState, PodState, QuotaState
-from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
-from vgpuscope.model.watch import WatchState
+from vgpuscope.logic.pending import PendingBook
+from vgpuscope.logic.scheduling import SchedulingBook
+from vgpuscope.model.allocation import PodState
+from vgpuscope.model.errors import AnnotationMalformed, ScopeError
+from vgpuscope.model.pending import PodEvent
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import OnChange, fields, setup
-from vgpuscope.sources.kube import Api, Watch, check_kubeconfig, open_client
+from vgpuscope.runtime.operations import Param, read_params
+from vgpuscope.services.cluster_watch import Group, Kind, merged
+from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster_metrics import cluster_samples, namespace_samples, node_samples
+from vgpuscope.views.pending_api import pending_json
+from vgpuscope.views.pending_metrics import pending_samples
+from vgpuscope.views.scheduling_metrics import scheduling_samples
 from vgpuscope.views.sharded import ShardedPage
 
 if TYPE_CHECKING:
@@ -40,9 +50,8 @@ log = logging.getLogger(__name__)
 
 _SETTLE_EVERY = 0.25  # seconds between two looks at what changed
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
-_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a kind is tried again
-_TIMEOUT = 10.0  # seconds for the API server to begin an answer
-_CLUSTER = "cluster"  # the shard of what is not a node's or a namespace's
+_DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
+_CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
 
 def main(config: Config) -> int:
@@ -61,92 +70,20 @@ async def _serve(config: ClusterConfig, life: lifecycle.Lifecycle) -> None:
     await life.run(exporter.loops(), server=server)
 
 
-class Kind:
-    """One kind of object, in all namespaces or in one: watched, and told to the ledger change by change."""
-
-    def __init__(
-        self,
-        name: str,
-        path: str,
-        *,
-        resync: float,
-        decoders: tuple[Callable[[bytes], Any], Callable[[bytes], Any]],
-        key: Callable[[Any], str],
-        keep: Callable[[Any], None],
-        drop: Callable[[str, Any], None],
-    ) -> None:
-        self.name = name
-        self._keep, self._drop = keep, drop
-        self._known: dict[str, Any] = {}
-        self._error: ScopeError | None = None
-        self._heard: float | None = None
-        self._events = 0
-        self.listed = False
-        self._watch: Watch[Any] = Watch(
-            path=path,
-            params={},
-            decode_page=decoders[0],
-            decode_event=decoders[1],
-            key=key,
-            resync=resync,
-            on_list=self._take_list,
-            on_change=self._take,
-        )
-
-    async def follow(self, kubeconfig: str | None) -> None:
-        """Watch until that fails."""
-        async with open_client(kubeconfig) as client:
-            await self._watch.run(Api(client, timeout=_TIMEOUT), self._alive)
-
-    def failed(self, error: ScopeError) -> None:
-        """The last attempt ended so."""
-        self._error = error
-
-    def faults(self) -> Mapping[str, str]:
-        """What could not be read in the objects as they are now."""
-        return {fault.uid: f"{fault.object}: {fault.reason}" for fault in self._watch.faults}
-
-    def state(self) -> WatchState:
-        """How the watch stands."""
-        error = self._error
-        return WatchState(
-            kind=self.name,
-            up=self.listed and error is None,
-            objects=len(self._known) if self.listed else None,
-            events=self._events,
-            faults=len(self._watch.faults),
-            age_seconds=None if self._heard is None else time.monotonic() - self._heard,
-            code=error.code if error else None,
-            message=str(error) if error else None,
-        )
-
-    def _alive(self) -> None:
-        self._heard, self._error = time.monotonic(), None
-
-    def _take_list(self, found: Mapping[str, Any]) -> None:
-        for uid in [uid for uid in self._known if uid not in found]:
-            self._drop(uid, self._known.pop(uid))
-        for uid, item in found.items():
-            if self._known.get(uid) != item:
-                self._known[uid] = item
-                self._keep(item)
-        self.listed = True
-
-    def _take(self, uid: str, item: Any) -> None:
-        self._events += 1
-        if item is not None:
-            self._known[uid] = item
-            self._keep(item)
-        elif uid in self._known:
-            self._drop(uid, self._known.pop(uid))
-
-
 class ClusterExporter:
     """The parts of the exporter, and what it knows. Everything but the watches' waiting happens on one thread."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._ledger = ClusterLedger()
+        self._dra = DraBook(
+            keep_node=self._ledger.set_node,
+            drop_node=self._ledger.drop_node,
+            keep_pod=self._ledger.set_pod,
+            drop_pod=self._ledger.drop_pod,
+        )
+        self._scheduling = SchedulingBook()
+        self._pending = PendingBook()
         self._totals = CapacityTotals()
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._errors: dict[str, int] = {}
@@ -158,7 +95,7 @@ class ClusterExporter:
         """What runs for as long as the exporter does."""
         loops: dict[str, lifecycle.Loop] = {"settle": self._settle_forever}
         for number, kind in enumerate(self._kinds):
-            loops[f"watch-{kind.name}-{number}"] = self._following(kind)
+            loops[f"watch-{kind.name}-{number}"] = partial(kind.follow, self._config.kubeconfig, self.count)
         return loops
 
     def app(self, guard: "Guard | None") -> App:
@@ -168,13 +105,21 @@ class ClusterExporter:
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
-            routes=[Route("/api/v1/nodes", self._nodes_json)],
-            links=[("api/v1/nodes", "the ledger of every node as JSON")],
+            routes=[
+                Route("/api/v1/nodes", self._nodes_json),
+                Route("/api/v1/pending", self._pending_json),
+                Route("/api/v1/owners", self._owners_json),
+            ],
+            links=[
+                ("api/v1/nodes", "the ledger of every node as JSON"),
+                ("api/v1/pending", "pods that wait for devices, and why, as JSON"),
+                ("api/v1/owners", "who made the pods that have devices, as JSON"),
+            ],
         )
 
     def readiness(self) -> Readiness:
         """Ready once every kind was listed, or is known to be refused, and the page was made from it."""
-        missing = [kind.name for kind in self._kinds if not kind.listed and kind.state().code != "KUBE_FORBIDDEN"]
+        missing = [kind.name for kind in self._kinds if not kind.settled]
         if not missing and not self._settled:
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
@@ -187,77 +132,100 @@ class ClusterExporter:
         nodes = [self._ledger.node(name) for name in sorted(self._ledger.node_names())]
         return Response(msgspec.json.encode([node for node in nodes if node]), media_type="application/json")
 
-    def _watched(self) -> list[Kind]:
-        kinds = [
-            self._kind(
-                "nodes",
-                "",
-                (objects.decode_nodes, objects.decode_node_event),
-                key=lambda node: node.name,
-                keep=self._ledger.set_node,
-                drop=lambda _, node: self._drop_node(node),
-            )
-        ]
+    async def _pending_json(self, request: Request) -> Response:
+        asked = read_params(_PENDING_PARAMS, request.query_params)
+        found = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+        return Response(pending_json(found, time.time()), media_type="application/json")
+
+    async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
+        return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
+
+    def _watched(self) -> Iterator[Kind[Any]]:
+        resync = self._config.resync_interval
+        yield Kind(
+            "nodes",
+            resync=resync,
+            decoders=(objects.decode_nodes, objects.decode_node_event),
+            key=lambda node: node.name,
+            keep=self._dra.set_node,
+            drop=lambda node: self._dra.drop_node(node.name),
+        )
+        yield Kind(
+            "resourceslices",
+            group=_DRA,
+            resync=resync,
+            decoders=(dra.decode_slices, dra.decode_slice_event),
+            key=lambda found: found.name,
+            keep=self._dra.set_slice,
+            drop=lambda found: self._dra.drop_slice(found.name),
+        )
         for namespace in self._config.namespaces or ("",):
-            where = f"namespaces/{namespace}/" if namespace else ""
-            kinds.append(
-                self._kind(
-                    "pods",
-                    where,
-                    (objects.decode_cluster_pods, objects.decode_cluster_pod_event),
-                    key=lambda pod: pod.uid,
-                    keep=self._ledger.set_pod,
-                    drop=lambda _, pod: self._drop_pod(pod),
-                )
-            )
-            kinds.append(
-                self._kind(
-                    "resourcequotas",
-                    where,
-                    (objects.decode_quotas, objects.decode_quota_event),
-                    key=lambda quota: f"{quota.namespace}/{quota.name}",
-                    keep=self._ledger.set_quota,
-                    drop=lambda _, quota: self._drop_quota(quota),
-                )
-            )
-        return kinds
+            yield from self._watched_in(namespace, resync)
 
-    def _kind(self, name: str, where: str, decoders: Any, **calls: Any) -> Kind:
-        path = f"/api/v1/{where}{name}"
-        return Kind(name, path, resync=self._config.resync_interval, decoders=decoders, **calls)
+    def _watched_in(self, namespace: str, resync: float) -> Iterator[Kind[Any]]:
+        yield Kind(
+            "pods",
+            namespace=namespace,
+            resync=resync,
+            decoders=(objects.decode_cluster_pods, objects.decode_cluster_pod_event),
+            key=lambda pod: pod.uid,
+            begin=self._scheduling.begin,
+            keep=self._set_pod,
+            drop=self._drop_pod,
+        )
+        yield Kind(
+            "resourcequotas",
+            namespace=namespace,
+            resync=resync,
+            decoders=(objects.decode_quotas, objects.decode_quota_event),
+            key=lambda quota: f"{quota.namespace}/{quota.name}",
+            keep=self._ledger.set_quota,
+            drop=lambda quota: self._ledger.drop_quota(quota.namespace, quota.name),
+        )
+        yield Kind(
+            "events",
+            namespace=namespace,
+            fields="involvedObject.kind=Pod",
+            resync=resync,
+            decoders=(events.decode_events, events.decode_event_line),
+            key=lambda event: event.uid,
+            begin=self._scheduling.begin_events,
+            keep=self._set_event,
+            drop=lambda event: self._scheduling.drop_event(event.uid),
+        )
+        yield Kind(
+            "resourceclaims",
+            namespace=namespace,
+            group=_DRA,
+            resync=resync,
+            decoders=(dra.decode_claims, dra.decode_claim_event),
+            key=lambda claim: claim.uid,
+            keep=self._dra.set_claim,
+            drop=lambda claim: self._dra.drop_claim(claim.uid),
+        )
 
-    def _drop_node(self, node: NodeState) -> None:
-        self._ledger.drop_node(node.name)
+    def _set_pod(self, pod: PodState) -> None:
+        self._dra.set_pod(pod)
+        self._scheduling.set_pod(pod)
+        self._pending.set_pod(pod, time.time())
 
     def _drop_pod(self, pod: PodState) -> None:
-        self._ledger.drop_pod(pod.uid)
+        self._dra.drop_pod(pod.uid)
+        self._scheduling.drop_pod(pod.uid)
+        self._pending.drop_pod(pod.uid, time.time())
 
-    def _drop_quota(self, quota: QuotaState) -> None:
-        self._ledger.drop_quota(quota.namespace, quota.name)
-
-    def _following(self, kind: Kind) -> lifecycle.Loop:
-        async def follow() -> None:
-            pause = _RETRY[0]
-            while True:
-                began = time.monotonic()
-                try:
-                    await kind.follow(self._config.kubeconfig)
-                except SourceDown as error:
-                    kind.failed(error)
-                    self.count(error)
-                    self._report(kind)
-                if time.monotonic() - began > _RETRY[1]:
-                    pause = _RETRY[0]
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not come back at once
-                pause = min(pause * 2, _RETRY[1])
-
-        return follow
+    def _set_event(self, event: PodEvent) -> None:
+        """Why a pod waits is kept when the event itself is gone."""
+        self._scheduling.set_event(event)
+        self._pending.set_event(event)
 
     async def _settle_forever(self) -> None:
         while True:
             self._ledger.pass_time(time.monotonic())
+            self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
+            self._settle_pods()
             for kind in self._kinds:
                 self._report(kind)
             self._settled = all(kind.listed or kind.state().code for kind in self._kinds)
@@ -289,12 +257,19 @@ class ClusterExporter:
             build=this_build(),
             cluster=self._totals.cluster(),
             types=self._totals.types(),
-            watches=_merged([kind.state() for kind in self._kinds]),
+            watches=merged([kind.state() for kind in self._kinds]),
             errors=self._errors,
         )
         self._page.update(_CLUSTER, samples)
 
-    def _report(self, kind: Kind) -> None:
+    def _settle_pods(self) -> None:
+        samples = [
+            *scheduling_samples(self._scheduling.result()),
+            *pending_samples(self._pending.counts(time.time())),
+        ]
+        self._page.update(_PODS, samples)
+
+    def _report(self, kind: Kind[Any]) -> None:
         """Log what changed, once."""
         state = kind.state()
         level = logging.INFO if state.up else logging.WARNING
@@ -308,22 +283,11 @@ class ClusterExporter:
                 self.count(AnnotationMalformed(fault))
 
 
-def _merged(states: list[WatchState]) -> list[WatchState]:
-    """One state for each kind: of several namespaces, the worst."""
-    merged: dict[str, WatchState] = {}
-    for state in states:
-        known = merged.get(state.kind)
-        if known is not None:
-            objects_ = (known.objects or 0) + (state.objects or 0)
-            state = msgspec.structs.replace(  # noqa: PLW2901
-                state if not state.up else known,
-                up=known.up and state.up,
-                objects=objects_,
-                events=known.events + state.events,
-                faults=known.faults + state.faults,
-            )
-        merged[state.kind] = state
-    return list(merged.values())
+_PENDING_PARAMS = (
+    Param(name="namespace", help="Only pods of this namespace."),
+    Param(name="pod", help="Only pods of this name."),
+    Param(name="all", type="boolean", help="Those too that no longer wait.", default=False),
+)
 
 
 def _guard(config: ClusterConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
