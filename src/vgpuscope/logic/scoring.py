@@ -67,17 +67,16 @@ def score(
     references = ("", "", memory_reference, power_reference)
     parts: list[ScoreTerm] = []
     added: list[float] = []
-    confidence = 0.0
+    seen: list[float] = []
     for name, weight, value, reference in zip(_NAMES, shares, values, references, strict=True):
         if value is None:
             parts.append(ScoreTerm(name=name, weight=weight))
             continue
-        points = 100.0 * weight * value / present
+        points, samples = 100.0 * weight * value / present, terms[name].samples
         added.append(points)
-        samples = terms[name].samples
-        confidence += weight * samples / expected if expected and samples < expected else weight
+        seen.append(weight * samples / expected if expected and samples < expected else weight)
         parts.append(ScoreTerm(name=name, weight=weight, value=value, points=points, reference=reference))
-    return Score(value=fsum(added), terms=tuple(parts), confidence=min(1.0, confidence))
+    return Score(value=fsum(added), terms=tuple(parts), confidence=min(1.0, fsum(seen)))
 
 
 def status(score: float | None, thresholds: Thresholds) -> Status:
