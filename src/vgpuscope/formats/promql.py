@@ -1,0 +1,234 @@
+"""PromQL and the answers of Prometheus' HTTP API: selectors from matchers, rows from bytes.
+
+An answer is {"status", "data": {"resultType", "result"}, "warnings", "isPartial"}; a row of a vector is {"metric":
+{label: value}, "value": [time, "number"]}, one of a matrix has "values". Of tens of thousands of rows in dozens of
+answers nearly all labels are the same again, so those of a vector stay bytes until somebody needs them.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
+from vgpuscope.model.quantity import Seconds
+
+T = TypeVar("T")
+
+
+# ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Matcher(NamedTuple):
+    """One condition on a label; the value is the text itself, without quotes and escapes."""
+
+    label: str
+    op: str  # = != =~ !~
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.label}{self.op}{_quoted(self.value)}"
+
+
+_STRING = r'"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*'|`[^`]*`"
+_MATCHER = re.compile(rf"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*({_STRING})\s*(,|$)")
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
+_SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")  # what means something in a regular expression of RE2
+
+
+def parse_condition(text: str) -> tuple[Matcher, ...]:
+    """The matchers of {label="value", …}; ConfigInvalid when it is anything else."""
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}")):
+        raise _wrong(text, "it must stand in braces")
+    rest, found = body[1:-1].strip(), []
+    while rest:
+        matched = _MATCHER.match(rest)
+        if matched is None:
+            raise _wrong(text, f"{rest[:40]!r} is no matcher")
+        if matched[1] == "__name__":
+            raise _wrong(text, "the names of the metrics are given")
+        found.append(Matcher(matched[1], matched[2], _unquoted(matched[3], text)))
+        rest = rest[matched.end() :]
+    return tuple(found)
+
+
+def selector(name: str, matchers: Iterable[Matcher]) -> str:
+    """The series of a metric that fulfil all matchers."""
+    return f"{name}{{{','.join(map(str, matchers))}}}"
+
+
+def one_of(label: str, values: Iterable[str]) -> Matcher:
+    """The label is one of these texts."""
+    return Matcher(label, "=~", "|".join(_SPECIAL.sub(r"\\\g<0>", value) for value in values))
+
+
+def window(seconds: Seconds) -> str:
+    """A range that holds as many samples in every engine.
+
+    Prometheus 2 counts a sample that is exactly as old as the range, others do not; a millisecond less, and none does.
+    """
+    return f"{max(1, round(seconds * 1000) - 1)}ms"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _unquoted(literal: str, text: str) -> str:
+    if literal[0] == "`":
+        return literal[1:-1]
+    try:
+        return _ESCAPE.sub(_character, literal[1:-1])
+    except (ValueError, OverflowError) as e:
+        raise _wrong(text, f"{literal} is no string of PromQL") from e
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    if len(code) == 3:
+        return chr(int(code, 8))
+    if code in _SHORT:
+        return _SHORT[code]
+    if code in "\\'\"":
+        return code
+    raise ValueError(code)
+
+
+def _wrong(text: str, why: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"the query condition {text!r} is not valid: {why}", hint='Write matchers in braces: {pod!="",cluster="a"}.'
+    )
+
+
+# ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Row(Struct, gc=False):
+    """One series of a vector; its labels are still JSON."""
+
+    metric: msgspec.Raw
+    value: tuple[float, str]
+
+
+class Line(Struct, gc=False):
+    """One series of a matrix, with its samples in time."""
+
+    metric: dict[str, str]
+    values: tuple[tuple[float, str], ...] = ()
+
+
+class Answer(Struct, Generic[T], frozen=True):
+    """What came back; `missing` says which part of the truth did not, if the server said so."""
+
+    rows: list[T]
+    missing: str = ""
+
+
+class _Data(Struct, Generic[T]):
+    type: str = msgspec.field(name="resultType")
+    result: list[T]
+
+
+class _Envelope(Struct, Generic[T]):
+    status: str
+    data: T | None = None
+    error: str = ""
+    kind: str = msgspec.field(name="errorType", default="")
+    warnings: tuple[str, ...] | None = ()
+    partial: bool | None = msgspec.field(name="isPartial", default=False)
+
+
+_VECTOR = msgspec.json.Decoder(_Envelope[_Data[Row]])
+_MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
+_NAMES = msgspec.json.Decoder(_Envelope[list[str]])
+_ANY = msgspec.json.Decoder(_Envelope[msgspec.Raw])
+_LABELS = msgspec.json.Decoder(dict[str, str])
+
+
+def decode_vector(data: bytes) -> Answer[Row]:
+    """The rows of an instant query; AnswerUnreadable or QueryFailed."""
+    return _table(_opened(_VECTOR, data), "vector")
+
+
+def decode_matrix(data: bytes) -> Answer[Line]:
+    """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
+    return _table(_opened(_MATRIX, data), "matrix")
+
+
+def decode_names(data: bytes) -> Answer[str]:
+    """The values of a label; AnswerUnreadable or QueryFailed."""
+    envelope = _opened(_NAMES, data)
+    return Answer(envelope.data or [], _missing(envelope))
+
+
+def decode_labels(raw: bytes | msgspec.Raw) -> dict[str, str]:
+    """The labels of a row, without the metric's name, which some engines keep; AnswerUnreadable."""
+    try:
+        labels = _LABELS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise AnswerUnreadable(f"labels that are not text: {e}") from e
+    labels.pop("__name__", None)
+    return labels
+
+
+def decode_error(status: int, data: bytes) -> str:
+    """What the server said of an error, in one line."""
+    try:
+        envelope = _ANY.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"{status} {_looks_like(data)}".strip()
+    return f"{status} {envelope.kind}: {_line(envelope.error)}" if envelope.error else str(status)
+
+
+def number(text: str) -> float:
+    """A sample's value, NaN and ±Inf included; AnswerUnreadable."""
+    try:
+        return float(text)
+    except ValueError as e:
+        raise AnswerUnreadable(f"{text[:40]!r} is no number") from e
+
+
+def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:
+    content = envelope.data
+    if content is None or content.type != kind:
+        raise AnswerUnreadable(f"the answer is {content.type if content else 'nothing'}, not a {kind}")
+    return Answer(content.result, _missing(envelope))
+
+
+def _opened(decoder: "msgspec.json.Decoder[_Envelope[T]]", data: bytes) -> _Envelope[T]:
+    try:
+        envelope = decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        what = _looks_like(data) or "cut off or of another shape"
+        raise AnswerUnreadable(f"the answer is not Prometheus' JSON ({what}): {e}") from e
+    if envelope.status != "success":
+        raise QueryFailed(f"the server says {envelope.status}: {envelope.kind} {_line(envelope.error)}".rstrip())
+    return envelope
+
+
+def _looks_like(data: bytes) -> str:
+    start = data[:200].lstrip().lower()
+    if not start:
+        return "empty"
+    if start.startswith(b"<"):
+        return "HTML"
+    return "" if start.startswith((b"{", b"[")) else _line(data[:80].decode("utf-8", "replace"))
+
+
+def _missing(envelope: _Envelope[T]) -> str:
+    """Why the answer is not whole. What the language itself warns of is not about missing data."""
+    said = [text for text in envelope.warnings or () if not text.startswith("PromQL ")]
+    if said:
+        return "; ".join(map(_line, said[:3]))
+    return "the server calls its answer partial" if envelope.partial else ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]

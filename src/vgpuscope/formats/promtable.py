@@ -1,0 +1,253 @@
+"""Answers of PromQL queries, column after column, as a table by series; and what only raw samples can explain of it.
+
+take     one answer becomes a column; values that cannot be true mark their series
+settle   all columns are in: who each series is, how often its samples come, whether it is still there
+puzzles  series that only raw samples can explain: false values, tenants that change, series that begin or end
+look     what the raw samples say of these
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from vgpuscope.formats.promql import Line, Matcher, Row, decode_labels, number, one_of
+from vgpuscope.formats.schemas import SENTINELS, STATISTICS, Ask, Group, Place, displaced_jobs, place
+from vgpuscope.model.analysis import Stat, Tenant
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+WIDTH: Final = len(STATISTICS)
+MEAN, MAX, P95, SAMPLES, LAST = range(WIDTH)
+
+_NEARLY = 0.9  # of the expected samples: nothing of note is missing
+_BATCH = 250  # UUIDs in one query: VictoriaMetrics takes 16 KiB
+_RAW_AT_MOST = 1_000_000  # samples, of all series that are looked at
+
+Cells: TypeAlias = list[float | None]
+Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pace
+
+
+class Seen:
+    """One series: what its labels say, its row of the table, and what was found out about it."""
+
+    __slots__ = ("cells", "count", "first", "fixed", "gone", "last", "place", "raw", "scope")
+
+    def __init__(self, raw: bytes, cells: Cells, where: Place, scope: Scope) -> None:
+        self.raw, self.cells, self.place, self.scope = raw, cells, where, scope
+        self.count = 0  # samples in the window
+        self.first: UnixTime | None = None  # None: not known
+        self.last: UnixTime | None = None
+        self.gone = False  # it has ended before the window did
+        self.fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
+
+
+class Puzzle(NamedTuple):
+    """A query for raw samples."""
+
+    group: Group
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    def series(self, matchers: Iterable[Matcher]) -> str:
+        parts = (one_of("__name__", self.names), one_of(self.group.uuid, self.devices), *matchers)
+        return f"{{{','.join(map(str, parts))}}}"
+
+
+class Table:
+    """All series of one group in one window, which begins right after `begin`."""
+
+    def __init__(self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds) -> None:
+        self.group, self.begin, self.end = group, begin, end
+        self.seen: list[Seen] = []
+        self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
+        self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
+        self.intervals: dict[Scope, Seconds] = {}
+        self._step = step
+        self._rows: dict[bytes, Cells] = {}
+        self._names: dict[int, str] = {}  # metric, by column
+        self._more: dict[str, dict[str, str]] = {}
+
+    # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, ask: Ask, rows: Sequence[Row], *, missing: str = "") -> None:
+        """One answer becomes a column; AnswerUnreadable, and no column, if not every value is a number."""
+        column, quantity = ask.column, self.group.quantities[ask.quantity]
+        values = [number(row.value[1]) for row in rows]
+        self.states[column] = "partial" if missing else "whole"
+        self._names[column] = ask.name
+        plain = ask.statistic in {"samples", "last"}
+        scale, high = (1.0, math.inf) if plain else (quantity.scale, quantity.highest)
+        name, width = f'"__name__":"{ask.name}",'.encode(), WIDTH * len(self.group.quantities)
+        known = self._rows
+        for row, value in zip(rows, values, strict=True):
+            raw = bytes(row.metric)
+            if (cells := known.get(raw)) is None:
+                raw = raw.replace(name, b"", 1)  # VictoriaMetrics keeps it where Prometheus does not
+                if (cells := known.get(raw)) is None:
+                    cells = known[raw] = [None] * width
+            cells[column] = value * scale
+            if not 0.0 <= value * scale <= high:
+                self.marked.setdefault(raw, set()).add(ask.quantity)
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """The labels of the group's info metric."""
+        for row in rows:
+            labels = decode_labels(row.metric)
+            self._more[labels.get("mig_uuid") or labels.get(self.group.uuid, "")] = labels
+
+    def more(self, where: Place) -> Mapping[str, str]:
+        """What the info metric says of a card or instance."""
+        return self._more.get(where.mig or where.gpu_id, {})
+
+    def settle(self) -> None:
+        """All columns are in."""
+        self._identify()
+        counts, lasts = self._of(SAMPLES), [c for c in self._of(LAST) if self.states[c] == "whole"]
+        for seen in self.seen:
+            seen.count = int(max((seen.cells[c] or 0 for c in counts), default=0))
+            seen.last = max((at for c in lasts if (at := seen.cells[c]) is not None and at > self.begin), default=None)
+            seen.gone = seen.last is None and any(seen.cells[c - LAST + SAMPLES] for c in lasts)
+        self.intervals = self._paces()
+        for seen in self.seen:
+            self._estimate(seen)
+
+    def _identify(self) -> None:
+        displaced = displaced_jobs(decode_labels(raw) for raw in self._rows if b'"exported_' in raw)
+        same: dict[frozenset[tuple[str, str]], Seen] = {}
+        words: dict[str, str] = {}
+        for raw, cells in self._rows.items():
+            labels = {name: words.setdefault(value, value) for name, value in decode_labels(raw).items()}
+            identity = frozenset(labels.items())
+            if (twin := same.get(identity)) is not None:  # the same labels, written in another order
+                self._join(twin, raw, cells)
+                continue
+            where = place(self.group, labels, displaced=labels.get("job", "") in displaced)
+            if where is not None:
+                same[identity] = Seen(raw, cells, where, (labels.get("cluster", ""), labels.get("job", "")))
+        self._rows = {}
+        self.seen = list(same.values())
+
+    def _join(self, twin: Seen, raw: bytes, cells: Cells) -> None:
+        twin.cells = [a if a is not None else b for a, b in zip(twin.cells, cells, strict=True)]
+        if raw in self.marked:
+            self.marked.setdefault(twin.raw, set()).update(self.marked.pop(raw))
+
+    def _paces(self) -> dict[Scope, Seconds]:
+        """How often each job's series have samples: as configured, or as they show if that is more often.
+
+        One of a hundred may have more samples than the others, by being scraped twice, without counting for all.
+        """
+        counts: dict[Scope, list[int]] = defaultdict(list)
+        for seen in self.seen:
+            counts[seen.scope].append(seen.count)
+        most = {scope: sorted(numbers, reverse=True)[len(numbers) // 100] for scope, numbers in counts.items()}
+        return {scope: min(self._step, (self.end - self.begin) / max(1, count)) for scope, count in most.items()}
+
+    def _estimate(self, seen: Seen) -> None:
+        """First and last sample as far as count and time of the last one tell."""
+        if self.steady(seen) and seen.last is not None:
+            seen.first = max(self.begin, seen.last - (seen.count - 1) * self.intervals[seen.scope])
+        elif seen.gone:  # as if it had been there from the beginning: it has ended at this time or later
+            seen.last = min(self.end, self.begin + seen.count * self.intervals[seen.scope])
+
+    def steady(self, seen: Seen) -> bool:
+        """Whether the series is there now and was there all the time."""
+        return not seen.gone and seen.last is not None and seen.count >= _NEARLY * self.expected(seen)
+
+    def expected(self, seen: Seen) -> float:
+        return (self.end - self.begin) / self.intervals[seen.scope]
+
+    def _of(self, statistic: int) -> list[int]:
+        return [column for column in self.states if column % WIDTH == statistic]
+
+    # ── raw samples ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def puzzles(self, limit: int) -> tuple[Puzzle, ...]:
+        """The queries for raw samples of at most so many cards; what is left out stays unknown."""
+        false = [seen for seen in self.seen if self.mixed(seen)]
+        unclear = self._unclear()
+        clocks = {self._names[column] for column in self._of(LAST)} if unclear else set()
+        names = clocks | {self._names[c] for seen in false for i in self.marked[seen.raw] for c in self._columns(i)}
+        if not names:
+            return ()
+        expected = (self.end - self.begin) / min(self.intervals.values())
+        limit = min(limit, max(1, int(_RAW_AT_MOST / (expected * len(names)))))
+        devices = tuple(dict.fromkeys(seen.place.gpu_id for seen in (*false, *unclear)))[:limit]
+        batches = [devices[at : at + _BATCH] for at in range(0, len(devices), _BATCH)]
+        return tuple(Puzzle(self.group, tuple(sorted(names)), batch) for batch in batches)
+
+    def look(self, puzzle: Puzzle, lines: Iterable[Line]) -> None:
+        """What raw samples say of the series that were not clear."""
+        devices = frozenset(puzzle.devices)
+        wanted = {frozenset(decode_labels(s.raw).items()): s for s in self.seen if s.place.gpu_id in devices}
+        found: dict[frozenset[tuple[str, str]], dict[str, Line]] = defaultdict(dict)
+        for line in lines:
+            name = line.metric.pop("__name__", "")
+            found[frozenset(line.metric.items())][name] = line
+        for identity, seen in wanted.items():
+            self._explain(seen, found.get(identity, {}))
+
+    def _explain(self, seen: Seen, lines: Mapping[str, Line]) -> None:
+        times = [at for c in self._of(LAST) if (line := lines.get(self._names[c])) for at, _ in line.values]
+        if times:
+            seen.first, seen.last = min(times), max(times)
+        for index in self.marked.get(seen.raw, ()):
+            seen.fixed[index] = self._exact(index, lines)
+
+    def _exact(self, index: int, lines: Mapping[str, Line]) -> Stat:
+        """Statistics of a quantity without the samples that cannot be true."""
+        quantity = self.group.quantities[index]
+        good: dict[int, list[float]] = {}
+        dropped = 0
+        for column in self._columns(index):
+            line = lines.get(self._names[column])
+            numbers = [number(text) for _, text in line.values] if line else []
+            good[column % WIDTH] = kept = [v * quantity.scale for v in numbers if quantity.plausible(v)]
+            dropped = max(dropped, len(numbers) - len(kept))
+        mean, top, tail = good.get(MEAN), good.get(MAX), good.get(P95)
+        return Stat(
+            mean=math.fsum(mean) / len(mean) if mean else None,
+            max=max(top) if top else None,
+            p95=quantile(0.95, tail) if tail else None,
+            samples=len(good.get(SAMPLES, mean or top or [])),
+            dropped=dropped,
+        )
+
+    def _columns(self, index: int) -> list[int]:
+        columns = range(index * WIDTH, index * WIDTH + LAST)
+        return [column for column in columns if column in self._names]
+
+    def mixed(self, seen: Seen) -> bool:
+        """Whether some of its samples cannot be true and others may be."""
+        return any(not self._all_false(seen, index) for index in self.marked.get(seen.raw, ()))
+
+    def _all_false(self, seen: Seen, index: int) -> bool:
+        """Whether every sample was the same false value, so that a look at them would find nothing else."""
+        quantity, at = self.group.quantities[index], index * WIDTH
+        mean, top = seen.cells[at + MEAN], seen.cells[at + MAX]
+        if mean is None or 0.0 <= mean <= quantity.highest:
+            return False
+        if top is not None:
+            return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
+        return any(math.isclose(mean, value * quantity.scale, rel_tol=1e-12) for value in SENTINELS)
+
+    def _unclear(self) -> list[Seen]:
+        """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
+        tenants: dict[tuple[str, str], set[Tenant | None]] = defaultdict(set)
+        for seen in self.seen:
+            tenants[seen.place.gpu_id, seen.place.mig].add(seen.place.tenant)
+
+        def urgency(seen: Seen) -> int:
+            return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
+
+        odd = [seen for seen in self.seen if seen.count and (seen.gone or seen.last) and not self.steady(seen)]
+        return sorted(odd, key=urgency)
+
+
+def quantile(q: float, values: list[float]) -> float:
+    """As PromQL's: between the two nearest ranks, in proportion."""
+    ordered = sorted(values)
+    rank = q * (len(ordered) - 1)
+    low = math.floor(rank)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] * (1.0 - (rank - low)) + ordered[high] * (rank - low)

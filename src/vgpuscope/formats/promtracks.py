@@ -1,0 +1,161 @@
+"""A table of series → tracks: one for each tenancy of a card or MIG instance, in our terms."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+from msgspec.structs import replace
+
+from vgpuscope.formats.promtable import MAX, MEAN, P95, SAMPLES, WIDTH, Seen, Table
+from vgpuscope.formats.schemas import Place
+from vgpuscope.model.analysis import Stat, Term, Track
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+_STEADY = {"mem_total", "power_limit"}  # do not change within a window, so the highest is also the mean
+
+Stats = dict[str, Stat]
+
+
+def tracks(table: Table) -> Iterator[Track]:
+    """One track for each tenancy. Several series of one (two exporters, or one that was started anew) become one."""
+    tenancies: dict[tuple[object, ...], list[_Piece]] = defaultdict(list)
+    columns = _Columns(table)
+    for seen in table.seen:
+        stats = columns.stats(seen)
+        if stats or seen.count:
+            where = seen.place
+            piece = _Piece(where, stats, seen.first, seen.last, table.intervals[seen.scope])
+            tenancies[where.gpu_id, where.mig, where.tenant].append(piece)
+    for pieces in tenancies.values():
+        yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
+
+
+def refused(table: Table) -> int:
+    """Series with false values that nobody looked at, so that these terms are left out."""
+    return sum(1 for seen in table.seen if not seen.fixed and table.mixed(seen))
+
+
+class _Piece(NamedTuple):
+    place: Place
+    stats: Stats
+    first: UnixTime | None
+    last: UnixTime | None
+    interval: Seconds
+
+
+class _Columns:
+    """How to read the rows of one table: which columns came in, and whether their counts can be believed."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        states = table.states
+        self._read: list[tuple[int, str, int, bool]] = []  # quantity, part, offset, has a count that can be believed
+        for index, quantity in enumerate(table.group.quantities):
+            at = index * WIDTH
+            values = {states[at + s] for s in (MEAN, MAX, P95) if at + s in states}
+            # a count of all samples beside statistics of some would make these look well founded
+            sound = not ("partial" in values and states.get(at + SAMPLES) == "whole")
+            if values:
+                self._read.append((index, quantity.part, at, sound))
+        self._counts = {at for _, _, at, _ in self._read if table.group.quantities[at // WIDTH].samples}
+
+    def stats(self, seen: Seen) -> Stats:
+        """The quantities of a series; false values are counted, and no part of anything."""
+        found: Stats = {}
+        marked = self._table.marked.get(seen.raw, ())
+        cells = seen.cells
+        for index, part, at, sound in self._read:
+            mean, top = cells[at + MEAN], cells[at + MAX]
+            if index in marked:
+                stat = seen.fixed.get(index) or Stat(dropped=int(cells[at + SAMPLES] or seen.count or 1))
+            elif mean is None and top is None and cells[at + P95] is None:
+                continue
+            else:
+                samples = cells[at + SAMPLES] if at in self._counts else max(1, seen.count)
+                stat = Stat(
+                    mean=top if mean is None and part in _STEADY else mean,
+                    max=top,
+                    p95=cells[at + P95],
+                    samples=int(samples or 0) if sound else 0,
+                )
+            if part not in found or found[part].samples == 0:
+                found[part] = stat
+        _total(found)
+        return found
+
+
+def _total(stats: Stats) -> None:
+    """Where no metric gives all memory, its parts do; where not all parts are known it stays unknown."""
+    used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
+    if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:
+        return
+    whole = used.mean + free.mean + ((reserved.mean if reserved else None) or 0.0)
+    stats["mem_total"] = Stat(mean=whole, max=whole, samples=min(used.samples, free.samples))
+
+
+def _track(table: Table, piece: _Piece) -> Track:
+    where, more = piece.place, table.more(piece.place)
+    return Track(
+        schema=table.group.schema,
+        gpu_id=where.gpu_id,
+        mig=where.mig,
+        profile=where.profile or more.get("profile", ""),
+        gpu_index=where.gpu_index or more.get("gpu_index", ""),
+        hostname=where.hostname,
+        model=where.model or more.get("model", ""),
+        tenant=where.tenant,
+        own=table.group.kind == "container",
+        terms=cast("dict[Term, Stat]", piece.stats),
+        first=piece.first,
+        last=piece.last,
+        interval=piece.interval,
+    )
+
+
+# ── several series of one tenancy ────────────────────────────────────────────────────────────────────────────────
+
+
+def _joined(pieces: list[_Piece]) -> _Piece:
+    """One of several. What overlaps in time saw the same: its samples count once. If in doubt, it overlaps."""
+    chains, timed = _chains(pieces), [piece for piece in pieces if piece.last is not None]
+    firsts = [piece.first for piece in timed if piece.first is not None]
+    parts = dict.fromkeys(part for piece in pieces for part in piece.stats)
+    return pieces[0]._replace(
+        stats={part: _sum([[p.stats[part] for p in chain if part in p.stats] for chain in chains]) for part in parts},
+        first=min(firsts) if firsts and len(firsts) == len(timed) else None,
+        last=max((piece.last for piece in timed if piece.last is not None), default=None),
+        interval=min(piece.interval for piece in pieces),
+    )
+
+
+def _chains(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Pieces that overlap together."""
+    spans = sorted(((p.first, p.last, i) for i, p in enumerate(pieces) if p.first is not None and p.last is not None))
+    chains = [[piece for piece in pieces if piece.first is None or piece.last is None]]
+    until = float("inf") if chains[0] else float("-inf")
+    for first, last, index in spans:
+        if first > until:
+            chains.append([])
+        chains[-1].append(pieces[index])
+        until = max(until, last)
+    return chains
+
+
+def _sum(chains: list[list[Stat]]) -> Stat:
+    """Statistics of one after the other; of a quantile only the highest is certain not to be too low."""
+    best = [replace(max(chain, key=lambda s: s.samples), **_highest(chain)) for chain in chains if chain]
+    weight = sum(stat.samples for stat in best if stat.mean is not None)
+    means = [stat.mean * stat.samples for stat in best if stat.mean is not None]
+    return Stat(
+        **_highest(best),
+        mean=sum(means) / weight if weight else next((stat.mean for stat in best if stat.mean is not None), None),
+        samples=sum(stat.samples for stat in best),
+        dropped=sum(stat.dropped for stat in best),
+    )
+
+
+def _highest(stats: list[Stat]) -> dict[str, float | None]:
+    return {
+        "max": max((s.max for s in stats if s.max is not None), default=None),
+        "p95": max((s.p95 for s in stats if s.p95 is not None), default=None),
+    }

@@ -1,0 +1,301 @@
+"""The two ways in which a Prometheus may know a fleet: which metric gives which term, in which unit, by which labels.
+
+A group is a set of series with one set of labels: dcgm-exporter has one, our agent has three (cards, MIG instances,
+containers). A quantity is a row of a group's table: the metrics that give its statistics, the first that exists first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.catalog import node as m
+from vgpuscope.catalog.metric import Metric
+from vgpuscope.formats.promql import Matcher, selector
+from vgpuscope.model.analysis import Schema, Tenant, Term
+from vgpuscope.model.quantity import MIB
+
+Statistic: TypeAlias = Literal["mean", "max", "p95", "samples", "last"]
+STATISTICS: Final[tuple[Statistic, ...]] = ("mean", "max", "p95", "samples", "last")
+Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are ours, for others' sake
+
+_FUNCTIONS: Final[dict[Statistic, str]] = {
+    "mean": "avg_over_time({series}[{window}])",
+    "max": "max_over_time({series}[{window}])",
+    "p95": "quantile_over_time(0.95,{series}[{window}])",
+    "samples": "count_over_time({series}[{window}])",
+    "last": "timestamp({series})",
+}
+
+# What no card has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
+# beyond all of them, also as one sample of a mean, as long as the mean is of fewer than _MANY.
+_MOST_MEMORY = 4096.0 * 1024 * MIB
+_MOST_POWER = 10_000.0
+_MOST_CLOCK = 10e9
+_MANY = 256
+SENTINELS: Final = (float(2**31 - 16), float(2**63 - 16), float(2**47))
+
+
+class Quantity(Struct, frozen=True, kw_only=True):
+    """One term of a group: where its statistics come from, and between what a sample must lie to be true."""
+
+    part: Part
+    scale: float = 1.0  # to our unit, by multiplication
+    high: float = 1.0
+    slack: float = 1e-9  # a share of `high` by which sums of floats may pass it
+    mean: tuple[str, ...] = ()
+    max: tuple[str, ...] = ()
+    p95: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
+
+    def names(self, statistic: Statistic, *, many: bool) -> tuple[str, ...]:
+        """The metrics that could give a statistic."""
+        found: tuple[str, ...] = getattr(self, statistic)
+        return self.max_if_many if many and statistic == "max" and not found else found
+
+    @property
+    def highest(self) -> float:
+        """In our unit."""
+        return self.high * (1.0 + self.slack)
+
+    def plausible(self, value: float) -> bool:
+        """Whether a sample in the metric's own unit can be true; NaN cannot."""
+        return 0.0 <= value * self.scale <= self.highest
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Series with one set of labels."""
+
+    schema: Schema
+    kind: Literal["device", "instance", "container"]
+    uuid: str  # the label that holds the card's UUID
+    quantities: tuple[Quantity, ...]
+    info: str = ""  # a metric whose labels say more: model, index, profile
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric that may be asked for."""
+        of_all = (q.names(s, many=True) for q in self.quantities for s in STATISTICS)
+        return frozenset(name for names in of_all for name in names) | ({self.info} if self.info else frozenset())
+
+
+class Ask(NamedTuple):
+    """One query: what it gives of which quantity."""
+
+    group: Group
+    quantity: int
+    statistic: Statistic
+    name: str
+    series: str
+
+    @property
+    def column(self) -> int:
+        return self.quantity * len(STATISTICS) + STATISTICS.index(self.statistic)
+
+    @property
+    def part(self) -> str:
+        return f"{self.name} {self.statistic}"
+
+    def query(self, window: str) -> str:
+        return _FUNCTIONS[self.statistic].format(series=self.series, window=window)
+
+
+def plan(group: Group, *, present: Iterable[str], condition: tuple[Matcher, ...], expected: float) -> Iterator[Ask]:
+    """The queries for a group, by the metrics that are there and the samples that a series may have."""
+    there, matchers = frozenset(present), matchers_for(group, condition)
+    for index, quantity in enumerate(group.quantities):
+        for statistic in STATISTICS:
+            names = quantity.names(statistic, many=expected > _MANY)
+            name = next((name for name in names if name in there), None)
+            if name is not None:
+                yield Ask(group, index, statistic, name, selector(name, matchers))
+
+
+def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
+    """The configured condition as it applies to a group.
+
+    Cards and instances of our agent do not name tenants, so what the condition says of pods must not hide them: there
+    all matchers apply but those on pod, namespace and container.
+    """
+    if group.schema == "dcgm" or group.kind == "container":
+        return condition
+    return tuple(matcher for matcher in condition if matcher.label.removeprefix(_EXPORTED) not in _TENANT)
+
+
+# ── whose series it is ───────────────────────────────────────────────────────────────────────────────────────────
+
+_EXPORTED = "exported_"  # what Prometheus puts before a label that its own of the same name displaced
+_TENANT = ("namespace", "pod", "container", "pod_uid")
+_HOSTS = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
+_EXPORTERS = ("dcgm-exporter", "vgpuscope")
+
+
+class Place(NamedTuple):
+    """What a series' labels say."""
+
+    gpu_id: str
+    mig: str
+    profile: str
+    gpu_index: str
+    hostname: str
+    model: str
+    tenant: Tenant | None
+
+
+def place(group: Group, labels: Mapping[str, str], *, displaced: bool) -> Place | None:
+    """Card, instance and tenant of a series; None: it names no card. `displaced`: see `displaced_jobs`."""
+    gpu_id = labels.get(group.uuid) or labels.get(f"{_EXPORTED}{group.uuid}", "")
+    if not gpu_id:
+        return None
+    if group.schema == "dcgm":
+        instance = labels.get("GPU_I_ID", "")
+        mig, profile = f"GI-{instance}" if instance else "", labels.get("GPU_I_PROFILE", "")
+    else:
+        mig, profile = labels.get("mig_uuid", ""), ""
+    return Place(
+        gpu_id=gpu_id,
+        mig=mig,
+        profile=profile,
+        gpu_index=labels.get("gpu", "") if group.schema == "dcgm" else "",
+        hostname=_hostname(labels),
+        model=labels.get("modelName", ""),
+        tenant=_tenant(labels, displaced=displaced) if group.schema == "dcgm" or group.kind == "container" else None,
+    )
+
+
+def displaced_jobs(all_labels: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Jobs that are scraped with honor_labels off: `pod` is the exporter's own there, the tenant is `exported_pod`.
+
+    One series that tells is enough for its job. The others of the job that have no `exported_pod` are of free cards.
+    """
+    return frozenset(
+        labels.get("job", "") for labels in all_labels if any(_EXPORTED + name in labels for name in _TENANT)
+    )
+
+
+def _tenant(labels: Mapping[str, str], *, displaced: bool) -> Tenant | None:
+    prefix = _EXPORTED if displaced else ""
+    namespace, pod, container, uid = (labels.get(prefix + name, "") for name in _TENANT)
+    if not (pod or uid) or (not displaced and _is_exporter(labels)):
+        return None
+    return Tenant(namespace=namespace, pod=pod, container=container, pod_uid=uid)
+
+
+def _is_exporter(labels: Mapping[str, str]) -> bool:
+    """Whether pod is that of the exporter itself: honor_labels is off and not one card has a tenant to show it."""
+    pod, container, job = labels.get("pod", ""), labels.get("container", ""), labels.get("job", "").rpartition("/")[2]
+    if job and (container == job or pod.startswith(f"{job}-")):
+        return True
+    return any(name in pod or name in container for name in _EXPORTERS)
+
+
+def _hostname(labels: Mapping[str, str]) -> str:
+    own = labels.get("pod", "")  # a Hostname that is the exporter's pod says nothing, if another label knows better
+    found = [labels[name] for name in (f"{_EXPORTED}node", *_HOSTS) if labels.get(name)]
+    return next((host for host in found if host != own), found[0] if found else "")
+
+
+# ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -> Quantity:
+    """A quantity of dcgm-exporter; name and scale of those that our agent can imitate are in the catalog."""
+    name, scale = (metric, 1.0) if isinstance(metric, str) else _imitated(metric)
+    by = dict.fromkeys(wanted, (name,))
+    return Quantity(part=part, scale=scale, **by, **more)  # type: ignore[arg-type]
+
+
+def _imitated(metric: Metric) -> tuple[str, float]:
+    alias = next(alias for alias in metric.aliases if alias.family == "dcgm")
+    return alias.name, 1.0 / alias.scale
+
+
+def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -> Quantity:
+    names = {key: tuple(x.name for x in (value if isinstance(value, tuple) else (value,))) for key, value in by.items()}
+    return Quantity(part=part, high=high, **names)  # type: ignore[arg-type]
+
+
+_FB_USED = _imitated(m.GPU_MEMORY_USED)[0]
+
+DCGM: Final = Group(
+    schema="dcgm",
+    kind="device",
+    uuid="UUID",
+    quantities=(
+        _dcgm("gpu_util", m.GPU_UTILIZATION, *STATISTICS),
+        _dcgm("mem_copy", m.GPU_MEMORY_CONTROLLER, "mean", "max"),
+        Quantity(part="mem_used", scale=float(MIB), high=_MOST_MEMORY, mean=(_FB_USED,), max_if_many=(_FB_USED,)),
+        _dcgm("mem_free", m.GPU_MEMORY_FREE, "mean", high=_MOST_MEMORY),
+        _dcgm("mem_reserved", m.GPU_MEMORY_RESERVED, "mean", high=_MOST_MEMORY),
+        _dcgm("mem_total", m.GPU_MEMORY_TOTAL, "max", high=_MOST_MEMORY),
+        _dcgm("power", m.GPU_POWER, "mean", high=_MOST_POWER),
+        _dcgm("power_limit", m.GPU_POWER_LIMIT, "max", high=_MOST_POWER),
+        _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
+        _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
+        _dcgm("encoder", m.GPU_ENCODER, "max"),
+        _dcgm("decoder", m.GPU_DECODER, "max"),
+        _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS, slack=1e-3),
+        _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS, slack=1e-3),
+    ),
+)
+
+# Our agent samples more often than it is scraped, and keeps mean and maximum of its last window: what happened between
+# two scrapes is in these.
+CARDS: Final = Group(
+    schema="vgpuscope",
+    kind="device",
+    uuid="gpu_uuid",
+    info=m.GPU_INFO.name,
+    quantities=(
+        _ours(
+            "gpu_util",
+            mean=(m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION),
+            max=(m.GPU_UTILIZATION_MAX, m.GPU_UTILIZATION),
+            p95=m.GPU_UTILIZATION,
+            samples=m.GPU_UTILIZATION,
+            last=m.GPU_UTILIZATION,
+        ),
+        _ours(
+            "mem_copy",
+            mean=(m.GPU_MEMORY_CONTROLLER_MEAN, m.GPU_MEMORY_CONTROLLER),
+            max=(m.GPU_MEMORY_CONTROLLER_MAX, m.GPU_MEMORY_CONTROLLER),
+        ),
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.GPU_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.GPU_MEMORY_TOTAL),
+        _ours("power", high=_MOST_POWER, mean=(m.GPU_POWER_MEAN, m.GPU_POWER)),
+        _ours("power_limit", high=_MOST_POWER, max=m.GPU_POWER_LIMIT),
+        _ours("sm_clock", high=_MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
+        _ours("encoder", max=m.GPU_ENCODER),
+        _ours("decoder", max=m.GPU_DECODER),
+    ),
+)
+INSTANCES: Final = Group(
+    schema="vgpuscope",
+    kind="instance",
+    uuid="gpu_uuid",
+    info=m.MIG_INFO.name,
+    quantities=(
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.MIG_MEMORY_USED, samples=m.MIG_MEMORY_USED, last=m.MIG_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.MIG_MEMORY_TOTAL),
+    ),
+)
+CONTAINERS: Final = Group(
+    schema="vgpuscope",
+    kind="container",
+    uuid="gpu_uuid",
+    quantities=(
+        _ours("presence", high=1e9, samples=m.CONTAINER_PROCESSES, last=m.CONTAINER_PROCESSES),
+        _ours(
+            "process_sm",
+            mean=(m.CONTAINER_SM_MEAN, m.CONTAINER_SM),
+            max=(m.CONTAINER_SM_MAX, m.CONTAINER_SM),
+            p95=m.CONTAINER_SM,
+            samples=m.CONTAINER_SM,
+        ),
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
+    ),
+)
+GROUPS: Final = (DCGM, CARDS, INSTANCES, CONTAINERS)

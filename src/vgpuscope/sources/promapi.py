@@ -1,0 +1,191 @@
+"""Requests to a PromQL engine: authenticated, bounded in time and size, tried again when that may help."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import httpx2
+
+from vgpuscope.formats.promql import decode_error
+from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses that another try may change
+_FORBIDDEN = frozenset({401, 403})
+_NO_POST = 405  # gateways that let everybody read often mean GET
+_BACKOFF: Seconds = 0.2  # before the second try; twice as long before each further one
+_ERROR_TEXT = 64 * 1024  # bytes of an error's body that are read
+
+
+class PromApi:
+    """The door to one engine; connections are kept."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        headers: Mapping[str, str],
+        basic: tuple[str, str] | None,
+        token: str | None,
+        token_file: str | None,
+        ca_file: str | None,
+        insecure: bool,
+        retries: int,
+        concurrency: int,
+        largest: int,
+    ) -> None:
+        parts = _split(url)
+        self.url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self._base = urlunsplit(parts)
+        self._token, self._token_file = token, token_file
+        self._retries, self._largest = retries, largest
+        self._slots = asyncio.Semaphore(concurrency)
+        self._verb = "POST"
+        # to compress costs the server more time than the network gains
+        plain = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        try:
+            self._client = httpx2.AsyncClient(
+                headers={**plain, **headers},
+                auth=basic,
+                verify=_verification(ca_file, insecure=insecure),
+                mounts=dict.fromkeys(_DIRECT) if parts.scheme == "http" else {},
+                limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+                timeout=None,  # every request has a deadline of its own
+            )
+        except (OSError, ValueError, TypeError) as e:
+            raise ConfigInvalid(f"{self.url} cannot be asked with these settings: {e}") from e
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def query(
+        self, text: str, *, at: UnixTime | None, by: float, sent: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """The answer to an instant query; `by` is a time of the event loop. QueryFailed and its kinds."""
+        form = {"query": text, "nocache": "1"}  # VictoriaMetrics moves the end of a window by 30 s otherwise
+        if at is not None:
+            form["time"] = f"{at:.3f}"
+        return await self._patiently("/api/v1/query", form, by=by, sent=sent)
+
+    async def label_values(
+        self, label: str, *, match: str, begin: UnixTime, end: UnixTime, by: float, sent: Callable[[], None]
+    ) -> bytes:
+        """The answer that lists a label's values. QueryFailed and its kinds."""
+        form = {"match[]": match, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+        return await self._patiently(f"/api/v1/label/{label}/values", form, by=by, sent=sent, verb="GET")
+
+    async def _patiently(
+        self, path: str, form: dict[str, str], *, by: float, sent: Callable[[], None], verb: str | None = None
+    ) -> bytes:
+        """One request, again if that may help and time allows."""
+        pause = _BACKOFF
+        for left in range(self._retries, -1, -1):
+            try:
+                async with self._slots:
+                    sent()
+                    return await self._once(verb or self._verb, path, form, by=by)
+            except _Passing as e:
+                wait = max(e.wait, pause * random.uniform(0.5, 1.5))
+                if not left or asyncio.get_running_loop().time() + wait >= by:
+                    raise e.error from e
+                pause *= 2
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _once(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+        with self._our_errors():
+            async with asyncio.timeout_at(by):
+                status, headers, body = await self._fetch(verb, path, form)
+                if status == _NO_POST and verb == "POST":
+                    self._verb = "GET"
+                    status, headers, body = await self._fetch("GET", path, form)
+        if status == 200:
+            return body
+        said = decode_error(status, body)
+        if status in _FORBIDDEN:
+            raise QueryForbidden(f"refused: {said}")
+        if 300 <= status < 400:
+            raise AnswerUnreadable(f"sent elsewhere ({status}), as to a page for logging in")
+        error = QueryFailed(f"answered {said}")
+        raise _Passing(error, wait=_seconds(headers.get("retry-after"))) if status in _AGAIN else error
+
+    async def _fetch(self, verb: str, path: str, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
+        where = {"data": form} if verb == "POST" else {"params": form}
+        request = self._client.build_request(verb, self._base + path, headers=self._bearer(), **where)  # type: ignore[arg-type]
+        answer = await self._client.send(request, stream=True)
+        try:
+            most = self._largest if answer.status_code == 200 else _ERROR_TEXT
+            chunks, size = [], 0
+            async for chunk in answer.aiter_bytes():
+                size += len(chunk)
+                if size > most:
+                    break
+                chunks.append(chunk)
+        finally:
+            await answer.aclose()
+        if size > most and answer.status_code == 200:
+            raise AnswerUnreadable(f"the answer is larger than {most / 2**20:g} MiB")
+        return answer.status_code, answer.headers, b"".join(chunks)
+
+    def _bearer(self) -> dict[str, str]:
+        token = self._token
+        if self._token_file is not None:  # read each time: mounted tokens are renewed
+            try:
+                with open(self._token_file, encoding="utf-8") as file:
+                    token = file.read().strip()
+            except (OSError, UnicodeDecodeError) as e:
+                raise QueryForbidden(f"the token file cannot be read: {e}") from e
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (TimeoutError, httpx2.TimeoutException) as e:
+            raise QueryTimeout("no answer in time") from e
+        except (httpx2.NetworkError, httpx2.RemoteProtocolError, OSError) as e:
+            raise _Passing(QueryFailed(str(e) or type(e).__name__)) from e
+        except httpx2.DecodingError as e:
+            raise AnswerUnreadable(f"the answer is not compressed as it says: {e}") from e
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as e:
+            raise QueryFailed(str(e) or type(e).__name__) from e
+
+
+class _Passing(Exception):
+    """A failure that may be over soon."""
+
+    def __init__(self, error: QueryFailed, wait: Seconds = 0.0) -> None:
+        super().__init__(str(error))
+        self.error, self.wait = error, wait
+
+
+def _seconds(text: str | None) -> Seconds:
+    """Retry-After; dates are not worth understanding here."""
+    return float(text) if text and text.strip().isdecimal() else 0.0
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url.strip())
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = url.rpartition("@")[2]
+        raise ConfigInvalid(f"{shown!r} is no address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
+    return parts._replace(path=parts.path.rstrip("/").removesuffix("/api/v1"), query="", fragment="")
+
+
+def _verification(ca_file: str | None, *, insecure: bool) -> ssl.SSLContext | bool:
+    if insecure:
+        return False
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as e:
+        raise ConfigInvalid(f"the CA file {ca_file} cannot be used: {e}") from e

@@ -1,0 +1,243 @@
+"""Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
+
+The window's statistics are computed there: each query asks one statistic of one metric for the whole fleet, so their
+number depends on what is exported and not on how many cards there are. Only series with a riddle (false values, a
+handover, an end within the window) are asked for raw samples, and of these only so many.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Self, TypeVar
+
+from vgpuscope.formats import promql
+from vgpuscope.formats.promtable import Puzzle, Table
+from vgpuscope.formats.promtracks import refused, tracks
+from vgpuscope.formats.schemas import GROUPS, Ask, matchers_for, plan
+from vgpuscope.model.analysis import Fault, Reading, Window
+from vgpuscope.model.errors import AnswerPartial, SamplesRefused, ScopeError, SourceDown
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.sources.promapi import PromApi
+
+T = TypeVar("T")
+
+_SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
+_REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
+_LARGEST = 256 * 1024 * 1024  # bytes of one answer
+
+
+class PrometheusSource:
+    """A fleet as a PromQL engine knows it."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        condition: str = '{pod!=""}',
+        interval: Seconds = 30.0,
+        headers: Mapping[str, str] | None = None,
+        basic: tuple[str, str] | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+        insecure: bool = False,
+        deadline: Seconds = 60.0,
+        retries: int = 3,
+        concurrency: int = 4,
+        largest_answer: int = _LARGEST,
+        closer: int = 500,
+        progress: Callable[[int, int], None] = lambda _, __: None,
+    ) -> None:
+        """ConfigInvalid if the URL, the condition or a certificate cannot be used.
+
+        `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
+        the most. `progress` is told how many of how many queries are answered.
+        """
+        self._condition = promql.parse_condition(condition)
+        self._interval, self._deadline, self._closer = interval, deadline, closer
+        self._progress = progress
+        self._api = PromApi(
+            url=url,
+            headers=headers or {},
+            basic=basic,
+            token=token,
+            token_file=token_file,
+            ca_file=ca_file,
+            insecure=insecure,
+            retries=retries,
+            concurrency=concurrency,
+            largest=largest_answer,
+        )
+        self._thread = ThreadPoolExecutor(1, "prometheus answers")  # one: answers fill a table one after the other
+        self._present: frozenset[str] = frozenset()
+        self._remembered = 0
+
+    @property
+    def url(self) -> str:
+        """Without user and password."""
+        return self._api.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await self._api.aclose()
+
+    async def ready(self) -> None:
+        """SourceDown when it does not answer queries."""
+        by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
+        promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
+
+    async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
+        """The window that ends at `end`; SourceDown when not one query was answered."""
+        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline)
+        tables = [Table(group, begin=end - seconds, end=end, step=self._interval) for group in GROUPS]
+        await self._fill(cycle, tables, await self._names(cycle))
+        await self._look_closer(cycle, tables)
+        found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
+        if not found:
+            self._remembered = 0
+        return Reading(
+            window=Window(begin=end - seconds, end=end, interval=_shortest(tables, self._interval)),
+            tracks=found,
+            schemas=tuple(dict.fromkeys(track.schema for track in found)),
+            source=self.url,
+            requests=cycle.requests,
+            faults=tuple(cycle.faults),
+        )
+
+    async def _names(self, cycle: "_Cycle") -> frozenset[str]:
+        """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
+        every = frozenset(name for group in GROUPS for name in group.names)
+        if self._remembered <= 0:
+            try:
+                self._present = every & await cycle.names(every)
+            except ScopeError as e:
+                cycle.fault("names of metrics", e)
+                return self._present or every
+            self._remembered = _REMEMBER
+        self._remembered -= 1
+        return self._present
+
+    async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
+        """Ask everything at once; the API lets through as many as may run together."""
+        expected = cycle.seconds / self._interval
+        work = [
+            cycle.ask(table, ask)
+            for table in tables
+            for ask in plan(table.group, present=present, condition=self._condition, expected=expected)
+        ]
+        if not work:
+            return
+        work += [cycle.learn(table, self._matchers(table)) for table in tables if table.group.info in present]
+        done = 0
+
+        async def counted(one: Awaitable[None]) -> None:
+            nonlocal done
+            await one
+            done += 1
+            self._progress(done, len(work))
+
+        await asyncio.gather(*map(counted, work))
+        if not any(table.states for table in tables):
+            failed = cycle.faults[-1]
+            raise SourceDown(f"{self.url}: no query was answered: {failed.code}: {failed.message}")
+
+    async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
+        """Raw samples of the series that the columns do not explain."""
+
+        def settled() -> list[tuple[Table, Puzzle]]:
+            for table in tables:
+                table.settle()
+            return [(table, puzzle) for table in tables for puzzle in table.puzzles(self._closer)]
+
+        puzzles = await cycle.off_loop(settled)
+        await asyncio.gather(*(cycle.look(table, puzzle, self._matchers(table)) for table, puzzle in puzzles))
+        for table in tables:
+            if left := await cycle.off_loop(partial(refused, table)):
+                text = f"{left} series hold values that cannot be true, and their samples were not looked at"
+                cycle.fault(f"{table.group.schema} {table.group.kind}s", SamplesRefused(text))
+
+    def _matchers(self, table: Table) -> tuple[promql.Matcher, ...]:
+        return matchers_for(table.group, self._condition)
+
+
+class _Cycle:
+    """One reading: its window, its deadline, and what failed in it."""
+
+    def __init__(
+        self, api: PromApi, thread: ThreadPoolExecutor, *, end: UnixTime, seconds: Seconds, due: Seconds
+    ) -> None:
+        self._api, self._thread = api, thread
+        self.end, self.seconds = end, seconds
+        self._window = promql.window(seconds)
+        self._by = asyncio.get_running_loop().time() + due
+        self.requests = 0
+        self.faults: list[Fault] = []
+
+    def fault(self, part: str, error: ScopeError) -> None:
+        self.faults.append(Fault(part=part, code=error.code, message=str(error)))
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Work that takes longer than others who live in this event loop should wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def names(self, of: Iterable[str]) -> frozenset[str]:
+        """Which of these metrics exist."""
+        match = f"{{{promql.one_of('__name__', sorted(of))}}}"
+        data = await self._api.label_values(
+            "__name__", match=match, begin=self.end - self.seconds, end=self.end, by=self._by, sent=self._sent
+        )
+        answer = promql.decode_names(data)
+        self._partial("names of metrics", answer.missing)
+        return frozenset(answer.rows)
+
+    async def ask(self, table: Table, ask: Ask) -> None:
+        """One column of a table."""
+
+        def take(data: bytes) -> None:
+            answer = promql.decode_vector(data)
+            self._partial(ask.part, answer.missing)
+            table.take(ask, answer.rows, missing=answer.missing)
+
+        await self._part(ask.part, ask.query(self._window), take)
+
+    async def learn(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
+        """The labels of a table's info metric."""
+        name = table.group.info
+        query = f"last_over_time({promql.selector(name, matchers)}[{self._window}])"
+        await self._part(name, query, lambda data: table.learn(promql.decode_vector(data).rows))
+
+    async def look(self, table: Table, puzzle: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+        """Raw samples for a table."""
+
+        def take(data: bytes) -> None:
+            answer = promql.decode_matrix(data)
+            self._partial("raw samples", answer.missing)
+            table.look(puzzle, answer.rows)
+
+        await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
+
+    async def _part(self, part: str, query: str, take: Callable[[bytes], None]) -> None:
+        try:
+            data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
+            await self.off_loop(lambda: take(data))
+        except ScopeError as e:
+            self.fault(part, e)
+
+    def _partial(self, part: str, missing: str) -> None:
+        if missing:
+            self.fault(part, AnswerPartial(missing))
+
+    def _sent(self) -> None:
+        self.requests += 1
+
+
+def _shortest(tables: Iterable[Table], otherwise: Seconds) -> Seconds:
+    return min((interval for table in tables for interval in table.intervals.values()), default=otherwise)
