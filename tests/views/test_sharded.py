@@ -108,13 +108,15 @@ def test_openmetrics_is_read_back_too(history):
     assert shown(page, "openmetrics", parse_openmetrics) == parsed(whole.openmetrics().decode(), parse_openmetrics)
 
 
-@given(changes, st.booleans())
-def test_the_compressed_page_is_the_page_at_any_moment(history, openmetrics):
+@given(changes, st.booleans(), st.sampled_from((0, 80, 200)))
+def test_the_compressed_page_is_the_page_at_any_moment(history, openmetrics, small):
     page = ShardedPage((USED, STATE), FAMILIES)
-    for node, contents in history:
-        page.update(node, samples(node, contents or {}))
-        plain = page.openmetrics() if openmetrics else page.text()
-        assert gzip.decompress(page.gzipped(openmetrics)) == plain
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharded, "_SMALL", small)
+        for node, contents in history:
+            page.update(node, samples(node, contents or {}))
+            plain = page.openmetrics() if openmetrics else page.text()
+            assert gzip.decompress(page.gzipped(openmetrics)) == plain
 
 
 def written(monkeypatch):
@@ -151,22 +153,28 @@ def test_a_page_that_changes_while_it_is_sent_is_sent_as_it_was(history, openmet
     before = page.openmetrics() if openmetrics else page.text()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded, "_CHUNK", 1)
+        patch.setattr(sharded, "_SMALL", 80)
         chunks = page.chunks(openmetrics=openmetrics, gzipped=gzipped)
         sent = [next(chunks)]
         page.update("n9", samples("n9", {"a": (5, 1, True), "c": (2, 2, True)}))
         page.drop("n1")
         sent += chunks
-    assert len(sent) > 2
-    assert (gzip.decompress(b"".join(sent)) if gzipped else b"".join(sent)) == before
-    assert gzip.decompress(page.gzipped(openmetrics)) == (page.openmetrics() if openmetrics else page.text())
+        assert len(sent) > 2
+        assert (gzip.decompress(b"".join(sent)) if gzipped else b"".join(sent)) == before
+        assert gzip.decompress(page.gzipped(openmetrics)) == (page.openmetrics() if openmetrics else page.text())
 
 
 def test_only_what_changed_is_compressed_again():
+    def now(state):
+        for gpu in "abcdefgh":
+            yield Sample(USED, Row("n1", gpu), 1)
+            yield Sample(STATE, Row("n1", gpu), state, ("on",))
+
     page = ShardedPage((USED, STATE), FAMILIES)
-    page.update("n1", [Sample(USED, Row("n1", "a"), 1), Sample(STATE, Row("n1", "a"), 1, ("on",))])
+    page.update("n1", now(1))
     page.gzipped(False)
     before = dict(page._shards["n1"].packed)
-    page.update("n1", [Sample(USED, Row("n1", "a"), 1), Sample(STATE, Row("n1", "a"), 2, ("on",))])
+    page.update("n1", now(2))
     page.gzipped(False)
     after = page._shards["n1"].packed
     assert [after[n] is before[n] for n in sorted(after)] == [True, False]

@@ -3,7 +3,8 @@
 The page is cut into shards (a node, a namespace); a shard into things (a device, a container). For each name a shard
 keeps one block of bytes, the lines of all its things. A change writes the lines anew whose values changed and puts
 them into their blocks; a scrape only puts blocks together. Compressed, each block is a gzip member of its own: members
-may be concatenated, so only what changed is compressed again.
+may be concatenated, so only what changed is compressed again. Blocks of a line or two, which would grow by that, share
+a member with the name's head; it is made for each scrape.
 
 Lines are kept nowhere else than in the blocks, because text is most of what a large cluster takes in memory. Whose a
 line is follows from its place: a block has the lines of its things in their order, and a thing's shape says how many.
@@ -24,6 +25,7 @@ Lines = dict[int, list[bytes]]  # the number of a name → lines under it, witho
 _LEVEL = 1  # most of the gain, a fifth of the time
 _WINDOW = 29  # zlib's word for: 8 kB, with the header and trailer of a gzip member
 _MEMORY = 6  # of zlib's 9: members are small, and it sets up its tables for each
+_SMALL = 200  # bytes: less than this is not worth a member of its own
 _CHUNK = 256 * 1024  # bytes of text that a chunk is made from: a few milliseconds if all of it must be compressed
 _ROW = attrgetter("row")
 
@@ -130,28 +132,33 @@ class ShardedPage:
         return _plain_chunks(self._pieces(openmetrics=openmetrics), end)
 
     def _pieces(self, *, openmetrics: bool) -> list[bytes]:
-        shards = [shard.blocks for shard in self._shards.values()]
         pieces: list[bytes] = []
+        shards = [shard.blocks for shard in self._shards.values()]
         for number, head in enumerate(self._heads[openmetrics]):
             blocks = [block for shard in shards if (block := shard.get(number))]
             if blocks:
                 pieces.append(head)
-                pieces += blocks
+                pieces += [block for block in blocks if len(block) < _SMALL]
+                pieces += [block for block in blocks if len(block) >= _SMALL]
         return pieces
 
     def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
-        """Members where there are some already; and what to make the others from."""
-        shards = [(shard, shard.packed, shard.blocks) for shard in self._shards.values()]
+        """Members where there are some already, and what to make the others from; as text it is the same."""
         members: list[bytes | _Unpacked] = []
+        shards = [(shard, shard.blocks, shard.packed) for shard in self._shards.values()]
         for number, head in enumerate(self._heads[openmetrics]):
-            found = [
-                packed.get(number) or _Unpacked(shard, number, block)
-                for shard, packed, blocks in shards
-                if (block := blocks.get(number))
-            ]
-            if found:
-                members.append(_pack(head))
-                members += found
+            first, found = [head], list[bytes | _Unpacked]()
+            for shard, blocks, packed in shards:
+                member = packed.get(number)
+                if member is not None:
+                    found.append(member)
+                elif block := blocks.get(number):
+                    if len(block) < _SMALL:
+                        first.append(block)
+                    else:
+                        found.append(_Unpacked(block, shard, number))
+            if found or len(first) > 1:
+                members += (_Unpacked(b"".join(first)), *found)
         return members
 
     def _number(self, exposed: Exposed) -> int:
@@ -261,17 +268,17 @@ def _lines_of(shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
 
 
 class _Unpacked:
-    """A block that is not compressed yet."""
+    """Text that is not compressed yet: a block of a shard, or what is put together for one scrape."""
 
-    __slots__ = ("block", "number", "shard")
+    __slots__ = ("number", "shard", "text")
 
-    def __init__(self, shard: _Shard, number: int, block: bytes) -> None:
-        self.shard, self.number, self.block = shard, number, block
+    def __init__(self, text: bytes, shard: _Shard | None = None, number: int = 0) -> None:
+        self.text, self.shard, self.number = text, shard, number
 
     def pack(self) -> bytes:
-        """Compress it, and let others find it as long as it is current."""
-        member = _pack(self.block)
-        if self.shard.blocks.get(self.number) is self.block:
+        """Compress it; a block's member is kept for as long as the block is current."""
+        member = _pack(self.text)
+        if self.shard and self.shard.blocks.get(self.number) is self.text:
             self.shard.packed[self.number] = member
         return member
 
@@ -291,7 +298,7 @@ def _packed_chunks(members: "list[bytes | _Unpacked]", end: bytes) -> Iterator[b
     size = 0
     for member in members:
         if isinstance(member, _Unpacked):
-            size += len(member.block)
+            size += len(member.text)
             chunk.append(member.pack())
         else:
             size += len(member)
