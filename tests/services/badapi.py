@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota"}
+KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota", "events": "Event"}
 _CHUNK = 1 << 20
 
 
