@@ -150,10 +150,10 @@ def test_any_character_may_stand_in_a_label():
 def test_a_page_that_changes_while_it_is_sent_is_sent_as_it_was(history, openmetrics, gzipped):
     page, _ = replay(history)
     page.update("n9", samples("n9", {"a": (1, 1, True), "b": (2, 2, True)}))
-    before = page.openmetrics() if openmetrics else page.text()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded, "_CHUNK", 1)
         patch.setattr(sharded, "_SMALL", 80)
+        before = page.openmetrics() if openmetrics else page.text()
         chunks = page.chunks(openmetrics=openmetrics, gzipped=gzipped)
         sent = [next(chunks)]
         page.update("n9", samples("n9", {"a": (5, 1, True), "c": (2, 2, True)}))
