@@ -1,0 +1,164 @@
+"""What a verdict rests on, in sentences: one for each reason code, with its numbers, in English and Chinese."""
+
+from typing import Literal, TypeAlias
+
+from vgpuscope.model.analysis import Evidence, Term
+from vgpuscope.model.quantity import Ratio, Seconds
+
+Language: TypeAlias = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    "VERDICT_IDLE_NO_WORK": (
+        "No work was seen in {window}: {signal} was at most {max} (mean {mean}) and all other activity stayed below "
+        "{threshold}, with {coverage} of the window seen ({samples} of {expected} samples).",
+        "{window}内未见任何工作:{signal}最高 {max}(平均 {mean}),其他活动均低于 {threshold};"
+        "窗口覆盖率 {coverage}({samples}/{expected} 个样本)。",
+    ),
+    "VERDICT_IDLE_MEMORY_HELD": (
+        "Memory is held without computing: {held} of it was taken on average.",
+        "显存被占用但没有计算:平均占用 {held}。",
+    ),
+    "VERDICT_IDLE_KEPT": (
+        "It was idle before, and stays so until some activity reaches {threshold}.",
+        "此前为空闲,任一活动达到 {threshold} 之前仍视为空闲。",
+    ),
+    "VERDICT_IN_USE": (
+        "It is in use: {signal} reached {max} in {window} (mean {mean}; work begins at {threshold}).",
+        "正在使用:{window}内{signal}最高 {max}(平均 {mean};达到 {threshold} 即视为工作)。",
+    ),
+    "VERDICT_KERNELS_RAN": (
+        "It is in use: {signal} was at most {max}, but {other} reached {other_max} in {window}.",
+        "正在使用:{signal}最高仅 {max},但{window}内{other}达到 {other_max}。",
+    ),
+    "VERDICT_MEMORY_TRAFFIC": (
+        "It is in use: {signal} was at most {max}, but memory was read or written up to {other_max} of the time.",
+        "正在使用:{signal}最高仅 {max},但显存读写时间占比达到 {other_max}。",
+    ),
+    "VERDICT_VIDEO_WORK": (
+        "It is in use for video: {signal} was at most {max}, but {other} reached {other_max}.",
+        "正在处理视频:{signal}最高仅 {max},但{other}达到 {other_max}。",
+    ),
+    "VERDICT_TENANT_WORKS": (
+        "It is in use: {signal} of the card was at most {max}, but a tenant's own processes reached {other_max}.",
+        "正在使用:整卡{signal}最高仅 {max},但某个租户自身进程达到 {other_max}。",
+    ),
+    "VERDICT_FEW_SMS": (
+        "Kernels run much of the time, but on few SMs: the card is busy and gets little done.",
+        "内核长时间运行,但只用到很少的 SM:看似繁忙,产出很低。",
+    ),
+    "VERDICT_LOW_SCORE": (
+        "It is used little: the score lies below the threshold of low use.",
+        "使用率偏低:评分低于低利用率阈值。",
+    ),
+    "VERDICT_NO_SIGNAL": (
+        "It cannot be said: no signal that shows computing was measured in {window}.",
+        "无法判断:{window}内没有测得任何反映计算的信号。",
+    ),
+    "VERDICT_NO_AGE": (
+        "It cannot be said: when the last sample was taken is not known.",
+        "无法判断:不知道最后一个样本的时间。",
+    ),
+    "VERDICT_STALE": (
+        "It cannot be said: the last sample is {age} away from the end of the window, and {max_age} is allowed.",
+        "无法判断:最后一个样本距窗口结束 {age},上限为 {max_age}。",
+    ),
+    "VERDICT_LOW_COVERAGE": (
+        "It cannot be said: only {coverage} of the window was seen ({samples} of {expected} samples of {signal}), and "
+        "{min_coverage} is needed.",
+        "无法判断:窗口覆盖率仅 {coverage}({signal}样本 {samples}/{expected}),至少需要 {min_coverage}。",
+    ),
+    "VERDICT_HANDOVER_YOUNG": (
+        "It cannot be said yet: the card changed hands in the window; whoever has it now has had it for {held_for} of "
+        "{window}.",
+        "暂时无法判断:该卡在窗口内易主,当前使用者在{window}中仅持有 {held_for}。",
+    ),
+    "VERDICT_NO_MAX": (
+        "It cannot be said: not all activity has a maximum, and a mean alone can hide a burst.",
+        "无法判断:部分活动没有最大值,仅凭平均值可能掩盖突发。",
+    ),
+    "VERDICT_PARTIAL_READING": (
+        "The reading is partial: a part of what was asked for could not be read.",
+        "读取不完整:部分请求的数据未能取得。",
+    ),
+    "VERDICT_POWER_DISAGREES": (
+        "It cannot be said: no work was seen ({signal} at most {max}), but the card drew {power} of its power limit.",
+        "无法判断:未见工作({signal}最高 {max}),但功耗达到上限的 {power}。",
+    ),
+    "VERDICT_SAMPLES_DROPPED": (
+        "Samples that cannot be true were left out: {dropped}.",
+        "已剔除不可能为真的样本:{dropped} 个。",
+    ),
+    "VERDICT_SHARED_CARD": (
+        "It cannot be said of this tenant: the card is in use and shared, and only the whole card's numbers are known.",
+        "无法判断该租户:该卡正在使用且为共享,只有整卡数据。",
+    ),
+    "VERDICT_UNEXPLAINED_WORK": (
+        "It cannot be said of this tenant: its own processes show at most {max}, but the card works, or draws power as "
+        "if it did, and no tenant's own numbers explain it.",
+        "无法判断该租户:其自身进程最高 {max},但整卡在工作(或功耗如同工作),且没有任何租户的数据可以解释。",
+    ),
+    "VERDICT_ENDED": (
+        "It had the card earlier in the window; its last sample is {age} old.",
+        "该租户在窗口早些时候使用过此卡,最后一个样本距今 {age}。",
+    ),
+}
+
+SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
+    "gpu_util": ("GPU utilisation", "GPU 利用率"),
+    "sm_active": ("SM activity", "SM 活跃度"),
+    "engine_active": ("engine activity", "引擎活跃度"),
+    "process_sm": ("the processes' SM time", "进程 SM 时间占比"),
+    "mem_copy": ("memory traffic", "显存读写"),
+    "encoder": ("the video encoder", "视频编码器"),
+    "decoder": ("the video decoder", "视频解码器"),
+}
+_NOT_KNOWN = ("unknown", "未知")
+
+
+def sentences(evidence: Evidence, lang: Language) -> tuple[str, ...]:
+    """One sentence for each reason, the deciding one first; a code that has none stands for itself."""
+    which = LANGUAGES.index(lang)
+    words = _words(evidence, which)
+    return tuple(SENTENCES[code][which].format_map(words) if code in SENTENCES else code for code in evidence.reasons)
+
+
+def _words(evidence: Evidence, which: int) -> dict[str, str]:
+    begin, end, since = evidence.window_begin, evidence.window_end, evidence.held_since
+    not_known = _NOT_KNOWN[which]
+    values = {
+        "signal": _name(evidence.signal, which),
+        "mean": _percent(evidence.signal_mean),
+        "max": _percent(evidence.signal_max),
+        "threshold": _percent(evidence.threshold),
+        "coverage": _percent(evidence.coverage),
+        "min_coverage": _percent(evidence.min_coverage),
+        "samples": str(evidence.samples),
+        "expected": str(evidence.expected),
+        "dropped": str(evidence.dropped),
+        "age": _span(None if evidence.freshness is None else abs(evidence.freshness), which),
+        "max_age": _span(evidence.max_age, which),
+        "window": _span(None if begin is None or end is None else end - begin, which),
+        "held_for": _span(None if since is None or end is None else end - since, which),
+        "held": _percent(evidence.held_memory),
+        "power": _percent(evidence.power_share),
+        "other": _name(evidence.other, which),
+        "other_max": _percent(evidence.other_max),
+    }
+    return {key: not_known if value is None else value for key, value in values.items()}
+
+
+def _name(term: Term | None, which: int) -> str | None:
+    return SIGNAL_NAMES[term][which] if term in SIGNAL_NAMES else None
+
+
+def _percent(value: Ratio | None) -> str | None:
+    return None if value is None else f"{100 * value:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _span(seconds: Seconds | None, which: int) -> str | None:
+    if seconds is None:
+        return None
+    if seconds < 120:
+        return f"{seconds:.0f} " + ("s", "秒")[which]
+    return f"{seconds / 60:.1f}".removesuffix(".0") + (" min", " 分钟")[which]
