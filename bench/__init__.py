@@ -1,1 +1,1 @@
-"""Measures the agent against its peers and its lower bounds: `make bench`."""
+"""Measures the services against their peers and their lower bounds: `make bench`."""

@@ -1,21 +1,51 @@
-"""`make bench`: measure the agent against its peers and lower bounds; exit code 1 when a target is missed."""
+"""`make bench`: measure against peers and lower bounds; exit code 1 when a target is missed."""
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from bench import report
-from bench.measure import QUICK, Effort, run
+from bench import cluster_measure, cluster_report, measure, report, verdict
+
+Bench = tuple[Callable[[bool], Any], Callable[[Any], tuple[verdict.Target, ...]], Callable[[verdict.Result, Any], str]]
+
+
+def _agent(quick: bool) -> measure.Figures:
+    return measure.run(measure.QUICK if quick else measure.Effort())
+
+
+def _cluster(quick: bool) -> cluster_measure.ClusterFigures:
+    return cluster_measure.run(cluster_measure.CLUSTER_QUICK if quick else cluster_measure.ClusterEffort())
+
+
+BENCHES: dict[str, Bench] = {
+    "agent": (_agent, report.targets, report.markdown),
+    "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
+}
 
 
 def main() -> int:
     """Measure, write the figures down, say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a minute instead of five; figures are not kept")
+    parser.add_argument("what", nargs="*", metavar="agent|cluster", help="what to measure; nothing named: both")
+    parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")
     arguments = parser.parse_args()
-    result = report.result(run(QUICK if arguments.quick else Effort()))
-    if not arguments.quick:
-        report.save(result)
-    print(report.markdown(result) if arguments.quick else "", report.terminal(result), sep="\n")
+    unknown = set(arguments.what) - BENCHES.keys()
+    if unknown:
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}")
+    return max([_bench(name, quick=arguments.quick) for name in arguments.what or BENCHES])
+
+
+def _bench(name: str, *, quick: bool) -> int:
+    run, targets, markdown = BENCHES[name]
+    figures = run(quick)
+    result = verdict.result(figures, targets(figures))
+    tables = markdown(result, figures)
+    if quick:
+        print(tables)
+    else:
+        verdict.save(name, result, tables)
+    print("", f"{name}:", verdict.terminal(result), sep="\n")
     return 0 if all(target.met for target in result.targets) else 1
 
 

@@ -1,56 +1,7 @@
-"""Figures → a verdict, a table for the terminal, JSON, and the tables of docs/performance.md."""
-
-import os
-import platform
-import re
-from pathlib import Path
-
-import msgspec
-from msgspec import Struct
+"""Figures of the agent → a verdict and the tables of docs/performance.md."""
 
 from bench.measure import Figures, Latency
-
-RESULTS = Path(__file__).parent / "results" / "agent.json"
-DOCS = Path(__file__).parent.parent / "docs" / "performance.md"
-_MARKS = ("<!-- bench: begin, written by `make bench` -->", "<!-- bench: end -->")
-
-
-class Target(Struct, frozen=True, kw_only=True):
-    """One promise and what came of it."""
-
-    what: str
-    measured: float
-    bound: float
-    unit: str
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        """Whether the promise is kept."""
-        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
-
-
-class Machine(Struct, frozen=True, kw_only=True):
-    """Where it was measured."""
-
-    cpu: str
-    cores: int
-    python: str
-    kernel: str
-
-
-class Result(Struct, frozen=True, kw_only=True):
-    """What is written to bench/results."""
-
-    command: str
-    machine: Machine
-    targets: tuple[Target, ...]
-    figures: Figures
-
-
-def result(figures: Figures) -> Result:
-    """The run with its verdicts."""
-    return Result(command="make bench", machine=_machine(), targets=targets(figures), figures=figures)
+from bench.verdict import Result, Target, place, promises
 
 
 def targets(f: Figures) -> tuple[Target, ...]:
@@ -82,31 +33,8 @@ def targets(f: Figures) -> tuple[Target, ...]:
     )
 
 
-def terminal(result: Result) -> str:
-    """The table of promises."""
-    lines = [f"{'':42} {'measured':>12} {'target':>10}"]
-    for t in result.targets:
-        sign = "≥" if t.at_least else "≤"
-        verdict = "met" if t.met else "MISSED"
-        lines.append(f"{t.what:42} {t.measured:>9.2f} {t.unit:2} {sign} {t.bound:g} {t.unit:2}  {verdict}")
-    return "\n".join(lines)
-
-
-def save(result: Result) -> None:
-    """Write the JSON and bring the document up to date."""
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    begin, end = _MARKS
-    text = DOCS.read_text()
-    inner = f"{begin}\n{markdown(result)}\n{end}"
-    DOCS.write_text(re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: inner, text, flags=re.DOTALL))
-
-
-def markdown(result: Result) -> str:
+def markdown(result: Result, f: Figures) -> str:
     """The tables of the document."""
-    f, m = result.figures, result.machine
-    rows = [f"| {t.what} | {'≥' if t.at_least else '≤'} {t.bound:g} {t.unit} | {t.measured:.2f} {t.unit} | "
-            f"{'met' if t.met else '**missed**'} |" for t in result.targets]  # fmt: skip
     scrapes = [
         _scrape_row("agent, plain", f.plain.ours),
         _scrape_row("static page, plain", f.plain.static),
@@ -124,12 +52,9 @@ def markdown(result: Result) -> str:
     ]
     return "\n".join(
         [
-            f"Machine: {m.cpu}, {m.cores} cores, {m.python}, Linux {m.kernel}; other work on it left "
-            f"{f.speed:.0%} of its speed.",
+            place(result, f.speed),
             "",
-            "| what | target | measured | |",
-            "|---|---|---|---|",
-            *rows,
+            *promises(result),
             "",
             f"CPU is the median over stretches of time; in the quietest it was {f.cpu_per_cycle.best * 1e3:.1f} ms, "
             f"scraped {f.cpu_per_cycle_scraped.best * 1e3:.1f} ms.",
@@ -154,13 +79,3 @@ def markdown(result: Result) -> str:
 
 def _scrape_row(who: str, latency: Latency) -> str:
     return f"| {who} | {latency.p50 * 1e3:.2f} ms | {latency.p99 * 1e3:.2f} ms | {latency.scrapes} |"
-
-
-def _machine() -> Machine:
-    models = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return Machine(
-        cpu=models[0] if models else platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        kernel=platform.release(),
-    )

@@ -138,8 +138,9 @@ class ShardedPage:
             blocks = [block for shard in shards if (block := shard.get(number))]
             if blocks:
                 pieces.append(head)
-                pieces += [block for block in blocks if len(block) < _SMALL]
-                pieces += [block for block in blocks if len(block) >= _SMALL]
+                small = [block for block in blocks if len(block) < _SMALL]
+                pieces += small
+                pieces += [block for block in blocks if len(block) >= _SMALL] if small else blocks
         return pieces
 
     def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
