@@ -82,7 +82,8 @@ KIND = {"Node": "nodes", "Pod": "pods", "ResourceQuota": "resourcequotas"}
 
 def rest(page):
     """The page without what is about the faults, and without what is said of the bad node, pod or namespace."""
-    found = {key: value for key, value in of_devices(page).items() if key[0] != m.WATCH_FAULTS.name}
+    apart = (m.WATCH_FAULTS.name, "vgpuscope_cluster_pending")  # a bad pod may wait, too
+    found = {key: value for key, value in of_devices(page).items() if not key[0].startswith(apart)}
     ours = {("node", "bad"), ("nodeid", "bad"), ("nodename", "bad")}
     return {key: value for key, value in found.items() if not ours & set(key[1])}
 
