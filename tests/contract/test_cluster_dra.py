@@ -46,13 +46,22 @@ def gpu_class(cluster, driver="gpu.nvidia.com", type_=""):
     cluster.create({"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": spec})
 
 
-def wanting(name, count=1):
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}}
+def wanting(name, count=1, **more):
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, **more}
+    request = {"name": "gpu", "exactly": exactly}
     return {
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "ml"},
         "spec": {"devices": {"requests": [request]}},
     }
+
+
+def scheduled(cluster, *pods):
+    """Until a real scheduler has bound them all."""
+    with cluster.scheduler():
+        cluster.create_all(pods)
+        until(lambda: all(one["spec"].get("nodeName") for one in cluster.list("pods", namespace="ml")))
+    return fresh(cluster)
 
 
 def user(name, claim, **more):
@@ -143,6 +152,16 @@ def serve_everything(cluster):
 
 
 @pytest.fixture
+def everything(cluster, monkeypatch):
+    """A cluster whose server and scheduler have all features."""
+    run = cluster._run
+    gates = "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES)
+    serve_everything(cluster)
+    monkeypatch.setattr(cluster, "_run", lambda program, *flags: run(program, *flags, gates))
+    return cluster
+
+
+@pytest.fixture
 def cluster(empty_cluster):
     empty_cluster.create(node("n1"))
     return empty_cluster
@@ -198,12 +217,7 @@ def test_pods_that_share_a_claim_share_its_card(cluster):
     publish(cluster, "nvidia_gpus.json")
     gpu_class(cluster)
     cluster.create(wanting("c"))
-    with cluster.scheduler():
-        for name in ("a", "b"):
-            cluster.create(user(name, "c"))
-        until(lambda: len(cluster.get("resourceclaims", "c", namespace="ml")["status"].get("reservedFor", ())) == 2)
-        until(lambda: all(one["spec"].get("nodeName") for one in cluster.list("pods", namespace="ml")))
-    one = fresh(cluster)
+    one = scheduled(cluster, user("a", "c"), user("b", "c"))
     assert [holder.memory for holder in one.holders] == [40960 * MIB] * 2
     assert (one.capacity.allocated.cards, one.findings) == (1, ())
 
@@ -236,15 +250,29 @@ def test_a_storm_of_claims_slices_and_pods_ends_in_what_a_fresh_list_says(cluste
     assert [found.memory_allocated for found in one.devices] == [81920 * MIB] * 2
 
 
-def test_a_share_of_a_card_is_what_was_consumed(cluster):
-    serve_everything(cluster)
-    publish(cluster, "hami_core.json")
-    share = recorded("claims.json")[1]
-    cluster.create(share)
-    give(cluster, share, [cluster.create(user("train", "share", node="n1"))])
-    one = fresh(cluster)
-    assert [(holder.memory, holder.cores, holder.device) for holder in one.holders] == [(10240 * MIB, 50, GPU)]
-    assert (one.devices[0].slots_free, one.devices[0].memory_free) == (99, 71680 * MIB)
+def test_shares_of_a_card_are_what_a_real_scheduler_lets_claims_consume(everything):
+    publish(everything, "hami_core.json")
+    gpu_class(everything, "hami-core-gpu.project-hami.io")
+    everything.create(wanting("c", capacity={"requests": {"cores": "50", "memory": "10Gi"}}))
+    everything.create(wanting("d", capacity={"requests": {"cores": "20", "memory": "1Gi"}}))
+    one = scheduled(everything, user("a", "c"), user("b", "d"))
+    assert [(holder.memory // MIB, holder.cores, holder.device) for holder in one.holders] == [
+        (10240, 50, GPU),
+        (1024, 20, GPU),
+    ]
+    assert (one.devices[0].slots_free, one.devices[0].memory_free // MIB, one.findings) == (98, 81920 - 11264, ())
+
+
+def test_instances_that_a_real_scheduler_cuts_out_of_a_card_are_parts_of_it(everything):
+    publish(everything, "nvidia_dynamic_mig.json")
+    gpu_class(everything, type_="mig")
+    everything.create(wanting("c", count=2))
+    one = scheduled(everything, user("train", "c"))
+    (card,) = one.devices
+    assert (card.device.id, card.device.mode, card.shared, card.containers) == (GPU, "mig", 2, 1)
+    assert card.memory_allocated == sum(holder.memory for holder in one.holders) > 0
+    assert len({held.instance.start for held in card.instances}) == 2
+    assert (one.capacity.whole_cards, one.findings) == (0, ())
 
 
 def test_who_looks_as_an_administrator_and_who_waits_hold_nothing(cluster):
