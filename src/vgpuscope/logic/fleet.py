@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, status
-from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured
+from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured, window_of
 from vgpuscope.model.analysis import (
     SIGNALS,
     Evidence,
@@ -57,10 +57,8 @@ def assemble(
         owners=owners,
         default_power=default_power,
         default_memory=default_memory,
-        max_age=rules.max_age_intervals * reading.window.interval,
         partial=reading.partial,
         failed=failed_terms(reading),
-        expected=reading.window.expected,
     )
     cards: dict[DeviceUUID, list[Track]] = {}
     for track in reading.tracks:
@@ -115,14 +113,32 @@ class _Desk(Struct, frozen=True, kw_only=True):
     owners: Mapping[tuple[str, str], str]
     default_power: Watts
     default_memory: Bytes | None
-    max_age: Seconds
     partial: bool
     failed: frozenset[Term]
-    expected: int
+    windows: dict[Seconds | None, Window] = {}  # by the interval of tracks
+
+    def window_of(self, track: Track) -> Window:
+        found = self.windows.get(track.interval)
+        if found is None:
+            found = self.windows[track.interval] = window_of(track, self.window)
+        return found
+
+    def max_age(self, track: Track) -> Seconds:
+        return self.rules.max_age_intervals * self.window_of(track).interval
 
     def goes_on(self, track: Track) -> bool:
         """Whether the track has not ended within the window."""
-        return track.last is None or not track.last < self.window.end - self.max_age
+        return track.last is None or not track.last < self.window.end - self.max_age(track)
+
+    def since(self, track: Track) -> UnixTime | None:
+        """When the track began, if that is within the window."""
+        first = track.first
+        return first if first is not None and first > self.window.begin + self.max_age(track) else None
+
+    def later(self, at: UnixTime | None, seen_since: UnixTime | None) -> bool:
+        """Whether something began well after the card was first seen, so that it was in other hands before."""
+        slack = self.rules.max_age_intervals * self.window.interval
+        return at is not None and seen_since is not None and at > seen_since + slack
 
 
 class _Guest(Struct, kw_only=True, gc=False):
@@ -223,7 +239,7 @@ def _rank(track: Track, desk: _Desk) -> tuple[bool, bool, float, str]:
     """Lowest first: what covers the window, our own schema, the better covered."""
     seen = best_signal(
         track.terms,
-        window=desk.window,
+        window=desk.window_of(track),
         first=track.first,
         last=track.last,
         schema=track.schema,
@@ -279,20 +295,21 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
     named = [track for track in tracks if track.tenant is not None]
     base, origins = _device(tracks, present, desk)
     guests, gone = _guests(named, desk) if named else (_NOBODY, _NOBODY)
+    window = desk.window_of(base)
     found = score(
         base.terms,
         model=base.model,
         weights=desk.weights,
         default_power=desk.default_power,
         default_memory=desk.default_memory,
-        expected=desk.expected,
+        expected=window.expected,
     )
     own_status = status(found.value, desk.thresholds)
     key = (base.gpu_id, base.mig)
     seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
     concluded = judge(
         base.terms,
-        window=desk.window,
+        window=window,
         first=base.first,
         last=base.last,
         previous=desk.previous.get(key),
@@ -349,16 +366,11 @@ def _seen_since(tracks: Iterable[Track]) -> UnixTime | None:
 def _handover(base: Track, guests: Iterable[_Guest], seen_since: UnixTime | None, desk: _Desk) -> UnixTime | None:
     """When the card last came into other hands, where it was seen before."""
     began = (base.first, *(guest.since for guest in guests))
-    return _latest([at for at in began if _later(at, seen_since, desk)])
+    return _latest([at for at in began if desk.later(at, seen_since)])
 
 
 def _latest(times: Iterable[UnixTime | None]) -> UnixTime | None:
     return max((at for at in times if at is not None), default=None)
-
-
-def _later(at: UnixTime | None, seen_since: UnixTime | None, desk: _Desk) -> bool:
-    """Whether something began well after the card was first seen, so that it was in other hands before."""
-    return at is not None and seen_since is not None and at > seen_since + desk.max_age
 
 
 _NOBODY: list[_Guest] = []
@@ -367,44 +379,34 @@ _NO_ORIGINS: Mapping[Term, Track] = {}
 
 def _guests(named: list[Track], desk: _Desk) -> tuple[list[_Guest], list[_Guest]]:
     """Those who have the card and those who had it, by name."""
-    if len(named) > 1:
-        named = sorted(named, key=_plainness)
-    present: list[_Guest] = []
+    here: list[_Guest] = []
     gone: list[_Guest] = []
-    for track in named:
-        tenant = track.tenant
-        assert tenant is not None
-        here = present if desk.goes_on(track) else gone
-        same = [guest for guest in present if _same_tenant(guest.tenant, tenant)] if present else []
-        if here is gone and not same:
-            same = [guest for guest in gone if _same_tenant(guest.tenant, tenant)]
+    for track in sorted(named, key=lambda one: (not desk.goes_on(one), _plainness(one))) if len(named) > 1 else named:
+        assert track.tenant is not None
+        among = here if desk.goes_on(track) else gone
+        same = _find(track.tenant, here) or _find(track.tenant, among)
         if same:
-            _meet(same[0], track, desk)
+            _meet(same, track, desk)
         else:
-            here.append(_Guest(tenant=tenant, track=track, since=_since(track.first, desk), most=_own_most(track)))
-    return present, gone
+            among.append(_Guest(tenant=track.tenant, track=track, since=desk.since(track), most=_own_most(track)))
+    return here, gone
+
+
+def _find(tenant: Tenant, guests: Iterable[_Guest]) -> _Guest | None:
+    return next((guest for guest in guests if _same_tenant(guest.tenant, tenant)), None)
 
 
 def _plainness(track: Track) -> tuple[object, ...]:
     """Own numbers first, then the names that say most, so that a vaguer name meets the one that it is part of."""
     who = track.tenant
     assert who is not None
-    ended = track.last or 0.0
-    return (
-        who.namespace,
-        who.pod,
-        not who.pod_uid,
-        not who.container,
-        who.pod_uid,
-        who.container,
-        not track.own,
-        -ended,
-    )
+    name = (not who.pod_uid, not who.container, who.pod_uid, who.container)
+    return (who.namespace, who.pod, *name, not track.own, track.schema != "vgpuscope", -(track.last or 0.0))
 
 
 def _meet(guest: _Guest, track: Track, desk: _Desk) -> None:
     """The same tenant, seen another way: it has the card since the earlier of both."""
-    since = _since(track.first, desk)
+    since = desk.since(track)
     guest.since = None if since is None or guest.since is None else min(since, guest.since)
     guest.most = max(guest.most, _own_most(track))
     if track.own and not guest.track.own and desk.goes_on(track):
@@ -418,10 +420,6 @@ def _same_tenant(one: Tenant, two: Tenant) -> bool:
         and (one.container == two.container or not one.container or not two.container)
         and (one.pod_uid == two.pod_uid or not one.pod_uid or not two.pod_uid)
     )
-
-
-def _since(first: UnixTime | None, desk: _Desk) -> UnixTime | None:
-    return first if first is not None and first > desk.window.begin + desk.max_age else None
 
 
 def _own_most(track: Track) -> Ratio:
@@ -473,7 +471,7 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
     mean = next((mean for mean in means if mean is not None), None)
     return judge(
         track.terms,
-        window=desk.window,
+        window=desk.window_of(track),
         first=track.first,
         last=track.last,
         previous=desk.previous.get(me),
@@ -483,8 +481,9 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
         source=desk.source,
         partial=desk.partial,
         failed=desk.failed & _OF_TENANTS,
+        beside=guest.most,
         held_since=guest.since,
-        handed_over=guest.since if _later(guest.since, seen_since, desk) else None,
+        handed_over=guest.since if desk.later(guest.since, seen_since) else None,
         steady=desk.steady.get(me, 0),
     )
 
@@ -509,7 +508,7 @@ def _by_card(guest: _Guest, card: _Concluded, seen_since: UnixTime | None, desk:
     if verdict == "unknown":
         return card
     window = desk.window
-    since = guest.since if _later(guest.since, seen_since, desk) else None
+    since = guest.since if desk.later(guest.since, seen_since) else None
     if since is not None and window.end - since < desk.rules.min_coverage * window.seconds:
         return _unknown(replace(evidence, held_since=since), "VERDICT_HANDOVER_YOUNG")
     if alone or verdict == "idle":

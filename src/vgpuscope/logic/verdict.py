@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.logic.scoring import memory_share
 from vgpuscope.model.analysis import (
@@ -179,8 +180,12 @@ def best_signal(
         if stat is None or (measured(stat.mean) is None and measured(stat.max) is None):
             continue
         track = origins.get(name) if origins else None
-        begun, ended, kind = (track.first, track.last, track.schema) if track else (first, last, schema)
-        seen = Seen(name, stat, coverage(stat, window=window, first=begun, last=ended), ended, kind)
+        if track:
+            there = window_of(track, window)
+            covered = coverage(stat, window=there, first=track.first, last=track.last)
+            seen = Seen(name, stat, covered, track.last, track.schema)
+        else:
+            seen = Seen(name, stat, coverage(stat, window=window, first=first, last=last), last, schema)
         if seen.coverage >= rules.min_coverage:
             return seen
         thin = thin or seen
@@ -199,6 +204,14 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
     return 1.0 if counted > 1 else max(0.0, counted)
 
 
+def window_of(track: Track, window: Window) -> Window:
+    """The window with the track's own interval, which may not be so long that a few samples would cover the window."""
+    interval = track.interval
+    if interval is None or not interval > 0 or interval == window.interval:
+        return window
+    return replace(window, interval=min(interval, max(window.interval, window.seconds / _FEWEST)))
+
+
 def measured(value: float | None) -> Ratio | None:
     """A ratio that can be true; None for anything else."""
     return value if value is not None and 0 <= value <= _ONE else None
@@ -209,6 +222,7 @@ def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool
     return last is None or abs(window.end - last) <= rules.max_age_intervals * window.interval
 
 
+_FEWEST = 5  # samples that a window must be expected to have, unless its own interval is longer
 _Finding: TypeAlias = tuple[Verdict, str]
 _IDLE: _Finding = ("idle", "VERDICT_IDLE_NO_WORK")
 _NOTHING = Stat()
