@@ -61,6 +61,7 @@ class Table:
         self.seen: list[Seen] = []
         self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
         self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
+        self.marked_series: dict[bytes, Seen] = {}  # the marked ones
         self.intervals: dict[Scope, Seconds] = {}
         self._step = step
         self._rows: dict[bytes, Cells] = {}
@@ -85,8 +86,8 @@ class Table:
                 raw = raw.replace(name, b"", 1)  # VictoriaMetrics keeps it where Prometheus does not
                 if (cells := known.get(raw)) is None:
                     cells = known[raw] = [None] * width
-            cells[column] = value * scale
-            if not 0.0 <= value * scale <= high:
+            cells[column] = ours = value / scale
+            if not 0.0 <= ours <= high:
                 self.marked.setdefault(raw, set()).add(ask.quantity)
 
     def learn(self, rows: Iterable[Row]) -> None:
@@ -126,6 +127,7 @@ class Table:
                 same[identity] = Seen(raw, cells, where, (labels.get("cluster", ""), labels.get("job", "")))
         self._rows = {}
         self.seen = list(same.values())
+        self.marked_series = {seen.raw: seen for seen in self.seen if seen.raw in self.marked} if self.marked else {}
 
     def _join(self, twin: Seen, raw: bytes, cells: Cells) -> None:
         twin.cells = [a if a is not None else b for a, b in zip(twin.cells, cells, strict=True)]
@@ -164,7 +166,7 @@ class Table:
 
     def puzzles(self, limit: int) -> tuple[Puzzle, ...]:
         """The queries for raw samples of at most so many cards; what is left out stays unknown."""
-        false = [seen for seen in self.seen if self.mixed(seen)]
+        false = [seen for seen in self.marked_series.values() if self.mixed(seen)]
         unclear = self._unclear()
         clocks = {self._names[column] for column in self._of(LAST)} if unclear else set()
         names = clocks | {self._names[c] for seen in false for i in self.marked[seen.raw] for c in self._columns(i)}
@@ -202,7 +204,7 @@ class Table:
         for column in self._columns(index):
             line = lines.get(self._names[column])
             numbers = [number(text) for _, text in line.values] if line else []
-            good[column % WIDTH] = kept = [v * quantity.scale for v in numbers if quantity.plausible(v)]
+            good[column % WIDTH] = kept = [v / quantity.scale for v in numbers if quantity.plausible(v)]
             dropped = max(dropped, len(numbers) - len(kept))
         mean, top, tail = good.get(MEAN), good.get(MAX), good.get(P95)
         return Stat(
@@ -229,7 +231,7 @@ class Table:
             return False
         if top is not None:
             return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
-        return any(math.isclose(mean, value * quantity.scale, rel_tol=1e-12) for value in SENTINELS)
+        return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
 
     def _unclear(self) -> list[Seen]:
         """Series whose first and last sample do not follow from count and time: handovers first, then ends."""

@@ -1,6 +1,6 @@
 """A table of series → tracks: one for each tenancy of a card or MIG instance, in our terms."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
@@ -30,9 +30,14 @@ def tracks(table: Table) -> Iterator[Track]:
         yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
 
 
-def refused(table: Table) -> int:
-    """Series with false values that nobody looked at, so that these terms are left out."""
-    return sum(1 for seen in table.seen if not seen.fixed and table.mixed(seen))
+def refused(table: Table) -> dict[str, int]:
+    """Terms that are left out, with how often: false values that nobody could look at."""
+    found: Counter[str] = Counter()
+    for raw in table.marked:
+        seen = table.marked_series.get(raw)
+        if seen is not None and not seen.fixed and table.mixed(seen):
+            found.update(table.group.quantities[index].term for index in table.marked[raw])
+    return dict(found)
 
 
 class _Piece(NamedTuple):

@@ -33,6 +33,7 @@ _MOST_MEMORY = 4096.0 * 1024 * MIB
 _MOST_POWER = 10_000.0
 _MOST_CLOCK = 10e9
 _MANY = 256
+_ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
 SENTINELS: Final = (float(2**31 - 16), float(2**63 - 16), float(2**47))
 
 
@@ -40,15 +41,19 @@ class Quantity(Struct, frozen=True, kw_only=True):
     """One term of a group: where its statistics come from, and between what a sample must lie to be true."""
 
     part: Part
-    scale: float = 1.0  # to our unit, by multiplication
+    scale: float = 1.0  # theirs of ours, as in the catalog: 100 for percent
     high: float = 1.0
-    slack: float = 1e-9  # a share of `high` by which sums of floats may pass it
     mean: tuple[str, ...] = ()
     max: tuple[str, ...] = ()
     p95: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
+
+    @property
+    def term(self) -> str:
+        """The term that suffers if this is not known."""
+        return "mem_total" if self.part in {"mem_free", "mem_reserved"} else self.part
 
     def names(self, statistic: Statistic, *, many: bool) -> tuple[str, ...]:
         """The metrics that could give a statistic."""
@@ -58,11 +63,11 @@ class Quantity(Struct, frozen=True, kw_only=True):
     @property
     def highest(self) -> float:
         """In our unit."""
-        return self.high * (1.0 + self.slack)
+        return self.high * _ROUNDING
 
     def plausible(self, value: float) -> bool:
         """Whether a sample in the metric's own unit can be true; NaN cannot."""
-        return 0.0 <= value * self.scale <= self.highest
+        return 0.0 <= value / self.scale <= self.highest
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -96,7 +101,8 @@ class Ask(NamedTuple):
 
     @property
     def part(self) -> str:
-        return f"{self.name} {self.statistic}"
+        """What is missing if it fails: begins with the term."""
+        return f"{self.group.quantities[self.quantity].term} {self.statistic} ({self.name})"
 
     def query(self, window: str) -> str:
         return _FUNCTIONS[self.statistic].format(series=self.series, window=window)
@@ -209,7 +215,7 @@ def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -
 
 def _imitated(metric: Metric) -> tuple[str, float]:
     alias = next(alias for alias in metric.aliases if alias.family == "dcgm")
-    return alias.name, 1.0 / alias.scale
+    return alias.name, alias.scale
 
 
 def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -> Quantity:
@@ -226,7 +232,7 @@ DCGM: Final = Group(
     quantities=(
         _dcgm("gpu_util", m.GPU_UTILIZATION, *STATISTICS),
         _dcgm("mem_copy", m.GPU_MEMORY_CONTROLLER, "mean", "max"),
-        Quantity(part="mem_used", scale=float(MIB), high=_MOST_MEMORY, mean=(_FB_USED,), max_if_many=(_FB_USED,)),
+        Quantity(part="mem_used", scale=1 / MIB, high=_MOST_MEMORY, mean=(_FB_USED,), max_if_many=(_FB_USED,)),
         _dcgm("mem_free", m.GPU_MEMORY_FREE, "mean", high=_MOST_MEMORY),
         _dcgm("mem_reserved", m.GPU_MEMORY_RESERVED, "mean", high=_MOST_MEMORY),
         _dcgm("mem_total", m.GPU_MEMORY_TOTAL, "max", high=_MOST_MEMORY),
@@ -234,10 +240,10 @@ DCGM: Final = Group(
         _dcgm("power_limit", m.GPU_POWER_LIMIT, "max", high=_MOST_POWER),
         _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
         _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
-        _dcgm("encoder", m.GPU_ENCODER, "max"),
-        _dcgm("decoder", m.GPU_DECODER, "max"),
-        _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS, slack=1e-3),
-        _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS, slack=1e-3),
+        _dcgm("encoder", m.GPU_ENCODER, "mean", "max"),
+        _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
+        _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS),
+        _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS),
     ),
 )
 
@@ -267,8 +273,8 @@ CARDS: Final = Group(
         _ours("power", high=_MOST_POWER, mean=(m.GPU_POWER_MEAN, m.GPU_POWER)),
         _ours("power_limit", high=_MOST_POWER, max=m.GPU_POWER_LIMIT),
         _ours("sm_clock", high=_MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
-        _ours("encoder", max=m.GPU_ENCODER),
-        _ours("decoder", max=m.GPU_DECODER),
+        _ours("encoder", mean=m.GPU_ENCODER, max=m.GPU_ENCODER),
+        _ours("decoder", mean=m.GPU_DECODER, max=m.GPU_DECODER),
     ),
 )
 INSTANCES: Final = Group(

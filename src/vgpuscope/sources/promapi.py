@@ -5,7 +5,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import httpx2
 
@@ -40,7 +40,8 @@ class PromApi:
     ) -> None:
         parts = _split(url)
         self.url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        self._base = urlunsplit(parts)
+        if basic is None and parts.username and not (token or token_file):
+            basic = unquote(parts.username), unquote(parts.password or "")
         self._token, self._token_file = token, token_file
         self._retries, self._largest = retries, largest
         self._slots = asyncio.Semaphore(concurrency)
@@ -115,7 +116,7 @@ class PromApi:
 
     async def _fetch(self, verb: str, path: str, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
         where = {"data": form} if verb == "POST" else {"params": form}
-        request = self._client.build_request(verb, self._base + path, headers=self._bearer(), **where)  # type: ignore[arg-type]
+        request = self._client.build_request(verb, self.url + path, headers=self._bearer(), **where)  # type: ignore[arg-type]
         answer = await self._client.send(request, stream=True)
         try:
             most = self._largest if answer.status_code == 200 else _ERROR_TEXT

@@ -8,7 +8,6 @@ handover, an end within the window) are asked for raw samples, and of these only
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Self, TypeVar
 
 from vgpuscope.formats import promql
@@ -160,9 +159,9 @@ class PrometheusSource:
         puzzles = await cycle.off_loop(settled)
         await asyncio.gather(*(cycle.look(table, puzzle, self._matchers(table)) for table, puzzle in puzzles))
         for table in tables:
-            if left := await cycle.off_loop(partial(refused, table)):
-                text = f"{left} series hold values that cannot be true, and their samples were not looked at"
-                cycle.fault(f"{table.group.schema} {table.group.kind}s", SamplesRefused(text))
+            for term, left in refused(table).items():
+                text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
+                cycle.fault(f"{term} of {table.group.schema} {table.group.kind}s", SamplesRefused(text))
 
     def _matchers(self, table: Table) -> tuple[promql.Matcher, ...]:
         return matchers_for(table.group, self._condition)
