@@ -20,6 +20,7 @@ vgpuscope {version} - true numbers for every GPU, container and pod of a node
   vgpuscope cluster               watch the cluster and serve /metrics on :31993
   vgpuscope nodes [URL]           the cluster's nodes: what is given away, what still fits
   vgpuscope gpus [URL]            the cluster's GPUs: who holds how much of each
+  vgpuscope pending [NS/POD]      the pods that wait for a GPU, and why
   vgpuscope demo                  simulated GPU nodes with real agents; needs no GPU
   vgpuscope config print          every setting, its value, and where it came from
 
@@ -53,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
     root.set_defaults(command=None)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_add_agent, _add_cluster, _add_top, _add_inventories, _add_demo, _add_config):
+    for add in (_add_agent, _add_cluster, _add_top, _add_inventories, _add_pending, _add_demo, _add_config):
         add(commands)
     return root
 
@@ -197,6 +198,36 @@ def _inventory(args: argparse.Namespace) -> int:
     from vgpuscope.services import inventory
 
     return inventory.main(args.what, url=args.url, as_json=args.json)
+
+
+# --- pending ---------------------------------------------------------------------------------------------------------
+
+
+def _add_pending(commands: Any) -> None:
+    pending = commands.add_parser(
+        "pending",
+        help="the pods that wait for a GPU, and why",
+        description="Print a row for each pod that waits for devices, or everything that is known of one pod: what it "
+        "asks for, why no node was found, who said so, and what to do. Asks the cluster exporter.",
+        usage="%(prog)s [NS/POD] [--all] [--json] [URL]",
+    )
+    pending.add_argument(
+        "words",
+        metavar="NS/POD or URL",
+        nargs="*",
+        help="A pod by namespace and name; address of a cluster exporter (default: http://127.0.0.1:31993).",
+    )
+    pending.add_argument(
+        "--all", action="store_true", help="Also pods that no longer wait, as long as they are remembered: a day."
+    )
+    pending.add_argument("--json", action="store_true", help="Print JSON.")
+    pending.set_defaults(command=_pending)
+
+
+def _pending(args: argparse.Namespace) -> int:
+    from vgpuscope.services import pending
+
+    return pending.main(args.words, everything=args.all, as_json=args.json)
 
 
 # --- demo ------------------------------------------------------------------------------------------------------------

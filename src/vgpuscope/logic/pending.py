@@ -258,7 +258,7 @@ def _slim(pod: PodState, refusal: Refusal | None) -> PodState:
     """What is still of interest when it no longer waits, with the last refusal."""
     last = pod.refusal or refusal
     return structs.replace(
-        pod, assignments=(), instances=(), claims=(), refusal=structs.replace(last, message="") if last else None
+        pod, assignments=(), instances=(), refusal=structs.replace(last, message="") if last else None
     )
 
 
@@ -275,6 +275,7 @@ def _told(entry: _Entry) -> PendingPod:
         owner=pod.owner,
         scheduler=pod.scheduler,
         requests=pod.requests,
+        claims=pod.claims,
         outcome=_outcome(entry),
         code=said[0].reason.code if said else NOT_TRIED,
         created=pod.times.created,

@@ -2,7 +2,7 @@
 
 ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
-├── PortBusy                                             exit code 1
+├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
 ├── ReadOnly, Unknown                                    status 403, 404
@@ -56,6 +56,13 @@ class PortBusy(ScopeError):
     code = "PORT_BUSY"
     meaning = "The address to listen on is taken, or may not be used by this user."
     hint = "Say --listen HOST:PORT with a free port; `ss -ltnp` shows who holds this one."
+
+
+class PodUnknown(ScopeError):
+    code = "POD_UNKNOWN"
+    meaning = "The pod that was asked for neither waits for devices nor did so within what is remembered."
+    hint = "`vgpuscope pending --all` lists the pods that are known; one that was scheduled at once is none of them."
+    status = 404
 
 
 class AnnotationMalformed(ScopeError):

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.model.decision import Reason
+from vgpuscope.model.decision import Code, Reason
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 Outcome: TypeAlias = Literal["waiting", "scheduled", "failed", "deleted"]
@@ -46,6 +46,7 @@ class PendingPod(Struct, frozen=True, kw_only=True):
     owner: str = ""
     scheduler: str = ""
     requests: dict[str, int] = {}
+    claims: tuple[str, ...] = ()  # the ResourceClaims it refers to
     outcome: Outcome = "waiting"
     code: str = "SCHED_NOT_TRIED"  # the one reason that counts most
     created: UnixTime | None = None
@@ -63,3 +64,12 @@ class WaitingCount(Struct, frozen=True, kw_only=True, gc=False):
     code: str
     pods: int
     oldest: Seconds | None = None  # how long the oldest has waited; None: nobody wrote down since when
+
+
+class PendingList(Struct, frozen=True, kw_only=True):
+    """Pods that wait or waited, with what their codes mean."""
+
+    now: UnixTime  # by the clock of who made the list
+    pending: tuple[PendingPod, ...] = ()
+    codes: dict[str, Code] = {}  # only those that occur
+    advice: tuple[str, ...] = ()  # of one pod: what would have to change for it to fit

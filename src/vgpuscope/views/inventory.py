@@ -1,19 +1,16 @@
 """The ledger of the cluster as two tables: one row for each node, one row for each device."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
 from msgspec import Struct
-from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.cluster import Capacity, DeviceLedger, Holder, NodeLedger
 from vgpuscope.model.quantity import DeviceUUID, Ratio
+from vgpuscope.views.table import table
 from vgpuscope.views.top_text import UNKNOWN, clean, percent, size, sizes
 
-_GAP = 2  # cells between two columns
-_LEAST_LAST = 22  # cells for the last column, which has the longest texts
 _FULL = 0.9  # of a card's memory; from here on a number is coloured
 
 
@@ -46,7 +43,7 @@ def _of_node(node: NodeLedger) -> Iterator[DeviceRow]:
 def nodes_table(nodes: Sequence[NodeLedger], width: int | None) -> Table:
     """A row for each node: what it has, what is given away, what still fits, and what does not add up."""
     titles = ("NODE", "STATE", "CARDS>", "MEMORY>", "FREE SLOTS>", "LARGEST FIT", "FRAGMENTED>", "FINDINGS")
-    return _table(titles, [_node_cells(node) for node in nodes], width, spared=("FRAGMENTED>", "FREE SLOTS>", "CARDS>"))
+    return table(titles, [_node_cells(node) for node in nodes], width, spared=("FRAGMENTED>", "FREE SLOTS>", "CARDS>"))
 
 
 def _node_cells(node: NodeLedger) -> list[Text]:
@@ -97,7 +94,7 @@ def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> Table:
     """A row for each device: what it is, how much of it is given away, and to whom."""
     titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
     # Node and number say which card it is, so its UUID is the first to go.
-    return _table(titles, [_gpu_cells(row) for row in rows], width, spared=("UUID", "MODE", "TYPE", "CORES>"))
+    return table(titles, [_gpu_cells(row) for row in rows], width, spared=("UUID", "MODE", "TYPE", "CORES>"))
 
 
 def _gpu_cells(row: DeviceRow) -> list[Text]:
@@ -130,26 +127,6 @@ def _holder(holder: Holder) -> str:
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None, *, spared: Sequence[str]) -> Table:
-    """Columns by title, those with `>` set to the right; the last is folded.
-
-    Where that leaves too little for the last one, those that can be spared are left out, one after the other.
-    """
-    widths = [max(map(cell_len, (title, *(row[n].plain for row in rows)))) for n, title in enumerate(titles)]
-    shown = list(range(len(titles)))
-    for title in spared:
-        if width is None or sum(widths[n] + _GAP for n in shown[:-1]) + min(widths[-1], _LEAST_LAST) <= width:
-            break
-        shown.remove(titles.index(title))
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    for n in shown:
-        justify: Literal["left", "right"] = "right" if titles[n].endswith(">") else "left"
-        table.add_column(titles[n].rstrip(">"), justify=justify, no_wrap=n != shown[-1], overflow="fold")
-    for row in rows:
-        table.add_row(*(row[n] for n in shown))
-    return table
 
 
 def _share(used: int, total: int) -> Text:

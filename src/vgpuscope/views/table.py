@@ -1,0 +1,32 @@
+"""A table for a terminal of any width: what can be spared is left out before anything is cut."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+_GAP = 2  # cells between two columns
+_LEAST_LAST = 22  # cells for the last column, which has the longest texts
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None, *, spared: Sequence[str]) -> Table:
+    """Columns by title, those with `>` set to the right; the last is folded.
+
+    Where that leaves too little for the last one, those that can be spared are left out, one after the other.
+    """
+    widths = [max(map(cell_len, (title, *(row[n].plain for row in rows)))) for n, title in enumerate(titles)]
+    shown = list(range(len(titles)))
+    for title in spared:
+        last = min(widths[shown[-1]], _LEAST_LAST)
+        if width is None or sum(widths[n] + _GAP for n in shown[:-1]) + last <= width:
+            break
+        shown.remove(titles.index(title))
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for n in shown:
+        justify: Literal["left", "right"] = "right" if titles[n].endswith(">") else "left"
+        made.add_column(titles[n].rstrip(">"), justify=justify, no_wrap=n != shown[-1], overflow="fold")
+    for row in rows:
+        made.add_row(*(row[n] for n in shown))
+    return made
