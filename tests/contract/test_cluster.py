@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.contract.clusterrun import MIB, agrees_with_a_fresh_list, exporter, holder, promtool_check, quota, registered
+from tests.contract.clusterrun import (
+    MIB,
+    agrees_with_a_fresh_list,
+    exporter,
+    holder,
+    of_devices,
+    promtool_check,
+    quota,
+    registered,
+)
+from tests.controlplane import ApiError
 from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real
@@ -87,6 +97,25 @@ def test_a_malformed_annotation_costs_only_its_node(cluster, tmp_path):
         page = running.until(lambda page: page.one(m.WATCH_FAULTS.name, kind="nodes") == 1)
         assert {labels["node"] for labels, _ in page.named(m.DEVICE_INFO.name)} == {"gpu-1", "gpu-2"}
         running.wait(lambda: "gpu-9" in running.log.read_text())
+
+
+def test_as_much_noise_as_an_api_server_takes_costs_only_its_objects(cluster, tmp_path):
+    cluster.create(holder("train", "gpu-1", "GPU-a"))
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        before = of_devices(running.page())
+        noise = "x" * (256 * 1024 - 100)  # of all annotations together
+        noisy = holder("noisy", "gpu-1", "GPU-a")
+        noisy["metadata"]["annotations"] = {"hami.io/vgpu-devices-allocated": noise}
+        cluster.create(noisy)
+        with pytest.raises(ApiError, match="quantities must match"):  # only a broken server has such a quota
+            cluster.create(quota("ml", gpumem="plenty"))
+        page = running.until(lambda page: page.one(m.WATCH_FAULTS.name, kind="pods") == 1)
+        assert of_devices(page) == before | {(m.WATCH_FAULTS.name, (("kind", "pods"),)): 1}
+        good = {"hami.io/vgpu-devices-allocated": "GPU-b,NVIDIA,500,5:;"}
+        cluster.patch("pods", "noisy", {"metadata": {"annotations": good}}, namespace="ml")
+        page = running.until(lambda page: page.one(m.WATCH_FAULTS.name, kind="pods") == 0)
+        agrees_with_a_fresh_list(running, cluster.kubeconfig, tmp_path)
+        assert running.page().one(m.HOLDER_MEMORY.name, pod="noisy") == 500 * MIB
 
 
 def test_promtool_finds_nothing_to_complain_about_in_our_own_names(cluster, tmp_path):
