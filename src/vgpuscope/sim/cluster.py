@@ -5,7 +5,7 @@ agent on: `worn-f`, whose kubelet is silent, and `retired-g`, which is gone whil
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ def publish(objects: Objects, worlds: Sequence[World]) -> None:
     objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
     objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_haunting(worlds[0])])
     objects.replace("resourcequotas", _QUOTAS)
+    objects.replace("events", _events(worlds[0]))
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -119,33 +120,91 @@ class _Asks(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """A pod that waits: who, when, and what the scheduler says of it."""
+    """A pod that waits: who, when, and what HAMi says of it, reason by reason with the nodes it is said of."""
 
     asks: _Asks
-    says: str
+    reasons: Mapping[str, tuple[str, ...]]
     timeline: Timeline = Timeline()
 
 
-_NO_MEMORY = "0/6 nodes are available: 2 CardInsufficientMemory, 3 NodeUnfitPod, 1 node is not ready."
-_NO_CARDS = (
-    "0/6 nodes are available: 1 AllocatedCardsInsufficientRequest, 1 CardNotFoundCustomFilterRule, 4 NodeUnfitPod."
-)
+_NO_MEMORY: Mapping[str, tuple[str, ...]] = {"CardInsufficientMemory": ("hami-a", "mig-c"), "CardCordoned": (_WORN,)}
+_NO_CARDS: Mapping[str, tuple[str, ...]] = {
+    "AllocatedCardsInsufficientRequest": ("hami-a",),
+    "CardTypeMismatch": ("mig-c",),
+    "CardCordoned": (_WORN,),
+}
+_NO_QUOTA: Mapping[str, tuple[str, ...]] = {"ResourceQuotaNotFit": ("hami-a", "mig-c")}
 _WAITS = (
     _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any card has
     _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more cards than any node has
+    _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used its quota up
     _Wait(_Asks("batch", "backfill-7", 81_920), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
     _Wait(_Asks("serving", "canary-3", 60_000, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)),
 )
+_NODES = 6
+_TRY_EVERY = 15.0  # seconds between two attempts of the scheduler
+
+
+def _waits(world: World) -> Iterator[tuple[_Wait, _Asks, float]]:
+    """Who waits now, under which name, since when."""
+    for wait in _WAITS:
+        born = wait.timeline.born(world.elapsed)
+        if born is not None:
+            name = f"{wait.asks.name}-{int(born)}" if wait.timeline.period else wait.asks.name
+            yield wait, wait.asks._replace(name=name), world.began + born
 
 
 def _waiting(world: World) -> Iterator[Json]:
-    for wait in _WAITS:
-        born = wait.timeline.born(world.elapsed)
-        if born is None:
-            continue
-        asks = wait.asks._replace(name=f"{wait.asks.name}-{int(born)}") if wait.timeline.period else wait.asks
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": wait.says}
-        yield _pod(asks, created=world.began + born, phase="Pending", conditions=[condition])
+    for wait, asks, created in _waits(world):
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": _in_all(wait)}
+        yield _pod(asks, created=created, phase="Pending", conditions=[said])
+
+
+def _in_all(wait: _Wait) -> str:
+    """What the kube-scheduler makes of its extender's reasons."""
+    said = [f"{len(nodes)} {reason}" for reason, nodes in wait.reasons.items()]
+    others = _NODES - sum(map(len, wait.reasons.values()))
+    return f"0/{_NODES} nodes are available: {', '.join([*said, f'{others} NodeInsufficientDevice'])}."
+
+
+def _events(world: World) -> Iterator[Json]:
+    """What schedulers say of the pods that wait: HAMi reason by reason, the kube-scheduler all at once."""
+    now = world.began + world.elapsed
+    for wait, asks, created in _waits(world):
+        tries = 1 + int(max(0.0, now - created) // _TRY_EVERY)
+        said = [f"{len(nodes)} nodes {reason}({','.join(nodes)})" for reason, nodes in wait.reasons.items()]
+        said.append(f"no available node, {_NODES} nodes do not meet")
+        words = [_Words("hami-scheduler", "FilteringFailed", message) for message in said]
+        for number, one in enumerate([*words, _Words("default-scheduler", "FailedScheduling", _in_all(wait))]):
+            yield _event(asks, number, one, first=created, tries=tries)
+
+
+class _Words(NamedTuple):
+    """What an event says."""
+
+    component: str
+    reason: str
+    message: str
+
+
+def _event(asks: _Asks, number: int, words: _Words, *, first: float, tries: int) -> Json:
+    name = f"{asks.name}.{number}"
+    return {
+        "metadata": {"name": name, "namespace": asks.namespace, "uid": _uid(f"event/{asks.namespace}/{name}")},
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": asks.namespace,
+            "name": asks.name,
+            "uid": _uid(f"{asks.namespace}/{asks.name}"),
+        },
+        "type": "Warning",
+        "reason": words.reason,
+        "message": words.message,
+        "source": {"component": words.component},
+        "count": tries,
+        "firstTimestamp": stamp(first),
+        "lastTimestamp": stamp(first + (tries - 1) * _TRY_EVERY),
+    }
 
 
 class _Haunt(NamedTuple):

@@ -18,11 +18,17 @@ import msgspec
 
 Json = dict[str, Any]
 
-KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota"}  # by the word in the path
+KINDS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "resourcequotas": "ResourceQuota",
+    "events": "Event",
+}  # by the word in the path
 _REMEMBERED = 1000  # changes; who asks for older ones must list again
 _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
 _LONGEST_REQUEST = 16 * 1024
+_ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # there are no others here
 
 
 class Change(NamedTuple):
@@ -183,7 +189,8 @@ class KubeApi:
             raise _Refused(404, "the server could not find the requested resource")
         if request.method != "GET":
             raise _Refused(405, "nothing can be changed here")
-        if request.query.keys() & {"fieldSelector", "labelSelector"}:
+        selectors = {name: request.query[name] for name in ("fieldSelector", "labelSelector") if name in request.query}
+        if selectors and (request.plural, selectors) != _ALL_EVENTS:
             raise _Refused(400, "selectors are not supported here")
         return request
 

@@ -1,5 +1,6 @@
 """The pods of a world as the Kubernetes API would list them, and what the kubelet gave them."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -84,17 +85,40 @@ def _pod(world: World, life: Life) -> Json:
             "namespace": job.namespace,
             "uid": life.uid,
             "creationTimestamp": created,
-            "labels": {"app": job.name} | ({"hami.io/vgpu-node": world.plan.name} if job.hami else {}),
+            "labels": {"app": job.name}
+            | ({"hami.io/vgpu-node": world.plan.name} if job.hami else {})
+            | ({"pod-template-hash": match[2]} if (match := _REPLICA.fullmatch(life.name)) else {}),
             "annotations": _annotations(world, life),
+        }
+        | _owned(life.name),
+        "spec": {
+            "nodeName": world.plan.name,
+            "schedulerName": "hami-scheduler" if job.hami else "default-scheduler",
+            "containers": containers,
+            "restartPolicy": "Always",
         },
-        "spec": {"nodeName": world.plan.name, "containers": containers, "restartPolicy": "Always"},
         "status": {
             "phase": phase,
             "qosClass": job.qos,
             "startTime": created,
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": created}],
             "containerStatuses": [] if phase == "Pending" else statuses,
         },
     }
+
+
+_REPLICA = re.compile(r"(.+-([0-9a-f]{8,10}))-\w{5}")
+
+
+def _owned(name: str) -> Json:
+    """Who made the pod, as its name tells: a Deployment through its ReplicaSet, a StatefulSet, or nobody."""
+    if match := _REPLICA.fullmatch(name):
+        kind, owner = "ReplicaSet", match[1]
+    elif match := re.fullmatch(r"(.+)-\d+", name):
+        kind, owner = "StatefulSet", match[1]
+    else:
+        return {}
+    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "controller": True}]}
 
 
 def _container(life: Life) -> Json:
