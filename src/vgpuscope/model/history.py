@@ -1,0 +1,50 @@
+"""What is remembered of past analyses: one point for a card, MIG instance or tenant at one time, hour or day."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.analysis import Status, UseClass, Verdict
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Ratio, Seconds, UnixTime
+
+Step: TypeAlias = Literal["analysis", "hour", "day"]
+STEP_SECONDS: dict[Step, int] = {"hour": 3600, "day": 86400}
+
+
+class HistoryPoint(Struct, frozen=True, kw_only=True):
+    """One card or MIG instance, or one pod on one, over one step.
+
+    Without namespace and pod it is the card's point; with them it is the pod's part of the card. Every analysis stands
+    for the time since the one before it, at most for its window, so seconds add up and no time is counted twice.
+    """
+
+    step: Step
+    time: UnixTime  # end of the analysis' window, or begin of the hour or day (UTC)
+    gpu_id: DeviceUUID
+    mig: str = ""
+    hostname: str = ""
+    model: str = ""
+    namespace: str = ""
+    pod: str = ""
+    owner: str = ""
+    samples: int = 1  # analyses
+    scored: int = 0  # of these, with a score
+    score: float | None = None  # mean of those that have one
+    score_min: float | None = None
+    score_max: float | None = None
+    util_samples: int = 0
+    util: Ratio | None = None  # mean
+    util_max: Ratio | None = None
+    memory_samples: int = 0
+    memory_used: Bytes | None = None  # mean
+    memory_max: Bytes | None = None
+    coverage_samples: int = 0
+    coverage: Ratio | None = None  # mean
+    seconds: Seconds = 0.0  # that the analyses stand for
+    held_seconds: Seconds = 0.0  # of these, in somebody's hands
+    by_status: dict[Status, Seconds] = {}  # seconds; what is not known is counted as unknown
+    by_verdict: dict[Verdict, Seconds] = {}
+    by_class: dict[UseClass, Seconds] = {}
+    status: Status | None = None  # of a single analysis; None: an hour's or a day's point
+    verdict: Verdict | None = None
+    use_class: UseClass | None = None
