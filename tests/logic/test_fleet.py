@@ -258,6 +258,17 @@ def test_a_tenant_at_work_keeps_its_card_from_being_idle():
     assert (use.verdict, use.evidence.reasons[0]) == ("in_use", "VERDICT_TENANT_WORKS")
 
 
+def test_a_tenant_is_not_idle_while_another_source_saw_its_processes_work():
+    use = only(track(0.5, schema="vgpuscope"), own(0.0, A), replace(own(0.5, A), schema="dcgm"), own(0.5, B))
+    assert [(one.tenant.pod, one.verdict) for one in use.tenants] == [("a", "in_use"), ("b", "in_use")]
+
+
+def test_a_new_tenant_is_not_held_to_the_use_that_a_card_had_before():
+    use = only(track(0.9, schema="vgpuscope"), track(0.9, tenant=A, begin=END - 240))
+    assert (use.verdict, use.tenants[0].verdict) == ("in_use", "unknown")
+    assert use.tenants[0].evidence.reasons[0] == "VERDICT_HANDOVER_YOUNG"
+
+
 def test_a_card_known_only_by_its_tenants_is_unknown():
     use = only(own(0.0, A))
     assert (use.verdict, use.status, use.score.value, use.terms) == ("unknown", "unknown", None, {})
@@ -366,6 +377,15 @@ def test_nobody_has_and_had_a_card_at_once(some):
 def test_another_model_never_changes_a_class(some, model):
     before, after = fleet(*some), fleet(*(replace(track, model=model) for track in some))
     assert [(use.verdict, use.use_class) for use in before] == [(use.verdict, use.use_class) for use in after]
+
+
+def test_power_held_against_a_guessed_limit_changes_the_status_and_not_the_class():
+    drawn = {"power": Stat(mean=70.0, max=70.0, samples=20)}
+    little, much = (
+        only(track(model=model, terms={**terms(0.2), **drawn})) for model in ("NVIDIA H100 80GB HBM3", "Tesla T4")
+    )
+    assert (little.status, much.status) == ("low", "normal")
+    assert (little.use_class, much.use_class) == ("low", "low")
 
 
 @given(fleets)

@@ -94,6 +94,10 @@ def test_memory_without_a_total_is_missing_unless_a_default_is_given():
     assert reference(assumed, "mem_used") == "2 GiB (default)"
 
 
+def test_memory_and_power_beyond_their_bounds_count_as_full():
+    assert isclose(score(terms(None, None, [9], [8], [500], [400]), model="", weights=Weights()).value, 100)
+
+
 def test_nothing_measured_has_no_score():
     found = score({}, model="NVIDIA L4", weights=Weights())
     assert (found.value, found.confidence) == (None, 0.0)
@@ -161,6 +165,7 @@ def test_thresholds_that_do_not_rise_are_refused(bad):
     [
         (0, "idle"),
         (9.999, "idle"),
+        (9.999999999999998, "low"),  # 10, but for the last bits of a sum
         (10, "low"),
         (19.999, "low"),
         (20, "normal"),

@@ -83,6 +83,7 @@ def status(score: float | None, thresholds: Thresholds) -> Status:
     """Where a score lies; a bound belongs to the upper side."""
     if score is None or not isfinite(score):
         return "unknown"
+    score = round(score, 9)  # a sum that should meet a bound may miss it by its last bits
     if score < thresholds.idle:
         return "idle"
     if score < thresholds.low:
