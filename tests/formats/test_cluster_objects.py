@@ -166,7 +166,8 @@ def test_claims_are_known_by_the_names_that_the_pod_or_its_status_gives():
         {"name": "not-yet", "resourceClaimTemplateName": "one-gpu"},
     ]
     asking["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "p-made-x7"}]
-    assert read(asking).claims == ("shared-gpu", "p-made-x7")
+    asking["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "p-extended-resources-b2"}
+    assert read(asking).claims == ("shared-gpu", "p-made-x7", "p-extended-resources-b2")
 
 
 def test_hamis_own_decisions_are_read():

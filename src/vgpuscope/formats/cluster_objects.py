@@ -196,6 +196,12 @@ class _Claim(Struct, rename="camel"):
     resource_claim_name: Name | None = None
 
 
+class _ExtendedClaim(Struct, rename="camel"):
+    """The claim that the scheduler made for devices the pod asks for as an extended resource."""
+
+    resource_claim_name: Name | None = None
+
+
 class _PodSpec(Struct, rename="camel"):
     node_name: Name | None = None
     scheduler_name: Name | None = None
@@ -230,6 +236,7 @@ class _PodStatus(Struct, rename="camel"):
     container_statuses: list[_ContainerStatus] | None = None
     init_container_statuses: list[_ContainerStatus] | None = None
     resource_claim_statuses: list[_Claim] | None = None
+    extended_resource_claim_status: _ExtendedClaim | None = None
 
 
 class _Pod(Struct):
@@ -285,9 +292,11 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
 
 
 def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
-    """A claim that the pod names, or one that was made for it from a template: then its status says its name."""
+    """A claim that the pod names, or one that was made for it: then its status says its name."""
     made = {one.name: one.resource_claim_name for one in status.resource_claim_statuses or ()}
-    names = (one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ())
+    names = [one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ()]
+    if status.extended_resource_claim_status is not None:
+        names.append(status.extended_resource_claim_status.resource_claim_name)
     return tuple(name for name in names if name)
 
 

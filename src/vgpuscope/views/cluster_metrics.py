@@ -127,13 +127,18 @@ def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator
         gpu_index=str(ledger.device.index),
         mig_uuid=instance.mig,
         profile=instance.profile,
-        gpu_instance=str(instance.gpu_instance),
-        compute_instance=str(instance.compute_instance),
+        gpu_instance=_text(instance.gpu_instance),
+        compute_instance=_text(instance.compute_instance),
         start=str(instance.start),
         size=str(instance.size),
-        mig_name=f"{instance.profile}-{instance.gpu_instance}",
+        mig_name="-".join(filter(None, (instance.profile, _text(instance.gpu_instance)))),
     )
     yield Sample(m.MIG_INSTANCE, row, 1)
+
+
+def _text(number: int | None) -> str:
+    """A number as a label; DRA does not tell those of instances."""
+    return "" if number is None else str(number)
 
 
 def _place(node: NodeLedger) -> Iterator[Sample]:
