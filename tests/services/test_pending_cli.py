@@ -131,7 +131,7 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
         "2: gpu-1, gpu-2",
         "SCHED_TAINT",
         "said before",
-        "SCHED_DEVICE_TYPE_MISMATCH  1 node: CardTypeMismatch (gpu-3), by hami-scheduler, 1 time, last 8 min ago",
+        "SCHED_DEVICE_TYPE_MISMATCH  1 node: CardTypeMismatch (gpu-3), by hami-scheduler, 8 min ago",
     ):
         assert words in done.stdout
     assert exporter.asked == [{"namespace": "ml", "pod": "train-0", "all": "true"}]

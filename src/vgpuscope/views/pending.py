@@ -138,8 +138,11 @@ def _explained(said: Sequence[Said], known: Code | None, now: UnixTime) -> Itera
 
 
 def _who(one: Said, now: UnixTime) -> str:
-    first = f", first {_ago(one.first, now)}" if one.count > 1 and one.first != one.last else ""
-    return f"{one.component or UNKNOWN}, {_many(one.count, 'time')}{first}, last {_ago(one.last, now)}"
+    who = one.component or UNKNOWN
+    if one.count == 1:
+        return f"{who}, {_ago(one.last, now)}"
+    first = f"first {_ago(one.first, now)}, " if one.first != one.last else ""
+    return f"{who}, {one.count} times, {first}last {_ago(one.last, now)}"
 
 
 def _nodes(reason: Reason) -> str | None:
