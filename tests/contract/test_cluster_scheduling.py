@@ -1,0 +1,85 @@
+"""How scheduling went and who waits, told by the exporter beside a real API server and a real kube-scheduler."""
+
+import json
+import time
+import urllib.request
+
+import pytest
+
+from tests.contract.clusterrun import exporter, holder, registered
+from tests.controlplane import node, pod, until
+from vgpuscope.catalog import cluster as c
+from vgpuscope.catalog import scheduling as m
+
+pytestmark = pytest.mark.real
+GPU = {"nvidia.com/gpu": "2"}
+
+
+def pending(running, query=""):
+    with urllib.request.urlopen(f"{running.url}/api/v1/pending{query}") as answer:
+        return {found["pod"]: found for found in json.load(answer)["pending"]}
+
+
+def test_a_pod_that_does_not_fit_is_explained_until_it_does(empty_cluster, tmp_path):
+    empty_cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
+    with empty_cluster.scheduler(), exporter(empty_cluster.kubeconfig, tmp_path) as running:
+        empty_cluster.create(pod("train", limits=GPU))
+        code = "SCHED_INSUFFICIENT_GPU_COUNT"
+        page = running.until(lambda page: page.has(m.PENDING_PODS.name, namespace="ml", code=code))
+        assert page.one(m.PENDING_PODS.name, namespace="ml", code=code) == 1
+        assert page.one(m.PENDING_OLDEST.name, namespace="ml", code=code) >= 0
+        waits = pending(running)["train"]
+        assert (waits["outcome"], waits["code"], waits["scheduler"]) == ("waiting", code, "default-scheduler")
+        assert waits["requests"] == {"nvidia.com/gpu": 2}
+        empty_cluster.create(node("large", capacity={"nvidia.com/gpu": "4"}))
+        page = running.until(lambda page: page.one(m.BIND_SUCCESS.name) == 1)
+        running.until(lambda page: not page.has(m.PENDING_PODS.name, namespace="ml"))
+        assert page.one(m.BINDS.name, scheduler="default-scheduler", result="success") == 1
+        assert page.one(m.FAILURES.name, scheduler="default-scheduler", code=code) >= 1
+        assert not page.has(f"{m.FILTER_SECONDS.name}_count") or page.one(f"{m.FILTER_SECONDS.name}_count") == 0
+        assert pending(running) == {}
+        remembered = pending(running, "?all=true")["train"]
+        assert (remembered["outcome"], remembered["node"], remembered["code"]) == ("scheduled", "large", code)
+
+
+def test_what_hami_wrote_down_becomes_stages_and_a_restart_recounts_nothing(empty_cluster, tmp_path):
+    empty_cluster.create(registered("gpu-1", "GPU-a"))
+    with exporter(empty_cluster.kubeconfig, tmp_path) as running:
+        running.until(lambda page: page.one(m.BIND_SUCCESS.name) == 0)
+        given = holder("train", "gpu-1", "GPU-a", bound=False)
+        chosen = int(time.time()) + 3
+        given["metadata"]["annotations"] |= {"hami.io/vgpu-time": str(chosen), "hami.io/bind-time": str(chosen)}
+        empty_cluster.create(given)
+        page = running.until(lambda page: page.one(f"{m.FILTER_SECONDS.name}_count") == 1)
+        assert 2 <= page.one(f"{m.FILTER_SECONDS.name}_sum") <= 4
+        binding = {"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "train"}, "target": {"name": "gpu-1"}}
+        until(lambda: time.time() > chosen)
+        empty_cluster.call("POST", "/api/v1/namespaces/ml/pods/train/binding", binding)
+        page = running.until(lambda page: page.one(m.BIND_SUCCESS.name) == 1)
+        assert page.one(f"{m.BIND_SECONDS.name}_count") == 1
+        failed = {"metadata": {"annotations": {"hami.io/bind-phase": "failed"}}}
+        empty_cluster.patch("pods", "train", failed, namespace="ml")
+        running.until(lambda page: page.one(m.BIND_FAILURE.name) == 1)
+    with exporter(empty_cluster.kubeconfig, tmp_path) as again:
+        page = again.until(lambda page: page.has(c.HOLDER_MEMORY.name, pod="train"))
+        assert page.one(m.BIND_SUCCESS.name) == page.one(m.BIND_FAILURE.name) == 0
+        assert page.one(f"{m.FILTER_SECONDS.name}_count") == page.one(f"{m.BIND_SECONDS.name}_count") == 0
+
+
+def test_without_the_right_to_events_conditions_still_explain(empty_cluster, tmp_path):
+    watch = ["get", "list", "watch"]
+    user = empty_cluster.user("no-events", {"nodes": watch, "pods": watch, "resourcequotas": watch})
+    empty_cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
+    with empty_cluster.scheduler(), exporter(user, tmp_path) as running:
+        empty_cluster.create(pod("train", limits=GPU))
+        running.wait(lambda: pending(running).get("train", {}).get("code") == "SCHED_INSUFFICIENT_GPU_COUNT")
+        page = running.page()
+        assert page.one(c.WATCH_UP.name, kind="events") == 0
+        assert page.one(c.ERRORS.name, code="KUBE_FORBIDDEN") >= 1
+
+
+def test_a_parameter_that_does_not_exist_is_refused(empty_cluster, tmp_path):
+    with exporter(empty_cluster.kubeconfig, tmp_path) as running:
+        assert running.status("/api/v1/pending?al=true") == 422
+        assert running.status("/api/v1/pending?all=maybe") == 422
+        assert running.status("/api/v1/pending?all=yes") == 200
