@@ -1,0 +1,282 @@
+"""Samples of one target's pages, kept for a while → tracks with the exact statistics of any window within.
+
+A row is one card, MIG instance or container: the times at which it was on the page, and for each metric a column of
+values beside them. In a column NaN is "not on that page", and _DROPPED is a value that cannot be true.
+"""
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias, cast
+from weakref import WeakValueDictionary
+
+from vgpuscope.catalog import node as m
+from vgpuscope.formats.promtable import quantile
+from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, place
+from vgpuscope.model.analysis import Stat, Term, Track
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+_DROPPED = -1.0  # nothing that is measured here can be negative
+_FEW = 8  # samples that are not worth moving all others for
+
+
+class Cell:
+    """Where the samples of one series go."""
+
+    __slots__ = ("high", "native", "row", "scale", "values")
+
+    def __init__(self, row: "_Row", *, scale: float, high: float) -> None:
+        self.row, self.scale, self.high = row, scale, high
+        self.native = row.layout.group.schema == "vgpuscope"
+        self.values = array("d", [math.nan]) * len(row.times)
+
+
+class SampleTime:
+    """Stands for the time, by the agent's own clock, of the sample that a page shows."""
+
+
+Meaning: TypeAlias = Cell | SampleTime
+_SAMPLE_TIME: Final = SampleTime()
+
+
+class Pages:
+    """What one target's pages have said lately."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[_Layout, Place], _Row] = {}  # that have samples
+        self._alive: WeakValueDictionary[tuple[_Layout, Place], _Row] = WeakValueDictionary()  # or a cell in use
+        self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by card and instance
+        self._sampled: float | None = None
+        self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
+
+    def meaning(self, name: str, labels: Mapping[str, str]) -> Meaning | None:
+        """Where samples of a series go; None: it names no card, or nobody whose part of a card it is.
+
+        A lost card whose name nobody remembers goes by its number, which is not unique among nodes: no card either.
+        """
+        if name == m.SAMPLE_TIME.name:
+            return _SAMPLE_TIME
+        layout = _LAYOUTS[name]
+        where = place(layout.group, labels, displaced=False)
+        if where is None or where.gpu_id.startswith(_NAMELESS):
+            return None
+        if layout.group.kind == "container" and where.tenant is None:
+            return None
+        if name == layout.group.info:
+            self._more[where.gpu_id, where.mig] = {key: labels[key] for key in _TOLD if key in labels}
+        row = self._alive.get((layout, where))
+        if row is None:
+            row = self._alive[layout, where] = _Row(layout, where)
+        return row.cell(name)
+
+    def unchanged_for(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> Seconds:
+        """How long the target has shown one and the same sample; 0 if it does not say when it took it."""
+        sampled = next((value for what, value in samples if what is _SAMPLE_TIME), None)
+        if sampled is None or sampled != self._sampled:
+            self._sampled, self._sampled_since = sampled, at
+        return 0.0 if sampled is None else at - self._sampled_since
+
+    def take(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> None:
+        """One page's samples. DCGM's names on a page that has our own are the agent's imitation: the same twice."""
+        cells = [(what, value) for what, value in samples if isinstance(what, Cell)]
+        native = any(cell.native for cell, _ in cells)
+        for cell, value in cells:
+            if native and not cell.native:
+                continue
+            if cell.row.at != at:
+                self._open(cell.row, at)
+            ours = value * cell.scale
+            here = ours if 0.0 <= ours <= cell.high else _DROPPED
+            if not cell.values[-1] >= here:  # of two series of one thing the higher counts: work must not be hidden
+                cell.values[-1] = here
+
+    def forget(self, before: UnixTime) -> None:
+        """Leave behind what is older; a row of which nothing is left is gone."""
+        gone = [key for key, row in self._rows.items() if row.times[-1] <= before]
+        for key in gone:
+            del self._rows[key]
+        for row in self._rows.values():
+            old = bisect_right(row.times, before)
+            if old >= max(_FEW, len(row.times) // 4):
+                row.cut(slice(0, old))
+        if gone:
+            there = {(row.place.gpu_id, row.place.mig) for row in self._rows.values()}
+            self._more = {key: labels for key, labels in self._more.items() if key in there}
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def tracks(self, *, begin: UnixTime, end: UnixTime) -> Iterator[Track]:
+        """One track for each row that was there in the window, which begins right after `begin`."""
+        for row in self._rows.values():
+            low, high = bisect_right(row.times, begin), bisect_right(row.times, end)
+            if low < high:
+                yield self._track(row, low, high)
+
+    def _open(self, row: "_Row", at: UnixTime) -> None:
+        """Make room for a page's samples. What lies in the future was put there by a clock that was set back since."""
+        late = bisect_right(row.times, at - _SAME)
+        if late < len(row.times):
+            row.cut(slice(late, None))
+        row.at = at
+        row.times.append(at)
+        for cell in row.cells.values():
+            cell.values.append(math.nan)
+        self._rows[row.layout, row.place] = row
+
+    def _track(self, row: "_Row", low: int, high: int) -> Track:
+        where = row.place
+        more = self._more.get((where.gpu_id, where.mig)) or _NOTHING
+        card = self._more.get((where.gpu_id, "")) or _NOTHING
+        first, last = row.span(low, high)
+        return Track(
+            schema=row.layout.group.schema,
+            gpu_id=where.gpu_id,
+            mig=where.mig,
+            profile=where.profile or more.get("profile", ""),
+            gpu_index=where.gpu_index or card.get("gpu_index", ""),
+            hostname=where.hostname,
+            model=where.model or card.get("model", ""),
+            tenant=where.tenant,
+            own=row.layout.group.kind == "container",
+            terms=row.terms(low, high),
+            first=first,
+            last=last,
+        )
+
+
+_SAME = 1e-3  # seconds between two pages, at least
+_NAMELESS = "unknown-"
+_TOLD = ("gpu_index", "model", "profile")
+_NOTHING: Mapping[str, str] = {}
+
+
+# ── one card, instance or container ──────────────────────────────────────────────────────────────────────────────
+
+
+class _Row:
+    __slots__ = ("__weakref__", "at", "cells", "layout", "place", "times")
+
+    def __init__(self, layout: "_Layout", where: Place) -> None:
+        self.layout, self.place = layout, where
+        self.at: UnixTime | None = None  # of the page that is being taken
+        self.times = array("d")
+        self.cells: dict[str, Cell] = {}  # by metric
+
+    def cell(self, name: str) -> Cell:
+        if name not in self.cells:
+            scale, high = self.layout.bounds[name]
+            self.cells[name] = Cell(self, scale=scale, high=high)
+        return self.cells[name]
+
+    def cut(self, part: slice) -> None:
+        del self.times[part]
+        for cell in self.cells.values():
+            del cell.values[part]
+
+    def span(self, low: int, high: int) -> tuple[UnixTime, UnixTime]:
+        """First and last time at which what is judged by was on the page; if it never was, anything of the row."""
+        times = self.times
+        firsts, lasts = [], []
+        for name in self.layout.clocks:
+            if name in self.cells:
+                values = self.cells[name].values
+                there = [at for at in range(low, high) if not math.isnan(values[at])]
+                firsts += there[:1]
+                lasts += there[-1:]
+        return times[min(firsts, default=low)], times[max(lasts, default=high - 1)]
+
+    def terms(self, low: int, high: int) -> dict[Term, Stat]:
+        """All quantities of which there was a sample, true or not."""
+        columns: dict[str, _Column] = {}
+        for name, cell in self.cells.items():
+            values = cell.values[low:high]
+            columns[name] = _Column([value for value in values if value >= 0.0], values.count(_DROPPED))
+        found: dict[str, Stat] = {}
+        for plan in self.layout.plans:
+            stat = _stat(plan, columns)
+            if stat is not None and (plan.part not in found or not found[plan.part].samples):
+                found[plan.part] = stat
+        _add_total(found)
+        return cast("dict[Term, Stat]", found)
+
+
+class _Column(NamedTuple):
+    good: list[float]
+    dropped: int
+
+
+def _stat(plan: "_Plan", columns: Mapping[str, _Column]) -> Stat | None:
+    """A quantity's statistics; None if no page had it.
+
+    Where several metrics could give one of them, the one with most samples does. Only the maximum is that of all:
+    what one of them has seen was there.
+    """
+    there = [columns[name] for name in plan.every if name in columns]
+    if not any(column.good or column.dropped for column in there):
+        return None
+    mean, tail, counted = (_fullest(names, columns) for names in (plan.mean, plan.p95, plan.samples))
+    return Stat(
+        mean=math.fsum(mean) / len(mean) if mean else None,
+        max=max((max(column.good) for column in there if column.good), default=None),
+        p95=quantile(0.95, tail) if tail else None,
+        samples=len(counted),
+        dropped=max(column.dropped for column in there),
+    )
+
+
+def _fullest(names: Iterable[str], columns: Mapping[str, _Column]) -> list[float]:
+    """The values of the metric that has most; the first of several such."""
+    return max((columns[name].good for name in names if name in columns), key=len, default=[])
+
+
+def _add_total(stats: dict[str, Stat]) -> None:
+    """Where no metric gives all memory its parts do; where one is not known the whole stays unknown."""
+    used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
+    if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:
+        return
+    whole = used.mean + free.mean + ((reserved.mean if reserved else None) or 0.0)
+    stats["mem_total"] = Stat(mean=whole, max=whole, samples=min(used.samples, free.samples))
+
+
+# ── how rows are read, from the tables of schemas ────────────────────────────────────────────────────────────────
+
+
+class _Plan(NamedTuple):
+    """Which metrics give a quantity's statistics."""
+
+    part: str
+    every: tuple[str, ...]
+    mean: tuple[str, ...]
+    p95: tuple[str, ...]
+    samples: tuple[str, ...]
+
+
+class _Layout:
+    """A group as rows hold it; known by its identity, as hashing a group takes long."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.plans = tuple(_plan(quantity) for quantity in group.quantities if quantity.part != "presence")
+        self.clocks = tuple(dict.fromkeys(name for quantity in group.quantities for name in quantity.last))
+        self.bounds = {
+            name: (quantity.scale, quantity.highest) for quantity in group.quantities for name in _names(quantity)
+        }
+        if group.info:
+            self.bounds[group.info] = (1.0, math.inf)  # only shows that the card is there
+
+
+def _plan(quantity: Quantity) -> _Plan:
+    every = _names(quantity)
+    mean = quantity.mean or every
+    return _Plan(quantity.part, every, mean, quantity.p95 or mean, quantity.samples or mean)
+
+
+def _names(quantity: Quantity) -> tuple[str, ...]:
+    names = (name for statistic in STATISTICS for name in quantity.names(statistic, many=True))
+    return tuple(dict.fromkeys(names))
+
+
+_LAYOUTS: Final = {name: layout for layout in map(_Layout, GROUPS) for name in layout.bounds}
+WANTED: Final = frozenset(_LAYOUTS) | {m.SAMPLE_TIME.name}
