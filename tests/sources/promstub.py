@@ -7,10 +7,12 @@ import asyncio
 import json
 import math
 import re
+import struct
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+STALE = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]  # what Prometheus writes when a series ends
 STEP = 30
 END = 1_800_000_000
 WINDOW = 600
@@ -78,7 +80,8 @@ class Engine:
         rows = []
         for labels, samples in self.series:
             inside = _within(samples, begin, end)
-            if _fits(labels, wanted) and inside:
+            ended = call[1] == "timestamp" and any(is_stale(v) for t, v in samples if t <= end)
+            if _fits(labels, wanted) and inside and not ended:
                 shown = {k: v for k, v in labels.items() if k != "__name__" or self.keeps_names}
                 rows.append({"metric": shown, "value": [end, _text(_FUNCTIONS[call[1]](inside))]})
         return {"resultType": "vector", "result": rows}
@@ -111,7 +114,11 @@ _FUNCTIONS: dict[str, Callable[[Samples], float]] = {
 
 
 def _within(samples: Samples, begin: float, end: float) -> Samples:
-    return [(t, v) for t, v in samples if begin <= t <= end]
+    return [(t, v) for t, v in samples if begin <= t <= end and not is_stale(v)]
+
+
+def is_stale(value: float) -> bool:
+    return math.isnan(value) and struct.pack("<d", value) == struct.pack("<d", STALE)
 
 
 def _matchers(text: str) -> list[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ MEAN, MAX, P95, SAMPLES, LAST = range(WIDTH)
 
 _NEARLY = 0.9  # of the expected samples: nothing of note is missing
 _BATCH = 250  # UUIDs in one query: VictoriaMetrics takes 16 KiB
+_ENDLESS = 1e15  # more than any count or time, less than infinity
 _RAW_AT_MOST = 1_000_000  # samples, of all series that are looked at
 
 Cells: TypeAlias = list[float | None]
@@ -77,7 +78,7 @@ class Table:
         self.states[column] = "partial" if missing else "whole"
         self._names[column] = ask.name
         plain = ask.statistic in {"samples", "last"}
-        scale, high = (1.0, math.inf) if plain else (quantity.scale, quantity.highest)
+        scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
         name, width = f'"__name__":"{ask.name}",'.encode(), WIDTH * len(self.group.quantities)
         known = self._rows
         for row, value in zip(rows, values, strict=True):
@@ -86,8 +87,11 @@ class Table:
                 raw = raw.replace(name, b"", 1)  # VictoriaMetrics keeps it where Prometheus does not
                 if (cells := known.get(raw)) is None:
                     cells = known[raw] = [None] * width
-            cells[column] = ours = value / scale
-            if not 0.0 <= ours <= high:
+            ours = value / scale
+            if 0.0 <= ours <= high:
+                cells[column] = ours
+            elif not plain:  # a count or a time that is no number is none
+                cells[column] = ours
                 self.marked.setdefault(raw, set()).add(ask.quantity)
 
     def learn(self, rows: Iterable[Row]) -> None:
@@ -190,14 +194,16 @@ class Table:
             self._explain(seen, found.get(identity, {}))
 
     def _explain(self, seen: Seen, lines: Mapping[str, Line]) -> None:
-        times = [at for c in self._of(LAST) if (line := lines.get(self._names[c])) for at, _ in line.values]
+        clocks = [line for c in self._of(LAST) if (line := lines.get(self._names[c]))]
+        times = [at for line in clocks for at, text in line.values if text != "NaN"]  # VictoriaMetrics' mark of an end
         if times:
             seen.first, seen.last = min(times), max(times)
         for index in self.marked.get(seen.raw, ()):
-            seen.fixed[index] = self._exact(index, lines)
+            count = seen.cells[index * WIDTH + SAMPLES]
+            seen.fixed[index] = self._exact(index, lines, most=math.inf if count is None else count)
 
-    def _exact(self, index: int, lines: Mapping[str, Line]) -> Stat:
-        """Statistics of a quantity without the samples that cannot be true."""
+    def _exact(self, index: int, lines: Mapping[str, Line], *, most: float) -> Stat:
+        """Statistics of a quantity without the samples that cannot be true, of which there are at `most` so many."""
         quantity = self.group.quantities[index]
         good: dict[int, list[float]] = {}
         dropped = 0
@@ -205,7 +211,7 @@ class Table:
             line = lines.get(self._names[column])
             numbers = [number(text) for _, text in line.values] if line else []
             good[column % WIDTH] = kept = [v / quantity.scale for v in numbers if quantity.plausible(v)]
-            dropped = max(dropped, len(numbers) - len(kept))
+            dropped = max(dropped, int(min(len(numbers), most)) - len(kept))
         mean, top, tail = good.get(MEAN), good.get(MAX), good.get(P95)
         return Stat(
             mean=math.fsum(mean) / len(mean) if mean else None,
