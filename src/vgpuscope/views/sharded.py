@@ -33,10 +33,11 @@ _ROW = attrgetter("row")
 class _Shape:
     """How many lines a thing has under each name. Nearly all things have one of a few shapes, and share it."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("counts", "single")
 
     def __init__(self, counts: dict[int, int]) -> None:
         self.counts = counts
+        self.single = all(count == 1 for count in counts.values())
 
 
 class _Thing:
@@ -175,7 +176,7 @@ class ShardedPage:
         ahead: dict[_Shape, int] = {}  # of the things before this one: how many there are of each shape
         for row, thing in shard.things.items():
             if row in changed:
-                for number, exposed, at, old, new in self._differing(row, thing.samples, changed[row]):
+                for number, exposed, at, old, new in self._differing(row, thing, changed[row]):
                     lines = opened.get(number)
                     if lines is None:
                         lines = opened[number] = shard.lines(number)
@@ -187,14 +188,14 @@ class ShardedPage:
             shard.put(number, lines)
 
     def _differing(
-        self, row: Row, before: list[Sample], after: list[Sample]
+        self, row: Row, thing: _Thing, after: list[Sample]
     ) -> Iterator[tuple[int, Exposed, int, Sample, Sample]]:
         """Each line of a thing that is not the same: its name, its place among the thing's lines of that name."""
         seen: dict[int, int] = {}
-        for old, new in zip(before, after, strict=True):
-            if new.value is None:
-                continue
+        for old, new in zip(thing.samples, after, strict=True):
             same = old == new
+            if new.value is None or (same and thing.shape.single):  # it has a place of its own
+                continue
             for number, exposed in self._plans[new.metric.name]:
                 if textline.applies(exposed, row):
                     at = seen.get(number, 0)
