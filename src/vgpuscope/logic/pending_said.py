@@ -17,7 +17,9 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 
 MOST_SAID = 32
 MOST_NODES = 64
-MOST_EVENTS = 64  # told apart, so that hearing one again is no news; older ones are only summed up
+# Events told apart, so that hearing one again is no news; older ones are only summed up. client-go lets a component
+# write 25 at once and then one in five minutes about an object, and an event lives for an hour.
+MOST_EVENTS = 64
 
 _Key: TypeAlias = tuple[str, str, str]  # component, code, detail
 _Tally: TypeAlias = tuple[str, str, str]  # component, event reason, code
@@ -54,25 +56,29 @@ _STAGES = {"allocate": 0, "bind": 1}  # who gets so far has passed the filter
 class _Spoken:
     """One reason, in its latest form."""
 
-    __slots__ = ("before", "first", "last", "reason", "word")
+    __slots__ = ("before", "first", "key", "last", "reason", "word")
 
-    def __init__(self, reason: Reason) -> None:
-        self.reason = reason
+    def __init__(self, key: _Key, reason: Reason) -> None:
+        self.key, self.reason = key, reason
         self.first: UnixTime | None = None
         self.last: UnixTime | None = None
         self.word: UnixTime | None = None  # last time by those who say more than the condition
-        self.before: dict[str, int] = {}  # by event reason: how often, in events that are no longer told apart
+        self.before: dict[str, int] | None = None  # by event reason: how often, in events no longer told apart
 
 
 class _Heard:
     """One event, in its latest form."""
 
-    __slots__ = ("count", "keys", "last", "reason", "tallies")
+    __slots__ = ("component", "count", "keys", "last", "reason")
 
     def __init__(self, event: PodEvent, keys: tuple[_Key, ...], count: int) -> None:
-        self.count, self.last, self.reason, self.keys = count, event.last, event.reason, keys
-        codes = dict.fromkeys(code for _, code, _ in keys) if event.reason in _PIECEWISE else ("",)
-        self.tallies: tuple[_Tally, ...] = tuple((event.component, event.reason, code) for code in codes)
+        self.count, self.last, self.keys = count, event.last, keys
+        self.component, self.reason = event.component, event.reason
+
+    def tallies(self) -> Iterable[_Tally]:
+        """What its count is added to: of several that speak of one attempt, each to its own."""
+        codes = {code for _, code, _ in self.keys} if self.reason in _PIECEWISE else ("",)
+        return [(self.component, self.reason, code) for code in codes]
 
 
 class Hearsay:
@@ -83,7 +89,7 @@ class Hearsay:
     def __init__(self) -> None:
         self._spoken: dict[_Key, _Spoken] = {}
         self._events: dict[str, _Heard] = {}
-        self._tallies: dict[_Tally, int] = {}  # of events that are no longer told apart
+        self._tallies: dict[_Tally, int] | None = None  # of events that are no longer told apart
         self._latest: UnixTime | None = None  # of all events
         self.cut = 0
 
@@ -96,15 +102,16 @@ class Hearsay:
             return
         uid, count = (f"{event.uid}#{event.count}", 1) if event.combined else (event.uid, event.count)
         first = event.last if event.combined else event.first
-        reasons = _by_key(event.component, event.said)
-        for key, reason in reasons.items():
-            self._speak(key, reason, first, event.last)
-            if event.reason != _VERDICT and key in self._spoken:
-                self._spoken[key].word = _later(self._spoken[key].word, event.last)
+        keys = []
+        for key, reason in _by_key(event.component, event.said).items():
+            spoken = self._speak(key, reason, first, event.last)
+            keys.append(spoken.key)
+            if event.reason != _VERDICT:
+                spoken.word = _later(spoken.word, event.last)
         self._latest = _later(self._latest, event.last)
         known = self._events.get(uid)
         if known is None or (count, _order(event.last)) > (known.count, _order(known.last)):
-            self._events[uid] = _Heard(event, tuple(reasons), count)
+            self._events[uid] = _Heard(event, tuple(keys), count)
             self._sum_up()
 
     def hear_condition(self, scheduler: str, reasons: Iterable[Reason], at: UnixTime | None) -> None:
@@ -129,22 +136,23 @@ class Hearsay:
     @property
     def attempts(self) -> int:
         """How many attempts are known to have failed: at least so many."""
-        sums = dict(self._tallies)
+        sums = dict(self._tallies or {})
         for heard in self._events.values():
-            for tally in heard.tallies:
+            for tally in heard.tallies():
                 sums[tally] = sums.get(tally, 0) + heard.count
         return max(sums.values(), default=0)
 
-    def _speak(self, key: _Key, reason: Reason, first: UnixTime | None, last: UnixTime | None) -> None:
+    def _speak(self, key: _Key, reason: Reason, first: UnixTime | None, last: UnixTime | None) -> _Spoken:
         spoken = self._spoken.get(key)
         if spoken is None:
-            spoken = self._spoken[key] = _Spoken(_lean(reason))
+            spoken = self._spoken[key] = _Spoken(key, _lean(reason))
         elif (_order(last), _form(reason)) > (_order(spoken.last), _form(spoken.reason)):
             spoken.reason = _lean(reason)
         spoken.first, spoken.last = _earlier(spoken.first, first), _later(spoken.last, last)
         if len(self._spoken) > MOST_SAID:
             del self._spoken[min(self._spoken, key=lambda key: (_order(self._spoken[key].last), key))]
             self.cut += 1
+        return spoken
 
     def _sum_up(self) -> None:
         """Tell no more events apart than the newest."""
@@ -153,8 +161,10 @@ class Hearsay:
         heard = self._events.pop(min(self._events, key=lambda uid: (_order(self._events[uid].last), uid)))
         for key in heard.keys:
             if spoken := self._spoken.get(key):
+                spoken.before = spoken.before or {}
                 spoken.before[heard.reason] = spoken.before.get(heard.reason, 0) + heard.count
-        for tally in heard.tallies:
+        self._tallies = self._tallies or {}
+        for tally in heard.tallies():
             if tally in self._tallies or len(self._tallies) < MOST_SAID:
                 self._tallies[tally] = self._tallies.get(tally, 0) + heard.count
 
@@ -177,7 +187,7 @@ class Hearsay:
 
     def _count(self, key: _Key, spoken: _Spoken) -> int:
         """How often it was said; two kinds of events that say the same speak of the same attempts."""
-        sums = dict(spoken.before)
+        sums = dict(spoken.before or {})
         for heard in self._events.values():
             if key in heard.keys:
                 sums[heard.reason] = sums.get(heard.reason, 0) + heard.count
@@ -188,7 +198,7 @@ def _by_key(component: str, reasons: Iterable[Reason]) -> dict[_Key, Reason]:
     """Each reason once; where it is said of several nodes in different ways, of all of them together."""
     found: dict[_Key, Reason] = {}
     for reason in reasons:
-        key = (component, reason.code, reason.detail)
+        key = (component, reason.code, intern(reason.detail))
         found[key] = _together(found[key], reason) if key in found else reason
     return found
 
@@ -206,7 +216,7 @@ def _together(one: Reason, other: Reason) -> Reason:
 def _lean(reason: Reason) -> Reason:
     """The same with no more nodes than are kept, and names that are shared with other pods."""
     nodes = tuple(intern(name) for name in reason.nodes[:MOST_NODES])
-    return structs.replace(reason, nodes=nodes, detail=intern(reason.detail))
+    return structs.replace(reason, code=intern(reason.code), nodes=nodes, detail=intern(reason.detail))
 
 
 def _form(reason: Reason) -> tuple[int, tuple[str, ...], str]:
