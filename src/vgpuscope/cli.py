@@ -21,6 +21,9 @@ vgpuscope {version} - true numbers for every GPU, container and pod of a node
   vgpuscope nodes [URL]           the cluster's nodes: what is given away, what still fits
   vgpuscope gpus [URL]            the cluster's GPUs: who holds how much of each
   vgpuscope pending [NS/POD]      the pods that wait for a GPU, and why
+  vgpuscope analyzer              judge the fleet and serve scores and verdicts on :8080
+  vgpuscope analyze --once        judge the fleet once and print the results
+  vgpuscope results [URL]         the last results of an analyzer
   vgpuscope demo                  simulated GPU nodes with real agents; needs no GPU
   vgpuscope config print          every setting, its value, and where it came from
 
@@ -54,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"vgpuscope {__version__}")
     root.set_defaults(command=None)
     commands = root.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_add_agent, _add_cluster, _add_top, _add_inventories, _add_pending, _add_demo, _add_config):
+    for add in _COMMANDS:
         add(commands)
     return root
 
@@ -87,7 +90,7 @@ def _add_agent(commands: Any) -> None:
 
 
 def _agent(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("agent", "log"))
     from vgpuscope.services import agent
 
     return agent.main(loaded.config, once=args.once)
@@ -110,7 +113,7 @@ def _add_cluster(commands: Any) -> None:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("cluster", "log"))
     from vgpuscope.services import cluster
 
     return cluster.main(loaded.config)
@@ -230,6 +233,78 @@ def _pending(args: argparse.Namespace) -> int:
     return pending.main(args.words, everything=args.all, as_json=args.json)
 
 
+# --- analyzer, analyze and results -----------------------------------------------------------------------------------
+
+
+_ANALYZER_SECTIONS = ("analyzer", "prometheus", "thresholds", "scheduler", "log")
+
+
+def _add_analyzer(commands: Any) -> None:
+    analyzer = commands.add_parser(
+        "analyzer",
+        help="judge the fleet and serve scores and verdicts",
+        description="Read Prometheus, or scrape by itself, judge every GPU, and serve scores, verdicts and evidence.",
+        epilog="The settings and variables of gpu-oour are understood. Flags weigh more than the environment, and the "
+        "environment more than the file; the file is read again when it changes.",
+    )
+    _add_file_flag(analyzer)
+    _add_setting_flags(analyzer, sections=_ANALYZER_SECTIONS)
+    analyzer.set_defaults(command=_analyzer)
+
+
+def _analyzer(args: argparse.Namespace) -> int:
+    from vgpuscope.services import analyzer
+
+    return analyzer.main(flags=_given(args), environ=os.environ, file=args.config)
+
+
+def _add_analyze(commands: Any) -> None:
+    analyze = commands.add_parser(
+        "analyze",
+        help="judge the fleet once and print the results",
+        description="Analyse once and print the results. Without a Prometheus it scrapes for one window first.",
+    )
+    _add_file_flag(analyze)
+    _add_setting_flags(analyze, sections=_ANALYZER_SECTIONS)
+    analyze.add_argument("--once", action="store_true", help="Exit after the analysis; it is the only way there is.")
+    _add_forms(analyze)
+    analyze.set_defaults(command=_analyze)
+
+
+def _analyze(args: argparse.Namespace) -> int:
+    from vgpuscope.services import results
+
+    return results.analyze_once(flags=_given(args), environ=os.environ, file=args.config, form=_form(args))
+
+
+def _add_results(commands: Any) -> None:
+    found = commands.add_parser(
+        "results",
+        help="the last results of an analyzer",
+        description="Print a row for each GPU: score, status, verdict and who has it. Asks an analyzer.",
+    )
+    _add_url(found, of="an analyzer", port=8080)
+    found.add_argument("--low", action="store_true", help="Only GPUs whose score is below the threshold.")
+    _add_forms(found)
+    found.set_defaults(command=_results)
+
+
+def _results(args: argparse.Namespace) -> int:
+    from vgpuscope.services import results
+
+    return results.results(url=args.url, only_low=args.low, form=_form(args))
+
+
+def _add_forms(command: argparse.ArgumentParser) -> None:
+    forms = command.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="Print JSON.")
+    forms.add_argument("--csv", action="store_true", help="Print CSV.")
+
+
+def _form(args: argparse.Namespace) -> Any:
+    return "json" if args.json else "csv" if args.csv else "table"
+
+
 # --- demo ------------------------------------------------------------------------------------------------------------
 
 
@@ -334,6 +409,20 @@ def _add_setting_flags(command: argparse.ArgumentParser, *, sections: tuple[str,
 def _help(setting: config.Setting) -> str:
     names = ", ".join((setting.env, *setting.aliases))
     return f"{setting.description} [default: {setting.default_text}; env {names}]".replace("%", "%%")
+
+
+_COMMANDS = (
+    _add_agent,
+    _add_cluster,
+    _add_analyzer,
+    _add_top,
+    _add_inventories,
+    _add_pending,
+    _add_analyze,
+    _add_results,
+    _add_demo,
+    _add_config,
+)
 
 
 def _given(args: argparse.Namespace) -> Mapping[str, object]:

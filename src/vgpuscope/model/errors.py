@@ -5,7 +5,7 @@ ScopeError
 ├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
-├── ReadOnly, Unknown                                    status 403, 404
+├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
 ├── HistoryDown                                          status 503
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
@@ -90,6 +90,14 @@ class ReadOnly(ScopeError):
     meaning = "The request would change something, and this listener takes no changes."
     hint = "Set VGPUSCOPE_API_TOKEN and send it as a bearer token, or listen on a loopback address."
     status = 403
+
+
+class NotLeader(ScopeError):
+    code = "NOT_LEADER"
+    meaning = "Of several replicas only the leader analyses and takes changes, and this is not the one."
+    hint = "Ask again through the Service, or the replica whose /health says leader: true."
+    status = 409
+    retryable = True
 
 
 class Unknown(ScopeError):

@@ -1,0 +1,229 @@
+"""One analysis after the other: read the fleet, judge it, put the result on the board; triggers join the running one.
+
+What is on the board is replaced whole. It stays there when an analysis fails, marked as old once it is: an old verdict
+is none.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from vgpuscope.config import Config
+from vgpuscope.logic.fleet import Key, assemble, remembered
+from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.model.analysis import Analysis, Fault, Reading, Verdict
+from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.histogram import Histogram
+from vgpuscope.model.quantity import MIB, Seconds, UnixTime
+from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.views.results import ResultRow, Stats, iso, rows, stats
+
+log = logging.getLogger(__name__)
+
+BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_OLD = 3.0  # intervals after which what is on the board is old
+
+
+class Source(Protocol):
+    """Where readings come from."""
+
+    async def ready(self) -> None: ...
+    async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading: ...
+    async def close(self) -> None: ...
+
+
+Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
+
+
+class Board(Struct, frozen=True, kw_only=True):
+    """What everybody sees: the last good analysis, as rows and sums."""
+
+    analysis: Analysis | None = None
+    rows: tuple[ResultRow, ...] = ()
+    stats: Stats
+    stale: bool = False
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """How the analyses went so far."""
+
+    analyses: int = 0
+    errors: int = 0
+    seconds: Histogram = Histogram.empty(BUCKETS)
+    dropped: int = 0
+    last_start: UnixTime | None = None
+    last_success: UnixTime | None = None
+    connected: bool | None = None  # None: not tried yet
+    last_error: ScopeError | None = None
+
+
+class Cycle:
+    """Runs analyses, one at a time."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        source: Callable[[], Source],
+        *,
+        owners: Callable[[], Awaitable[Owners]],
+        done: Callable[[Analysis], Awaitable[None]],
+        clock: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`done` is told each analysis that came to a result, after it is on the board."""
+        self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
+        self._running: asyncio.Task[None] | None = None
+        self._previous: dict[Key, Verdict] = {}
+        self._steady: dict[Key, int] = {}
+        self._board = Board(stats=stats((), threshold=0, timestamp=None))
+        self.tally = Tally()
+
+    def board(self) -> Board:
+        """What is to be shown now."""
+        board, interval = self._board, self._config().scheduler.interval
+        if board.analysis is None or board.stale or self._clock() - board.analysis.started <= _OLD * interval:
+            return board
+        self._board = self._make_board(board.analysis, stale=True)
+        return self._board
+
+    async def restore(self, analysis: Analysis) -> None:
+        """Go on from an analysis of an earlier run, or of the replica that leads."""
+        known = self._board.analysis
+        if known is None or known.started < analysis.started:
+            await self._show(analysis)
+
+    def trigger(self) -> bool:
+        """Start an analysis, unless one is running; whether this call started it."""
+        if self._running is not None and not self._running.done():
+            return False
+        self._running = asyncio.create_task(self._analyze(), name="analysis")
+        return True
+
+    async def finished(self) -> None:
+        """Wait for the running analysis to end, if there is one; it never raises."""
+        if self._running is not None:
+            await asyncio.shield(asyncio.gather(self._running, return_exceptions=True))
+
+    async def _analyze(self) -> None:
+        began, monotonic = self._clock(), time.monotonic()
+        self.tally = _with(self.tally, last_start=began)
+        try:
+            analysis = await self._look(began, monotonic)
+        except ScopeError as e:
+            self._failed(e, time.monotonic() - monotonic)
+            return
+        await self._show(analysis)
+        self._succeeded(analysis)
+        await self._done(analysis)
+
+    async def _look(self, began: UnixTime, monotonic: float) -> Analysis:
+        config = self._config()
+        reading = await self._source().read(end=began, seconds=config.prometheus.time_window_min * 60)
+        owners, fault = await self._asked_owners()
+        gpus = await asyncio.to_thread(
+            assemble,
+            reading,
+            previous=self._previous,
+            steady=self._steady,
+            weights=_weights(config),
+            thresholds=_thresholds(config),
+            rules=_rules(config),
+            default_power=config.gpu_defaults.power_w,
+            default_memory=_default_memory(config),
+            owners=owners,
+        )
+        return Analysis(
+            number=self.tally.analyses + 1,
+            started=began,
+            seconds=time.monotonic() - monotonic,
+            window=reading.window,
+            gpus=gpus,
+            source=reading.source,
+            schemas=reading.schemas,
+            requests=reading.requests,
+            faults=(*reading.faults, *fault),
+        )
+
+    async def _asked_owners(self) -> tuple[Owners, tuple[Fault, ...]]:
+        """Who owns the pods; not to know it costs nothing but the names."""
+        try:
+            return await self._owners(), ()
+        except ScopeError as e:
+            return {}, (Fault(part="owners", code=e.code, message=str(e)),)
+
+    async def _show(self, analysis: Analysis) -> None:
+        self._board = await asyncio.to_thread(self._make_board, analysis, stale=False)
+        self._previous, self._steady = remembered(analysis.gpus)
+
+    def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:
+        made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
+        sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
+        return Board(analysis=analysis, rows=made, stats=sums, stale=stale)
+
+    def _succeeded(self, analysis: Analysis) -> None:
+        tally = self.tally
+        self.tally = _with(
+            tally,
+            analyses=tally.analyses + 1,
+            errors=tally.errors + bool(analysis.faults),
+            seconds=tally.seconds.with_one(analysis.seconds),
+            dropped=tally.dropped + sum(stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()),
+            last_success=analysis.started,
+            connected=True,
+            last_error=None,
+        )
+        for fault in analysis.faults[:10]:
+            log.warning("partial analysis", extra=fields(part=fault.part, error_code=fault.code, err=fault.message))
+
+    def _failed(self, error: ScopeError, seconds: Seconds) -> None:
+        tally = self.tally
+        self.tally = _with(
+            tally,
+            analyses=tally.analyses + 1,
+            errors=tally.errors + 1,
+            seconds=tally.seconds.with_one(seconds),
+            connected=False,
+            last_error=error,
+        )
+        log.error("analysis failed", extra=error_fields(error))
+
+
+def _with(tally: Tally, **changes: object) -> Tally:
+    return structs.replace(tally, **changes)
+
+
+def _weights(config: Config) -> Weights:
+    scoring = config.scoring
+    return Weights(
+        gpu_util=scoring.gpu_util_weight,
+        mem_copy=scoring.mem_copy_weight,
+        mem_used=scoring.mem_used_weight,
+        power=scoring.power_weight,
+    )
+
+
+def _thresholds(config: Config) -> Thresholds:
+    found = config.thresholds
+    return Thresholds(idle=found.idle, low=found.low_utilization, high=found.high)
+
+
+def _rules(config: Config) -> VerdictRules:
+    found = config.verdict
+    return VerdictRules(
+        min_coverage=found.min_coverage,
+        max_age_intervals=found.max_age_intervals,
+        idle_enter=found.idle_enter,
+        idle_leave=found.idle_leave,
+        held_memory=found.held_memory,
+        unproductive_util=found.unproductive_util,
+        unproductive_sm=found.unproductive_sm,
+    )
+
+
+def _default_memory(config: Config) -> int | None:
+    assumed = config.gpu_defaults.memory_mb
+    return None if assumed is None else round(assumed * MIB)

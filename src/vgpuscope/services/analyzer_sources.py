@@ -1,0 +1,151 @@
+"""Where the analyzer's readings come from, as the settings say: a PromQL engine, or scrapes of its own."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from vgpuscope.config import Config
+from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer_cycle import Owners as OwnersByPod
+from vgpuscope.services.analyzer_cycle import Source
+from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.owners import Owners
+from vgpuscope.sources.prometheus import PrometheusSource
+from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.sources.targets import ServiceTargets, StaticTargets
+
+log = logging.getLogger(__name__)
+
+_API_TIMEOUT = 10.0  # seconds
+
+
+class Sources:
+    """The source in use; another one takes its place when the settings ask for it."""
+
+    def __init__(self, config: Config) -> None:
+        self.current: Source = make_source(config)
+        self._made_for = _concerns(config)
+        self._owners = _owners(config)
+        self._changed = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return type(self.current).__name__
+
+    def renew(self, config: Config) -> None:
+        """Use what the settings say now; a source that cannot be made leaves the former in place."""
+        if _concerns(config) == self._made_for:
+            return
+        try:
+            self.current = make_source(config)
+        except ConfigInvalid as e:
+            log.warning("source not changed", extra=error_fields(e))
+            return
+        self._made_for = _concerns(config)
+        self._changed.set()
+        log.info("source changed", extra=fields(source=self.name))
+
+    async def run(self) -> None:
+        """Scrape, where that is what we do; begin anew when the source changes."""
+        while True:
+            self._changed.clear()
+            source = self.current
+            task = asyncio.create_task(_scrape(source), name="scrape")
+            changed = asyncio.create_task(self._changed.wait(), name="source changed")
+            try:
+                await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    task.result()  # raises: scraping never ends by itself
+            finally:
+                for one in (task, changed):
+                    one.cancel()
+                await asyncio.gather(task, changed, return_exceptions=True)
+            await source.close()
+
+    async def owners(self) -> OwnersByPod:
+        """Who owns the pods; nobody is known without a cluster exporter."""
+        return await self._owners.read() if self._owners is not None else {}
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.current.close()
+
+
+def make_source(config: Config) -> Source:
+    """The source that the settings ask for; ConfigInvalid when they ask for none, or wrongly."""
+    if config.prometheus.url is not None:
+        return _prometheus(config)
+    return _scrapes(config)
+
+
+async def _scrape(source: Source) -> None:
+    if isinstance(source, ScrapeSource):
+        await source.run()
+    else:
+        await asyncio.Event().wait()
+
+
+def _prometheus(config: Config) -> PrometheusSource:
+    found = config.prometheus
+    assert found.url is not None
+    return PrometheusSource(
+        url=found.url,
+        condition=found.query_condition,
+        interval=found.step,
+        headers=_headers(found.headers),
+        basic=(found.username, found.password or "") if found.username else None,
+        token=found.bearer_token,
+        token_file=found.bearer_token_file,
+        ca_file=found.ca_file,
+        insecure=found.insecure,
+        deadline=found.deadline,
+        concurrency=config.scheduler.max_workers,
+    )
+
+
+def _scrapes(config: Config) -> ScrapeSource:
+    analyzer = config.analyzer
+    window = config.prometheus.time_window_min * 60
+    if analyzer.targets:
+        return ScrapeSource(
+            targets=StaticTargets(analyzer.targets),
+            interval=analyzer.scrape_interval,
+            keep=window,
+            concurrency=config.scheduler.max_workers,
+        )
+    if not analyzer.discover_services:
+        raise ConfigInvalid(
+            "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",
+            hint="Say --prometheus-url URL (env PROM_URL), or --targets with the agents' addresses.",
+        )
+    api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
+    targets = ServiceTargets(analyzer.discover_services, api=api)
+    return ScrapeSource(
+        targets=targets,
+        target_faults=targets.faults,
+        interval=analyzer.scrape_interval,
+        keep=window,
+        concurrency=config.scheduler.max_workers,
+    )
+
+
+def _owners(config: Config) -> Owners | None:
+    return Owners(config.analyzer.cluster_url) if config.analyzer.cluster_url else None
+
+
+def _headers(lines: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _concerns(config: Config) -> object:
+    """The settings that a source is made from."""
+    analyzer = config.analyzer
+    return (
+        config.prometheus,
+        config.scheduler.max_workers,
+        analyzer.targets,
+        analyzer.discover_services,
+        analyzer.scrape_interval,
+    )

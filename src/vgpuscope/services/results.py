@@ -1,0 +1,128 @@
+"""`vgpuscope results` asks an analyzer; `vgpuscope analyze --once` is one, for a single analysis."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from vgpuscope.config import Config
+from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.runtime.printing import print_drawn, print_json
+from vgpuscope.runtime.terminal import speak_plainly
+from vgpuscope.services.analyzer_cycle import Cycle
+from vgpuscope.services.analyzer_settings import Settings
+from vgpuscope.services.analyzer_sources import Sources
+from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.sources.served_api import Kind, ServedApi
+from vgpuscope.views.results import ResultRow, low
+from vgpuscope.views.results_table import results_table
+from vgpuscope.views.selection import as_csv
+
+Form = Literal["table", "json", "csv"]
+
+ANALYZER = Kind(
+    name="analyzer",
+    an="an analyzer",
+    path="/results",
+    port=8080,
+    gives="result",
+    content="results",
+    start="vgpuscope analyzer",
+    ask="vgpuscope results",
+)
+_TICK = 0.2  # seconds between two looks at how far we are
+
+
+def results(*, url: str, only_low: bool, form: Form) -> int:
+    """Print the last results of an analyzer."""
+    speak_plainly()
+    _print(asyncio.run(_ask(url, only_low=only_low)), form)
+    return 0
+
+
+def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, form: Form) -> int:
+    """Analyse once, with a line on standard error that says how far it is, and print the results."""
+    speak_plainly()
+    settings = Settings(flags=flags, environ=environ, file=file)
+    analysis, rows = asyncio.run(_once(settings))
+    for fault in analysis.faults:
+        print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
+    _print(rows, form)
+    return 0
+
+
+async def _ask(url: str, *, only_low: bool) -> list[ResultRow]:
+    token = os.environ.get("VGPUSCOPE_TOKEN") or None
+    async with ServedApi(ANALYZER, url, content=list[ResultRow], timeout=30.0, token=token) as api:
+        found = (await api.fetch())[0]
+        if not only_low:
+            return found
+        answer = await api.get("/config")
+        threshold = answer.json()["thresholds"]["low_utilization"] if answer.status_code == 200 else 20.0
+        return low(found, threshold=threshold)
+
+
+async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
+    sources = Sources(settings.config)
+    cycle = Cycle(lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing)
+    try:
+        with _bar() as bar:
+            if isinstance(sources.current, ScrapeSource):
+                await _collect(sources.current, settings.config, bar)
+            else:
+                bar.add_task("asking Prometheus", total=None)
+            cycle.trigger()
+            await cycle.finished()
+    finally:
+        await sources.close()
+    board = cycle.board()
+    if board.analysis is None:
+        raise cycle.tally.last_error or SourceDown("the analysis came to no result")
+    return board.analysis, board.rows
+
+
+async def _collect(source: ScrapeSource, config: Config, bar: Progress) -> None:
+    """Scrape for one window: what happened before we cannot know."""
+    seconds = config.prometheus.time_window_min * 60
+    task = bar.add_task(f"scraping for {seconds / 60:g} min", total=seconds)
+    scraping = asyncio.create_task(source.run(), name="scrape")
+    began = time.monotonic()
+    try:
+        while (past := time.monotonic() - began) < seconds and not scraping.done():
+            bar.update(task, completed=past)
+            await asyncio.sleep(_TICK)
+    finally:
+        scraping.cancel()
+        await asyncio.gather(scraping, return_exceptions=True)
+
+
+async def _nothing(analysis: Analysis) -> None:
+    """Nobody else has to be told."""
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    """On a terminal only: a file or a pipe wants no moving line."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield bar
+
+
+def _print(rows: Sequence[ResultRow], form: Form) -> None:
+    if form == "json":
+        print_json(rows)
+    elif form == "csv":
+        sys.stdout.buffer.write(as_csv(rows, ResultRow.__struct_fields__))
+        sys.stdout.buffer.flush()
+    elif rows:
+        print_drawn(lambda width: results_table(rows, width))
+    else:
+        print("no GPU is known")
