@@ -86,7 +86,7 @@ class Pages:
                 continue
             if cell.row.at != at:
                 self._open(cell.row, at)
-            ours = value * cell.scale
+            ours = value / cell.scale
             here = ours if 0.0 <= ours <= cell.high else _DROPPED
             if not cell.values[-1] >= here:  # of two series of one thing the higher counts: work must not be hidden
                 cell.values[-1] = here
@@ -95,13 +95,13 @@ class Pages:
         """Leave behind what is older; a row of which nothing is left is gone."""
         gone = [key for key, row in self._rows.items() if row.times[-1] <= before]
         for key in gone:
-            del self._rows[key]
+            self._rows.pop(key).cut(slice(None))
         for row in self._rows.values():
             old = bisect_right(row.times, before)
             if old >= max(_FEW, len(row.times) // 4):
                 row.cut(slice(0, old))
         if gone:
-            there = {(row.place.gpu_id, row.place.mig) for row in self._rows.values()}
+            there = {(where.gpu_id, where.mig) for _, where in self._alive}
             self._more = {key: labels for key, labels in self._more.items() if key in there}
 
     def __bool__(self) -> bool:
