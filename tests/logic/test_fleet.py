@@ -112,6 +112,13 @@ def test_a_track_is_held_to_its_own_interval():
     assert only(replace(slow, interval=None, last=END - 15)).verdict == "unknown"
 
 
+def test_a_signal_from_a_slower_exporter_is_held_to_that_exporters_interval():
+    ours = track(schema="vgpuscope", terms={"mem_used": Stat(mean=0.0, max=0.0, samples=20)})
+    theirs = replace(track(0.0), interval=60.0, terms=terms(0.0, samples=10), last=END - 150)
+    use = only(ours, theirs)
+    assert (use.verdict, use.evidence.expected, use.evidence.max_age) == ("idle", 10, 180.0)
+
+
 def test_an_interval_as_long_as_the_gaps_does_not_make_up_for_them():
     rare = replace(track(0.0, tenant=A), interval=300.0, terms=terms(0.0, samples=2))
     assert only(rare).evidence.reasons[0] == "VERDICT_LOW_COVERAGE"

@@ -115,30 +115,38 @@ class _Desk(Struct, frozen=True, kw_only=True):
     default_memory: Bytes | None
     partial: bool
     failed: frozenset[Term]
-    windows: dict[Seconds | None, Window] = {}  # by the interval of tracks
+    paces: dict[Seconds | None, "_Pace"] = {}  # by the interval of tracks
 
-    def window_of(self, track: Track) -> Window:
-        found = self.windows.get(track.interval)
+    def pace(self, track: Track) -> "_Pace":
+        found = self.paces.get(track.interval)
         if found is None:
-            found = self.windows[track.interval] = window_of(track, self.window)
+            window = window_of(track, self.window)
+            slack = self.rules.max_age_intervals * window.interval
+            found = _Pace(window=window, expected=window.expected, ended=window.end - slack, began=window.begin + slack)
+            self.paces[track.interval] = found
         return found
-
-    def max_age(self, track: Track) -> Seconds:
-        return self.rules.max_age_intervals * self.window_of(track).interval
 
     def goes_on(self, track: Track) -> bool:
         """Whether the track has not ended within the window."""
-        return track.last is None or not track.last < self.window.end - self.max_age(track)
+        return track.last is None or not track.last < self.pace(track).ended
 
     def since(self, track: Track) -> UnixTime | None:
         """When the track began, if that is within the window."""
-        first = track.first
-        return first if first is not None and first > self.window.begin + self.max_age(track) else None
+        return track.first if track.first is not None and track.first > self.pace(track).began else None
 
     def later(self, at: UnixTime | None, seen_since: UnixTime | None) -> bool:
         """Whether something began well after the card was first seen, so that it was in other hands before."""
         slack = self.rules.max_age_intervals * self.window.interval
         return at is not None and seen_since is not None and at > seen_since + slack
+
+
+class _Pace(Struct, frozen=True, kw_only=True):
+    """What follows from how often a track has a sample."""
+
+    window: Window
+    expected: int
+    ended: UnixTime  # who had no sample after this has ended
+    began: UnixTime  # who had none before this began within the window
 
 
 class _Guest(Struct, kw_only=True, gc=False):
@@ -239,7 +247,7 @@ def _rank(track: Track, desk: _Desk) -> tuple[bool, bool, float, str]:
     """Lowest first: what covers the window, our own schema, the better covered."""
     seen = best_signal(
         track.terms,
-        window=desk.window_of(track),
+        window=desk.pace(track).window,
         first=track.first,
         last=track.last,
         schema=track.schema,
@@ -295,21 +303,21 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
     named = [track for track in tracks if track.tenant is not None]
     base, origins = _device(tracks, present, desk)
     guests, gone = _guests(named, desk) if named else (_NOBODY, _NOBODY)
-    window = desk.window_of(base)
+    pace = desk.pace(base)
     found = score(
         base.terms,
         model=base.model,
         weights=desk.weights,
         default_power=desk.default_power,
         default_memory=desk.default_memory,
-        expected=window.expected,
+        expected=pace.expected,
     )
     own_status = status(found.value, desk.thresholds)
     key = (base.gpu_id, base.mig)
     seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
     concluded = judge(
         base.terms,
-        window=window,
+        window=pace.window,
         first=base.first,
         last=base.last,
         previous=desk.previous.get(key),
@@ -440,7 +448,7 @@ def _tenants(
 ) -> tuple[TenantUse, ...]:
     own = {id(guest): _own(guest, key, seen_since, desk) for guest in guests if guest.track.own}
     doubtful = bool(own) and _unexplained(own.values(), gone, card, desk)
-    uses = []
+    uses: list[TenantUse] = []
     for guest in guests:
         concluded = own.get(id(guest)) or _by_card(guest, card, seen_since, desk, alone=len(guests) == 1)
         if doubtful and guest.track.own and concluded[0] == "idle":
@@ -471,7 +479,7 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
     mean = next((mean for mean in means if mean is not None), None)
     return judge(
         track.terms,
-        window=desk.window_of(track),
+        window=desk.pace(track).window,
         first=track.first,
         last=track.last,
         previous=desk.previous.get(me),

@@ -62,6 +62,7 @@ class Seen(NamedTuple):
     coverage: Ratio
     last: UnixTime | None
     schema: Schema
+    window: Window  # with the interval that its samples have
 
 
 class _Work(NamedTuple):
@@ -103,7 +104,7 @@ def judge(
     work, drawn = _work(terms, beside), _power_share(terms)
     young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
     verdict, reason = (
-        _too_little(seen, window, rules, young=young)
+        _too_little(seen, rules, young=young)
         or _at_work(seen, work, threshold)
         or _in_doubt(
             no_max=work.incomplete,
@@ -120,7 +121,7 @@ def judge(
         use_class = _busy_class(terms, status, window, rules)
     else:
         use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
-    stat, newest = (seen.stat, seen.last) if seen else (_NOTHING, last)
+    stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
     reasons = [reason]
     if use_class in _BY_CLASS:
         reasons.append(_BY_CLASS[use_class])
@@ -139,7 +140,7 @@ def judge(
         signal_p95=measured(stat.p95),
         coverage=seen.coverage if seen else None,
         samples=stat.samples,
-        expected=window.expected,
+        expected=paced.expected,
         dropped=stat.dropped,
         freshness=window.end - newest if newest is not None and isfinite(newest) else None,
         window_begin=window.begin,
@@ -150,7 +151,7 @@ def judge(
         held_memory=held,
         threshold=threshold,
         min_coverage=rules.min_coverage,
-        max_age=rules.max_age_intervals * window.interval,
+        max_age=rules.max_age_intervals * paced.interval,
         other=beyond,
         other_max=work.most if beyond else None,
         power_share=drawn,
@@ -183,9 +184,10 @@ def best_signal(
         if track:
             there = window_of(track, window)
             covered = coverage(stat, window=there, first=track.first, last=track.last)
-            seen = Seen(name, stat, covered, track.last, track.schema)
+            seen = Seen(name, stat, covered, track.last, track.schema, there)
         else:
-            seen = Seen(name, stat, coverage(stat, window=window, first=first, last=last), last, schema)
+            covered = coverage(stat, window=window, first=first, last=last)
+            seen = Seen(name, stat, covered, last, schema, window)
         if seen.coverage >= rules.min_coverage:
             return seen
         thin = thin or seen
@@ -239,12 +241,12 @@ _WORK_BESIDE: dict[Term, str] = {
 }
 
 
-def _too_little(seen: Seen | None, window: Window, rules: VerdictRules, *, young: bool) -> _Finding | None:
+def _too_little(seen: Seen | None, rules: VerdictRules, *, young: bool) -> _Finding | None:
     if seen is None:
         return "unknown", "VERDICT_NO_SIGNAL"
     if seen.last is None:
         return "unknown", "VERDICT_NO_AGE"
-    if not fresh(seen.last, window=window, rules=rules):
+    if not fresh(seen.last, window=seen.window, rules=rules):
         return "unknown", "VERDICT_STALE"
     if not seen.coverage >= rules.min_coverage:
         return "unknown", "VERDICT_HANDOVER_YOUNG" if young else "VERDICT_LOW_COVERAGE"
