@@ -28,6 +28,11 @@ def test_the_largest_free_piece_is_told_where_it_is_too_small():
     )
 
 
+def test_a_piece_that_is_just_large_enough_is_enough():
+    (said,) = told(wish(gpumem=6144), device(), pods=[BUSY])
+    assert "memory and cores enough" in said
+
+
 def test_two_sizes_that_are_almost_the_same_are_told_apart():
     (said,) = told(wish(gpumem=6150), device(), pods=[BUSY])
     assert said == "it asks for 6150 MiB of one card: the largest free piece is 6144 MiB (n1 #0)"
