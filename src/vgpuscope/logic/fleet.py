@@ -389,10 +389,12 @@ def _guests(named: list[Track], desk: _Desk) -> tuple[list[_Guest], list[_Guest]
     """Those who have the card and those who had it, by name."""
     here: list[_Guest] = []
     gone: list[_Guest] = []
-    for track in sorted(named, key=lambda one: (not desk.goes_on(one), _plainness(one))) if len(named) > 1 else named:
+    if len(named) > 1:
+        named = sorted(named, key=lambda track: (not desk.goes_on(track), _plainness(track)))
+    for track in named:
         assert track.tenant is not None
         among = here if desk.goes_on(track) else gone
-        same = _find(track.tenant, here) or _find(track.tenant, among)
+        same = (_find(track.tenant, here) or _find(track.tenant, among)) if here or gone else None
         if same:
             _meet(same, track, desk)
         else:

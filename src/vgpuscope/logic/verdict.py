@@ -266,7 +266,11 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
             if mean is None and top is None and stat.p95 is None and not stat.samples:
                 continue  # declared, and never seen
             incomplete = True
-        here = _most(stat)
+            here = _most(stat)
+        else:
+            here = max(mean, top)
+            if stat.p95 is not None and here < stat.p95 <= _ONE:
+                here = stat.p95
         if here > most:
             most, term = here, name
     if beside is not None and beside > most:
