@@ -143,7 +143,7 @@ def _text(value: float) -> str:
 
 
 def _answer(data: object) -> bytes:
-    return json.dumps({"status": "success", "data": data}).encode()
+    return json.dumps({"status": "success", "data": data}, separators=(",", ":")).encode()
 
 
 class SpoilingServer:

@@ -79,12 +79,13 @@ class Table:
         self._names[column] = ask.name
         plain = ask.statistic in {"samples", "last"}
         scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
-        name, width = f'"__name__":"{ask.name}",'.encode(), WIDTH * len(self.group.quantities)
+        name, width = f'"__name__":"{ask.name}"'.encode(), WIDTH * len(self.group.quantities)
         known = self._rows
         for row, value in zip(rows, values, strict=True):
             raw = bytes(row.metric)
             if (cells := known.get(raw)) is None:
-                raw = raw.replace(name, b"", 1)  # VictoriaMetrics keeps it where Prometheus does not
+                # VictoriaMetrics keeps the name where Prometheus does not
+                raw = raw.replace(name + b",", b"", 1).replace(b"," + name, b"", 1)
                 if (cells := known.get(raw)) is None:
                     cells = known[raw] = [None] * width
             ours = value / scale
@@ -106,37 +107,35 @@ class Table:
 
     def settle(self) -> None:
         """All columns are in."""
-        self._identify()
+        displaced = displaced_jobs(decode_labels(raw) for raw in self._rows if b'"exported_' in raw)
+        words: dict[str, str] = {}  # what thousands of series have in common is kept once
+        for raw, cells in self._rows.items():
+            labels = decode_labels(raw)
+            job = labels.get("job", "")
+            where = place(self.group, labels, displaced=job in displaced, words=words)
+            if where is not None:
+                cluster = labels.get("cluster", "")
+                scope = (words.setdefault(cluster, cluster), words.setdefault(job, job))
+                self.seen.append(Seen(raw, cells, where, scope))
+        self._rows = {}
+        self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
+        self._time()
+
+    def _time(self) -> None:
+        """How many samples each series has, whether it is still there, and what follows from that."""
         counts, lasts = self._of(SAMPLES), [c for c in self._of(LAST) if self.states[c] == "whole"]
         for seen in self.seen:
-            seen.count = int(max((seen.cells[c] or 0 for c in counts), default=0))
-            seen.last = max((at for c in lasts if (at := seen.cells[c]) is not None and at > self.begin), default=None)
-            seen.gone = seen.last is None and any(seen.cells[c - LAST + SAMPLES] for c in lasts)
+            cells = seen.cells
+            for column in counts:
+                seen.count = max(seen.count, int(cells[column] or 0))
+            for column in lasts:
+                at = cells[column]
+                if at is not None and at > self.begin:
+                    seen.last = at if seen.last is None else max(at, seen.last)
+            seen.gone = seen.last is None and any(cells[c - LAST + SAMPLES] for c in lasts)
         self.intervals = self._paces()
         for seen in self.seen:
             self._estimate(seen)
-
-    def _identify(self) -> None:
-        displaced = displaced_jobs(decode_labels(raw) for raw in self._rows if b'"exported_' in raw)
-        same: dict[frozenset[tuple[str, str]], Seen] = {}
-        words: dict[str, str] = {}
-        for raw, cells in self._rows.items():
-            labels = {name: words.setdefault(value, value) for name, value in decode_labels(raw).items()}
-            identity = frozenset(labels.items())
-            if (twin := same.get(identity)) is not None:  # the same labels, written in another order
-                self._join(twin, raw, cells)
-                continue
-            where = place(self.group, labels, displaced=labels.get("job", "") in displaced)
-            if where is not None:
-                same[identity] = Seen(raw, cells, where, (labels.get("cluster", ""), labels.get("job", "")))
-        self._rows = {}
-        self.seen = list(same.values())
-        self.marked_series = {seen.raw: seen for seen in self.seen if seen.raw in self.marked} if self.marked else {}
-
-    def _join(self, twin: Seen, raw: bytes, cells: Cells) -> None:
-        twin.cells = [a if a is not None else b for a, b in zip(twin.cells, cells, strict=True)]
-        if raw in self.marked:
-            self.marked.setdefault(twin.raw, set()).update(self.marked.pop(raw))
 
     def _paces(self) -> dict[Scope, Seconds]:
         """How often each job's series have samples: as configured, or as they show if that is more often.

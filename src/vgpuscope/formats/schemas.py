@@ -134,7 +134,8 @@ def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher,
 
 _EXPORTED = "exported_"  # what Prometheus puts before a label that its own of the same name displaced
 _TENANT = ("namespace", "pod", "container", "pod_uid")
-_HOSTS = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
+_DISPLACED = tuple(_EXPORTED + name for name in _TENANT)
+_HOSTS = (f"{_EXPORTED}node", "Hostname", "hostname", "kubernetes_node", "node", "nodename")
 _EXPORTERS = ("dcgm-exporter", "vgpuscope")
 
 
@@ -150,24 +151,31 @@ class Place(NamedTuple):
     tenant: Tenant | None
 
 
-def place(group: Group, labels: Mapping[str, str], *, displaced: bool) -> Place | None:
-    """Card, instance and tenant of a series; None: it names no card. `displaced`: see `displaced_jobs`."""
+def place(
+    group: Group, labels: Mapping[str, str], *, displaced: bool, words: dict[str, str] | None = None
+) -> Place | None:
+    """Card, instance and tenant of a series; None: it names no card.
+
+    `displaced`: see `displaced_jobs`. `words` holds texts that come again and again, so that they are kept once.
+    """
+    words = {} if words is None else words
     gpu_id = labels.get(group.uuid) or labels.get(f"{_EXPORTED}{group.uuid}", "")
     if not gpu_id:
         return None
-    if group.schema == "dcgm":
-        instance = labels.get("GPU_I_ID", "")
-        mig, profile = f"GI-{instance}" if instance else "", labels.get("GPU_I_PROFILE", "")
-    else:
-        mig, profile = labels.get("mig_uuid", ""), ""
+    same, host = words.setdefault, _hostname(labels)
+    if group.schema == "vgpuscope":
+        tenant = _tenant(labels, words, displaced=displaced) if group.kind == "container" else None
+        return Place(gpu_id, labels.get("mig_uuid", ""), "", "", same(host, host), "", tenant)
+    instance, profile = labels.get("GPU_I_ID", ""), labels.get("GPU_I_PROFILE", "")
+    index, model = labels.get("gpu", ""), labels.get("modelName", "")
     return Place(
-        gpu_id=gpu_id,
-        mig=mig,
-        profile=profile,
-        gpu_index=labels.get("gpu", "") if group.schema == "dcgm" else "",
-        hostname=_hostname(labels),
-        model=labels.get("modelName", ""),
-        tenant=_tenant(labels, displaced=displaced) if group.schema == "dcgm" or group.kind == "container" else None,
+        gpu_id,
+        f"GI-{instance}" if instance else "",
+        same(profile, profile),
+        same(index, index),
+        same(host, host),
+        same(model, model),
+        _tenant(labels, words, displaced=displaced),
     )
 
 
@@ -176,17 +184,15 @@ def displaced_jobs(all_labels: Iterable[Mapping[str, str]]) -> frozenset[str]:
 
     One series that tells is enough for its job. The others of the job that have no `exported_pod` are of free cards.
     """
-    return frozenset(
-        labels.get("job", "") for labels in all_labels if any(_EXPORTED + name in labels for name in _TENANT)
-    )
+    return frozenset(labels.get("job", "") for labels in all_labels if any(name in labels for name in _DISPLACED))
 
 
-def _tenant(labels: Mapping[str, str], *, displaced: bool) -> Tenant | None:
-    prefix = _EXPORTED if displaced else ""
-    namespace, pod, container, uid = (labels.get(prefix + name, "") for name in _TENANT)
+def _tenant(labels: Mapping[str, str], words: dict[str, str], *, displaced: bool) -> Tenant | None:
+    namespace, pod, container, uid = (labels.get(name, "") for name in (_DISPLACED if displaced else _TENANT))
     if not (pod or uid) or (not displaced and _is_exporter(labels)):
         return None
-    return Tenant(namespace=namespace, pod=pod, container=container, pod_uid=uid)
+    same = words.setdefault
+    return Tenant(namespace=same(namespace, namespace), pod=pod, container=same(container, container), pod_uid=uid)
 
 
 def _is_exporter(labels: Mapping[str, str]) -> bool:
@@ -199,8 +205,13 @@ def _is_exporter(labels: Mapping[str, str]) -> bool:
 
 def _hostname(labels: Mapping[str, str]) -> str:
     own = labels.get("pod", "")  # a Hostname that is the exporter's pod says nothing, if another label knows better
-    found = [labels[name] for name in (f"{_EXPORTED}node", *_HOSTS) if labels.get(name)]
-    return next((host for host in found if host != own), found[0] if found else "")
+    found = ""
+    for name in _HOSTS:
+        host = labels.get(name)
+        if host and host != own:
+            return host
+        found = found or host or ""
+    return found
 
 
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────
