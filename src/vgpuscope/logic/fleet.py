@@ -312,7 +312,7 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         default_memory=desk.default_memory,
         expected=pace.expected,
     )
-    own_status = status(found.value, desk.thresholds)
+    own_status, surely = status(found.value, desk.thresholds), measured_value(found, base.terms)
     key = (base.gpu_id, base.mig)
     seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
     concluded = judge(
@@ -322,7 +322,7 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         last=base.last,
         previous=desk.previous.get(key),
         rules=desk.rules,
-        status=status(measured_value(found, base.terms), desk.thresholds),
+        status=own_status if surely == found.value else status(surely, desk.thresholds),
         schema=base.schema,
         source=desk.source,
         partial=desk.partial,

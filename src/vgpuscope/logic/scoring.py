@@ -60,11 +60,10 @@ def score(
     memory, memory_reference = _memory(terms, default_memory)
     power, power_reference = _power(terms, model, default_power)
     values = (share(terms.get("gpu_util")), share(terms.get("mem_copy")), memory, power)
-    shares = normal(weights)
-    present = fsum([weight for weight, value in zip(shares, values, strict=True) if value is not None])
+    shares, references = normal(weights), ("", "", memory_reference, power_reference)
+    present = 1.0 if None not in values else fsum([w for w, v in zip(shares, values, strict=True) if v is not None])
     if present <= 0:  # nothing measured, or only what weighs nothing
         return Score(value=None, terms=_blank(weights))
-    references = ("", "", memory_reference, power_reference)
     parts: list[ScoreTerm] = []
     added: list[float] = []
     seen: list[float] = []
