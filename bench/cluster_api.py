@@ -2,35 +2,36 @@
 
 It stands in for a real server where one would take minutes to fill. Prints its port; then takes one JSON list of
 [node, slot, MiB] per line, lets those pods have so much memory, and answers each line when the watches were told. Like
-a real server it ignores `limit` in a list of version 0.
+a real server it ignores `limit` in a list of version 0. What it lists is ready before it says its port: how fast it is
+must not count.
 """
 
 import asyncio
 import gc
 import json
 import sys
-from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from bench import cluster_objects as objects
-from bench.cluster_objects import GIVEN, PODS, Object, Place
+from bench.cluster_objects import PODS, Object, Place
 
 _KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota", "events": "Event"}
-_CHUNK = 1 << 20
+_AT_ONCE = 200  # objects in a chunk
 _BOOKMARK_EVERY = 20.0  # seconds: a client takes a silent watch for a server that hangs
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 _NOT_SERVED = b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n"
 
 
 class Api:
-    """All objects, made when they are asked for; kept is only what differs from the start."""
+    """All objects as JSON, in the order in which they are listed."""
 
     def __init__(self, nodes: int) -> None:
-        self._nodes = nodes
         self._version = 1
-        self._memory: dict[Place, int] = {}
+        self._listed: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
+        self._listed["nodes"] = [self._encoded(one) for one in objects.nodes(nodes)]
+        self._listed["pods"] = [self._encoded(one) for one in objects.pods(nodes)]
         self._watches: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,7 +46,7 @@ class Api:
                     await self._watch(plural, reader, writer)
                     return
                 else:
-                    await self._list(plural, writer)
+                    await self._list(plural, query, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has left
         finally:
@@ -55,16 +56,26 @@ class Api:
     async def change(self, changes: list[tuple[int, int, int]]) -> None:
         """Tell every watch of pods."""
         for node, slot, memory in changes:
-            self._memory[Place(node, slot)] = memory
             self._version += 1
-            line = b'{"type":"MODIFIED","object":%s}\n' % self._encoded(objects.pod(Place(node, slot), memory=memory))
+            encoded = self._encoded(objects.pod(Place(node, slot), memory=memory))
+            self._listed["pods"][node * PODS + slot] = encoded
+            line = b'{"type":"MODIFIED","object":%s}\n' % encoded
             for watch in self._watches:
                 await _write(watch, line)
 
-    async def _list(self, plural: str, writer: asyncio.StreamWriter) -> None:
+    async def _list(self, plural: str, query: dict[str, list[str]], writer: asyncio.StreamWriter) -> None:
+        """All of a kind, or a page of it; the token for the next page is where it begins."""
+        every, begin = self._listed[plural], int(query.get("continue", ["0"])[0])
+        paged = "limit" in query and query.get("resourceVersion") != ["0"]
+        end = begin + int(query["limit"][0]) if paged else len(every)
+        meta = {"resourceVersion": str(self._version), "continue": str(end) if end < len(every) else ""}
         writer.write(_OK)
-        for chunk in _gathered(self._pieces(plural)):
-            await _write(writer, chunk)
+        head = {"kind": f"{_KINDS[plural]}List", "apiVersion": "v1", "metadata": meta}
+        await _write(writer, msgspec.json.encode(head)[:-1] + b',"items":[')
+        for at in range(begin, min(end, len(every)), _AT_ONCE):
+            last = min(at + _AT_ONCE, end, len(every))
+            await _write(writer, b",".join(every[at:last]) + (b"," if last < min(end, len(every)) else b""))
+        await _write(writer, b"]}")
         await _write(writer, b"")
 
     async def _watch(self, plural: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,25 +87,6 @@ class Api:
             bookmark = {"kind": _KINDS[plural], "metadata": {"resourceVersion": str(self._version)}}
             await _write(writer, msgspec.json.encode({"type": "BOOKMARK", "object": bookmark}) + b"\n")
 
-    def _pieces(self, plural: str) -> Iterator[bytes]:
-        kind = _KINDS[plural].encode()
-        meta = b'"metadata":{"resourceVersion":"%d"}' % self._version
-        yield b'{"kind":"%sList","apiVersion":"v1",%s,"items":[' % (kind, meta)
-        comma = b""
-        for one in self._objects(plural):
-            yield comma + self._encoded(one)
-            comma = b","
-        yield b"]}"
-
-    def _objects(self, plural: str) -> Iterator[Object]:
-        if plural == "nodes":
-            yield from objects.nodes(self._nodes)
-        elif plural == "pods":
-            for node in range(self._nodes):
-                for slot in range(PODS):
-                    place = Place(node, slot)
-                    yield objects.pod(place, memory=self._memory.get(place, GIVEN))
-
     def _encoded(self, one: Object) -> bytes:
         one["metadata"]["resourceVersion"] = str(self._version)
         return msgspec.json.encode(one)
@@ -104,17 +96,6 @@ async def _write(writer: asyncio.StreamWriter, chunk: bytes) -> None:
     """One chunk of HTTP; an empty one is the last."""
     writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
     await writer.drain()
-
-
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    buffer, size = [], 0
-    for piece in pieces:
-        buffer.append(piece)
-        size += len(piece)
-        if size > _CHUNK:
-            yield b"".join(buffer)
-            buffer, size = [], 0
-    yield b"".join(buffer)
 
 
 async def main() -> None:
