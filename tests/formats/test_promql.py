@@ -166,7 +166,7 @@ def filled(series: dict[str, list[float]]) -> Table:
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
     utilization = [ask for ask in plan(DCGM, present=DCGM.names, condition=(), expected=20) if ask.quantity == 0]
     for ask in utilization:
-        table.take(ask, [row(uuid, _statistic(ask.statistic, values)) for uuid, values in series.items() if values])
+        table.take(ask, [row(uuid, _statistic(ask.statistics[0], values)) for uuid, values in series.items() if values])
     table.settle()
     for puzzle in table.puzzles(500):
         table.look(puzzle, [line(utilization[0].name, uuid, series[uuid]) for uuid in puzzle.devices])
@@ -180,7 +180,10 @@ def row(uuid: str, value: float) -> Row:
 def line(name: str, uuid: str, values: list[float]) -> Line:
     times = [END - STEP * (len(values) - 1 - i) for i in range(len(values))]
     labels = {"__name__": name, "pod": "p", "UUID": uuid}
-    return Line(labels, tuple((at, str(value)) for at, value in zip(times, values, strict=True)))
+    return Line(
+        msgspec.Raw(json.dumps(labels).encode()),
+        tuple((at, str(value)) for at, value in zip(times, values, strict=True)),
+    )
 
 
 def _statistic(statistic: str, values: list[float]) -> float:
@@ -214,12 +217,14 @@ def test_a_quantile_lies_between_two_samples_and_grows(values, q):
     assert quantile(1, values) == max(values)
 
 
-def test_an_answer_with_one_value_that_is_no_number_makes_no_column():
+def test_an_answer_with_one_value_that_is_no_number_can_be_forgotten():
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))
     rows = [row("GPU-1", 1.0), Row(msgspec.Raw(b'{"UUID":"GPU-2"}'), (END, "x"))]
+    table.take(ask, rows[:1])
     with pytest.raises(ScopeError):
-        table.take(ask, rows)
+        table.take(ask, rows[1:])
+    table.forget(ask)
     table.settle()
     assert list(tracks(table)) == []
 
@@ -234,7 +239,7 @@ def test_a_series_that_names_no_card_is_none():
 
 def test_every_statistic_has_a_query():
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=parse_condition('{a="b"}'), expected=20)))
-    assert {ask._replace(statistic=s).query("5ms") for s in STATISTICS} == {
+    assert {ask._replace(statistics=(s,)).query("5ms") for s in STATISTICS} == {
         'avg_over_time(DCGM_FI_DEV_GPU_UTIL{a="b"}[5ms])',
         'max_over_time(DCGM_FI_DEV_GPU_UTIL{a="b"}[5ms])',
         'quantile_over_time(0.95,DCGM_FI_DEV_GPU_UTIL{a="b"}[5ms])',

@@ -68,8 +68,9 @@ class Engine:
         return Reply(body=_answer(self._evaluated(query, float(form["time"]))))
 
     def _evaluated(self, query: str, end: float) -> dict:
-        if raw := re.fullmatch(r"\{(.*)\}\[(\d+)ms\]", query):
-            begin, wanted = end - int(raw[2]) / 1000, _matchers(raw[1])
+        if raw := re.fullmatch(r"(\w*)\{(.*)\}\[(\d+)ms\]", query):
+            begin, wanted = end - int(raw[3]) / 1000, _matchers(raw[2])
+            wanted += [("__name__", "=", raw[1])] if raw[1] else []
             found = [(labels, _within(samples, begin, end)) for labels, samples in self.series if _fits(labels, wanted)]
             lines = [{"metric": m, "values": [[t, _text(v)] for t, v in inside]} for m, inside in found if inside]
             return {"resultType": "matrix", "result": lines}

@@ -49,7 +49,7 @@ async def server(engine):
 
 
 def source(server, **more) -> PrometheusSource:
-    return PrometheusSource(**{"url": server.url, "deadline": 20.0, "retries": 0} | more)
+    return PrometheusSource(**{"url": server.url, "deadline": 20.0, "retries": 0, "samples": 0} | more)
 
 
 async def read(server, *, end=END, seconds=WINDOW, **more):

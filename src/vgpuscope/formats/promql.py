@@ -118,9 +118,9 @@ class Row(Struct, gc=False):
 
 
 class Line(Struct, gc=False):
-    """One series of a matrix, with its samples in time."""
+    """One series of a matrix, with its samples in time; its labels are still JSON."""
 
-    metric: dict[str, str]
+    metric: msgspec.Raw
     values: tuple[tuple[float, str], ...] = ()
 
 
@@ -170,12 +170,27 @@ def decode_names(data: bytes) -> Answer[str]:
 
 def decode_labels(raw: bytes | msgspec.Raw) -> dict[str, str]:
     """The labels of a row, without the metric's name, which some engines keep; AnswerUnreadable."""
+    return decode_named(raw)[1]
+
+
+def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
+    """The metric's name, if it is there, and the other labels; AnswerUnreadable."""
     try:
         labels = _LABELS.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise AnswerUnreadable(f"labels that are not text: {e}") from e
-    labels.pop("__name__", None)
-    return labels
+    return labels.pop("__name__", ""), labels
+
+
+def without_name(raw: bytes, name: str) -> bytes:
+    """Labels as they are written for another metric of the same thing."""
+    given = f'"__name__":"{name}"'.encode()
+    return raw.replace(given + b",", b"", 1).replace(b"," + given, b"", 1)
+
+
+def in_order(raw: bytes) -> bytes:
+    """Labels without the metric's name, in the order that engines keep in vectors; AnswerUnreadable."""
+    return msgspec.json.encode(dict(sorted(decode_labels(raw).items())))
 
 
 def decode_error(status: int, data: bytes) -> str:

@@ -11,7 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from vgpuscope.formats.promql import Line, Matcher, Row, decode_labels, number, one_of
+from vgpuscope.formats.promql import (
+    Line,
+    Matcher,
+    Row,
+    decode_labels,
+    decode_named,
+    in_order,
+    number,
+    one_of,
+    without_name,
+)
 from vgpuscope.formats.schemas import SENTINELS, STATISTICS, Ask, Group, Place, displaced_jobs, place
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -31,13 +41,14 @@ Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pa
 class Seen:
     """One series: what its labels say, its row of the table, and what was found out about it."""
 
-    __slots__ = ("cells", "count", "first", "fixed", "gone", "last", "place", "raw", "scope")
+    __slots__ = ("cells", "count", "exact", "first", "fixed", "gone", "last", "place", "raw", "scope")
 
     def __init__(self, raw: bytes, cells: Cells, where: Place, scope: Scope) -> None:
         self.raw, self.cells, self.place, self.scope = raw, cells, where, scope
         self.count = 0  # samples in the window
         self.first: UnixTime | None = None  # None: not known
         self.last: UnixTime | None = None
+        self.exact = False  # first and last are known from the samples themselves
         self.gone = False  # it has ended before the window did
         self.fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
 
@@ -68,32 +79,73 @@ class Table:
         self._rows: dict[bytes, Cells] = {}
         self._names: dict[int, str] = {}  # metric, by column
         self._more: dict[str, dict[str, str]] = {}
+        self._spans: dict[bytes, tuple[UnixTime, UnixTime]] = {}  # what samples have shown already
+        self._fixed: dict[bytes, dict[int, Stat]] = {}
 
     # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, ask: Ask, rows: Sequence[Row], *, missing: str = "") -> None:
-        """One answer becomes a column; AnswerUnreadable, and no column, if not every value is a number."""
-        column, quantity = ask.column, self.group.quantities[ask.quantity]
+        """Rows of an answer become a column; AnswerUnreadable if not every value is a number."""
+        [column], quantity = ask.columns, self.group.quantities[ask.quantity]
         values = [number(row.value[1]) for row in rows]
-        self.states[column] = "partial" if missing else "whole"
-        self._names[column] = ask.name
-        plain = ask.statistic in {"samples", "last"}
+        self._note(ask, missing)
+        plain = column % WIDTH in {SAMPLES, LAST}
         scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
-        name, width = f'"__name__":"{ask.name}"'.encode(), WIDTH * len(self.group.quantities)
         known = self._rows
         for row, value in zip(rows, values, strict=True):
             raw = bytes(row.metric)
             if (cells := known.get(raw)) is None:
-                # VictoriaMetrics keeps the name where Prometheus does not
-                raw = raw.replace(name + b",", b"", 1).replace(b"," + name, b"", 1)
-                if (cells := known.get(raw)) is None:
-                    cells = known[raw] = [None] * width
+                raw = without_name(raw, ask.name)  # VictoriaMetrics keeps it where Prometheus does not
+                cells = self._cells(raw)
             ours = value / scale
             if 0.0 <= ours <= high:
                 cells[column] = ours
             elif not plain:  # a count or a time that is no number is none
                 cells[column] = ours
                 self.marked.setdefault(raw, set()).add(ask.quantity)
+
+    def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
+        """Series with all their samples become several columns; AnswerUnreadable if one is no number."""
+        quantity, at = self.group.quantities[ask.quantity], ask.quantity * WIDTH
+        wanted = frozenset(column % WIDTH for column in ask.columns)
+        found = [(line, _ended([number(text) for _, text in line.values])) for line in lines if line.values]
+        keys = _keys(ask.name, [line for line, _ in found])
+        self._note(ask, missing)
+        for (line, numbers), raw in zip(found, keys, strict=True):
+            good = [v / quantity.scale for v in numbers if quantity.plausible(v)]
+            cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(numbers) - len(good))
+            if LAST in wanted:
+                cells[at + LAST] = line.values[len(numbers) - 1][0]
+                self._spans[raw] = (line.values[0][0], line.values[len(numbers) - 1][0])
+            if SAMPLES in wanted:
+                cells[at + SAMPLES] = len(numbers)
+            cells[at + MEAN], cells[at + MAX], cells[at + P95] = stat.mean, stat.max, stat.p95
+            if stat.dropped:
+                self.marked.setdefault(raw, set()).add(ask.quantity)
+                self._fixed.setdefault(raw, {})[ask.quantity] = stat
+
+    def forget(self, ask: Ask) -> None:
+        """The columns of an answer that turned out to be no good."""
+        for column in ask.columns:
+            if self.states.pop(column, None):
+                for cells in self._rows.values():
+                    cells[column] = None
+
+    def _note(self, ask: Ask, missing: str) -> None:
+        for column in ask.columns:
+            self.states[column] = "partial" if missing else "whole"
+            self._names[column] = ask.name
+
+    def _cells(self, raw: bytes) -> Cells:
+        cells = self._rows.get(raw)
+        if cells is None:
+            cells = self._rows[raw] = [None] * (WIDTH * len(self.group.quantities))
+        return cells
+
+    @property
+    def size(self) -> int:
+        """Series so far."""
+        return len(self._rows)
 
     def learn(self, rows: Iterable[Row]) -> None:
         """The labels of the group's info metric."""
@@ -116,7 +168,9 @@ class Table:
             if where is not None:
                 cluster = labels.get("cluster", "")
                 scope = (words.setdefault(cluster, cluster), words.setdefault(job, job))
-                self.seen.append(Seen(raw, cells, where, scope))
+                seen = Seen(raw, cells, where, scope)
+                seen.fixed = self._fixed.get(raw) or {}
+                self.seen.append(seen)
         self._rows = {}
         self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
         self._time()
@@ -135,7 +189,11 @@ class Table:
             seen.gone = seen.last is None and any(cells[c - LAST + SAMPLES] for c in lasts)
         self.intervals = self._paces()
         for seen in self.seen:
-            self._estimate(seen)
+            if (span := self._spans.get(seen.raw)) is not None:
+                seen.first, seen.last = span
+                seen.exact, seen.gone = True, False
+            else:
+                self._estimate(seen)
 
     def _paces(self) -> dict[Scope, Seconds]:
         """How often each job's series have samples: as configured, or as they show if that is more often.
@@ -187,8 +245,8 @@ class Table:
         wanted = {frozenset(decode_labels(s.raw).items()): s for s in self.seen if s.place.gpu_id in devices}
         found: dict[frozenset[tuple[str, str]], dict[str, Line]] = defaultdict(dict)
         for line in lines:
-            name = line.metric.pop("__name__", "")
-            found[frozenset(line.metric.items())][name] = line
+            name, labels = decode_named(line.metric)
+            found[frozenset(labels.items())][name] = line
         for identity, seen in wanted.items():
             self._explain(seen, found.get(identity, {}))
 
@@ -226,7 +284,8 @@ class Table:
 
     def mixed(self, seen: Seen) -> bool:
         """Whether some of its samples cannot be true and others may be."""
-        return any(not self._all_false(seen, index) for index in self.marked.get(seen.raw, ()))
+        marked = self.marked.get(seen.raw, ())
+        return any(index not in seen.fixed and not self._all_false(seen, index) for index in marked)
 
     def _all_false(self, seen: Seen, index: int) -> bool:
         """Whether every sample was the same false value, so that a look at them would find nothing else."""
@@ -238,6 +297,9 @@ class Table:
             return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
         return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
 
+    def _odd(self, seen: Seen) -> bool:
+        return bool(seen.count and (seen.gone or seen.last)) and not (seen.exact or self.steady(seen))
+
     def _unclear(self) -> list[Seen]:
         """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
         tenants: dict[tuple[str, str], set[Tenant | None]] = defaultdict(set)
@@ -247,8 +309,31 @@ class Table:
         def urgency(seen: Seen) -> int:
             return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
 
-        odd = [seen for seen in self.seen if seen.count and (seen.gone or seen.last) and not self.steady(seen)]
+        odd = [seen for seen in self.seen if self._odd(seen)]
         return sorted(odd, key=urgency)
+
+
+def _ended(numbers: list[float]) -> list[float]:
+    """Samples without VictoriaMetrics' mark of a series' end, which is a NaN after a number."""
+    marked = len(numbers) > 1 and math.isnan(numbers[-1]) and not math.isnan(numbers[-2])
+    return numbers[:-1] if marked else numbers
+
+
+def _keys(name: str, lines: Sequence[Line]) -> list[bytes]:
+    """The labels of each line as vectors write them: Prometheus orders both alike, VictoriaMetrics does not."""
+    plain = [without_name(bytes(line.metric), name) for line in lines]
+    alike = all(list(labels) == sorted(labels) for labels in map(decode_labels, plain[:3]))
+    return plain if alike else [in_order(raw) for raw in plain]
+
+
+def _statistics(good: list[float], wanted: frozenset[int], *, dropped: int) -> Stat:
+    return Stat(
+        mean=math.fsum(good) / len(good) if good and MEAN in wanted else None,
+        max=max(good) if good and MAX in wanted else None,
+        p95=quantile(0.95, good) if good and P95 in wanted else None,
+        samples=len(good),
+        dropped=dropped,
+    )
 
 
 def quantile(q: float, values: list[float]) -> float:

@@ -35,8 +35,8 @@ def refused(table: Table) -> dict[str, int]:
     found: Counter[str] = Counter()
     for raw in table.marked:
         seen = table.marked_series.get(raw)
-        if seen is not None and not seen.fixed and table.mixed(seen):
-            found.update(table.group.quantities[index].term for index in table.marked[raw])
+        if seen is not None and table.mixed(seen):
+            found.update(table.group.quantities[index].term for index in table.marked[raw] - seen.fixed.keys())
     return dict(found)
 
 

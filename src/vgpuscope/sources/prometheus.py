@@ -1,19 +1,21 @@
 """Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
 
-The window's statistics are computed there: each query asks one statistic of one metric for the whole fleet, so their
-number depends on what is exported and not on how many cards there are. Only series with a riddle (false values, a
-handover, an end within the window) are asked for raw samples, and of these only so many.
+Each query asks something of one metric for the whole fleet, so their number depends on what is exported and not on how
+many cards there are. The window's statistics are computed there; where several are wanted of a metric that has few
+samples in all, the samples themselves are asked for, which is one query. Otherwise only series with a riddle (false
+values, a handover, an end within the window) are asked for samples, and of these only so many.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
 from vgpuscope.formats import promql
 from vgpuscope.formats.promtable import Puzzle, Table
 from vgpuscope.formats.promtracks import refused, tracks
-from vgpuscope.formats.schemas import GROUPS, Ask, matchers_for, plan
+from vgpuscope.formats.schemas import GROUPS, Ask, gathered, matchers_for, plan
 from vgpuscope.model.analysis import Fault, Reading, Window
 from vgpuscope.model.errors import AnswerPartial, SamplesRefused, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -23,6 +25,7 @@ T = TypeVar("T")
 
 _SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
 _REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
+_SLICE = 500  # rows: a few milliseconds
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
 
 
@@ -46,16 +49,19 @@ class PrometheusSource:
         concurrency: int = 4,
         largest_answer: int = _LARGEST,
         closer: int = 500,
+        samples: int = 400_000,
         progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
         """ConfigInvalid if the URL, the condition or a certificate cannot be used.
 
         `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
-        the most. `progress` is told how many of how many queries are answered.
+        the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
+        statistics, because that is as quick as one of these. `progress` is told how many of how many queries are
+        answered.
         """
         self._condition = promql.parse_condition(condition)
         self._interval, self._deadline, self._closer = interval, deadline, closer
-        self._progress = progress
+        self._samples, self._progress = samples, progress
         self._api = PromApi(
             url=url,
             headers=headers or {},
@@ -68,9 +74,10 @@ class PrometheusSource:
             concurrency=concurrency,
             largest=largest_answer,
         )
-        self._thread = ThreadPoolExecutor(1, "prometheus answers")  # one: answers fill a table one after the other
+        self._thread = ThreadPoolExecutor(1, "prometheus answers")
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
+        self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
 
     @property
     def url(self) -> str:
@@ -99,6 +106,7 @@ class PrometheusSource:
         tables = [Table(group, begin=end - seconds, end=end, step=self._interval) for group in GROUPS]
         await self._fill(cycle, tables, await self._names(cycle))
         await self._look_closer(cycle, tables)
+        self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
         if not found:
             self._remembered = 0
@@ -125,28 +133,35 @@ class PrometheusSource:
         return self._present
 
     async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
-        """Ask everything at once; the API lets through as many as may run together."""
+        """Ask everything; the API lets through as many as may run together."""
         expected = cycle.seconds / self._interval
-        work = [
-            cycle.ask(table, ask)
+        plans = [
+            (table, list(plan(table.group, present=present, condition=self._condition, expected=expected)))
             for table in tables
-            for ask in plan(table.group, present=present, condition=self._condition, expected=expected)
         ]
-        if not work:
+        if not any(asks for _, asks in plans):
             return
+        alone = [(table, ask) for table, asks in plans for ask in _alone(asks)]
+        work = [cycle.ask(table, ask) for table, ask in alone]
         work += [cycle.learn(table, self._matchers(table)) for table in tables if table.group.info in present]
-        done = 0
-
-        async def counted(one: Awaitable[None]) -> None:
-            nonlocal done
-            await one
-            done += 1
-            self._progress(done, len(work))
-
-        await asyncio.gather(*map(counted, work))
+        progress = _Progress(self._progress, len(work) + sum(len(asks) for _, asks in plans) - len(alone))
+        first = [asyncio.create_task(progress.counted(one)) for one in work]
+        if first and not self._series:  # the size of an answer tells how many there are, and so how to ask for the rest
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        rest = [
+            (table, ask)
+            for table, asks in plans
+            for ask in (gathered if 0 < self._size(table) * expected <= self._samples else iter)(_together(asks))
+        ]
+        progress.total = len(first) + len(rest)
+        await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
         if not any(table.states for table in tables):
             failed = cycle.faults[-1]
             raise SourceDown(f"{self.url}: no query was answered: {failed.code}: {failed.message}")
+
+    def _size(self, table: Table) -> int:
+        """How many series there seem to be: as in the last reading, or in this one as far as it has come."""
+        return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
 
     async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
         """Raw samples of the series that the columns do not explain."""
@@ -165,6 +180,19 @@ class PrometheusSource:
 
     def _matchers(self, table: Table) -> tuple[promql.Matcher, ...]:
         return matchers_for(table.group, self._condition)
+
+
+class _Progress:
+    """Counts queries that are done."""
+
+    def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
+        self._tell, self.total = tell, total
+        self._done = 0
+
+    async def counted(self, one: Awaitable[None]) -> None:
+        await one
+        self._done += 1
+        self._tell(self._done, self.total)
 
 
 class _Cycle:
@@ -198,37 +226,51 @@ class _Cycle:
         return frozenset(answer.rows)
 
     async def ask(self, table: Table, ask: Ask) -> None:
-        """One column of a table."""
+        """One or several columns of a table."""
 
-        def take(data: bytes) -> None:
-            answer = promql.decode_vector(data)
-            self._partial(ask.part, answer.missing)
-            table.take(ask, answer.rows, missing=answer.missing)
+        async def take(data: bytes) -> None:
+            if ask.raw:
+                samples = promql.decode_matrix(data)
+                async for lines in _slices(samples.rows):
+                    table.take_samples(ask, lines, missing=samples.missing)
+                self._partial(ask.part, samples.missing)
+            else:
+                answer = promql.decode_vector(data)
+                async for rows in _slices(answer.rows):
+                    table.take(ask, rows, missing=answer.missing)
+                self._partial(ask.part, answer.missing)
 
-        await self._part(ask.part, ask.query(self._window), take)
+        if not await self._part(ask.part, ask.query(self._window), take):
+            table.forget(ask)
 
     async def learn(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
         """The labels of a table's info metric."""
+
+        async def take(data: bytes) -> None:
+            async for rows in _slices(promql.decode_vector(data).rows):
+                table.learn(rows)
+
         name = table.group.info
-        query = f"last_over_time({promql.selector(name, matchers)}[{self._window}])"
-        await self._part(name, query, lambda data: table.learn(promql.decode_vector(data).rows))
+        await self._part(name, f"last_over_time({promql.selector(name, matchers)}[{self._window}])", take)
 
     async def look(self, table: Table, puzzle: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
         """Raw samples for a table."""
 
-        def take(data: bytes) -> None:
+        async def take(data: bytes) -> None:
             answer = promql.decode_matrix(data)
             self._partial("raw samples", answer.missing)
-            table.look(puzzle, answer.rows)
+            await self.off_loop(lambda: table.look(puzzle, answer.rows))
 
         await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
 
-    async def _part(self, part: str, query: str, take: Callable[[bytes], None]) -> None:
+    async def _part(self, part: str, query: str, take: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Whether it was answered, and taken."""
         try:
-            data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
-            await self.off_loop(lambda: take(data))
+            await take(await self._api.query(query, at=self.end, by=self._by, sent=self._sent))
         except ScopeError as e:
             self.fault(part, e)
+            return False
+        return True
 
     def _partial(self, part: str, missing: str) -> None:
         if missing:
@@ -236,6 +278,28 @@ class _Cycle:
 
     def _sent(self) -> None:
         self.requests += 1
+
+
+async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:
+    """Rows in small numbers, with room for others in between; at least once.
+
+    A thread would not do: it and the loop, which reads further answers, would wait for each other at every chunk.
+    """
+    for at in range(0, max(1, len(rows)), _SLICE):
+        yield rows[at : at + _SLICE]
+        await asyncio.sleep(0)
+
+
+def _alone(asks: Iterable[Ask]) -> list[Ask]:
+    """Those that are the only one about their quantity."""
+    several = Counter(ask.quantity for ask in asks)
+    return [ask for ask in asks if several[ask.quantity] == 1]
+
+
+def _together(asks: Iterable[Ask]) -> list[Ask]:
+    """The others, those about the same quantity side by side."""
+    several = Counter(ask.quantity for ask in asks)
+    return [ask for ask in asks if several[ask.quantity] > 1]
 
 
 def _shortest(tables: Iterable[Table], otherwise: Seconds) -> Seconds:
