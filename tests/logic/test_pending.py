@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from vgpuscope.logic.pending import PendingBook
-from vgpuscope.logic.pending_said import _COUNTED_CARDS, _GENERAL, _VAGUE, MOST_EVENTS, MOST_NODES, MOST_SAID
+from vgpuscope.logic.pending_said import (
+    _COUNTED_CARDS,
+    _GENERAL,
+    _LOST_CARDS,
+    _VAGUE,
+    MOST_EVENTS,
+    MOST_NODES,
+    MOST_SAID,
+)
 from vgpuscope.model.allocation import PodState, PodTimes, Refusal
 from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent
@@ -16,6 +24,7 @@ from vgpuscope.model.pending import PodEvent
 NOW = 1_800_000_000.0
 HOUR = 3600.0
 MEMORY, TAINT, CPU = "SCHED_INSUFFICIENT_GPU_MEMORY", "SCHED_TAINT", "SCHED_INSUFFICIENT_CPU"
+COUNT = "SCHED_INSUFFICIENT_GPU_COUNT"
 LOCKED, ALLOCATE, VAGUE = "SCHED_NODE_LOCKED", "SCHED_ALLOCATE_FAILED", "SCHED_NO_NODE_FITS"
 
 
@@ -170,12 +179,15 @@ def test_gates_are_no_attempt():
     [
         ([reason(TAINT, 90), reason(MEMORY, 1)], MEMORY),
         ([reason(MEMORY, 1), reason("SCHED_DEVICE_TYPE_MISMATCH", 2)], "SCHED_DEVICE_TYPE_MISMATCH"),
-        ([reason("SCHED_INSUFFICIENT_GPU_COUNT", 90), reason(MEMORY, 1)], MEMORY),
-        ([reason("SCHED_INSUFFICIENT_GPU_COUNT", 1), reason(CPU, 9)], "SCHED_INSUFFICIENT_GPU_COUNT"),
+        ([reason(COUNT, 90), reason(MEMORY, 1)], MEMORY),
+        ([reason(COUNT, 1), reason(CPU, 9)], COUNT),
         ([reason(VAGUE, 9), reason(TAINT, 1)], TAINT),
         ([reason(MEMORY, 9), reason(LOCKED, 1)], LOCKED),
         ([reason(MEMORY, None, "n1", "n2"), reason("SCHED_SLOTS_EXHAUSTED", 1)], MEMORY),
         ([reason("SCHED_OF_TOMORROW", 9), reason(TAINT, 1)], TAINT),
+        ([reason("SCHED_DEVICE_CORDONED", 3), reason(MEMORY, 1)], MEMORY),
+        ([reason("SCHED_DEVICE_CORDONED", 3, "n1"), reason(COUNT, 1, "n2")], COUNT),
+        ([reason(COUNT, 9, "n1", detail="NodeInsufficientDevice"), reason(MEMORY, 1)], MEMORY),
     ],
 )
 def test_what_is_said_of_cards_counts_more_than_what_is_said_of_nodes(said, main):
@@ -184,7 +196,12 @@ def test_what_is_said_of_cards_counts_more_than_what_is_said_of_nodes(said, main
 
 
 def test_every_code_that_is_weighed_exists():
-    assert BY_CODE.keys() >= _GENERAL | _VAGUE | _COUNTED_CARDS
+    assert BY_CODE.keys() >= _GENERAL | _VAGUE | _LOST_CARDS | {_COUNTED_CARDS}
+
+
+def test_a_pod_of_which_only_its_annotation_says_that_binding_failed_was_tried():
+    assert only(book(pod(times={"bind_phase": "failed"}))).code == "SCHED_BIND_FAILED"
+    assert only(book(pod())).code == "SCHED_NOT_TRIED"
 
 
 def test_what_the_latest_attempt_no_longer_says_is_history():

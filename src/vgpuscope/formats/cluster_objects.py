@@ -434,7 +434,7 @@ def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: 
                 whose = [*whose, *[None] * (len(segments) - len(whose))]
         for place, devices in enumerate(segments):
             for device in devices:
-                yield _assignment(device, vendor, place=place, holder=whose[place])
+                yield _assignment(device, vendor, place=len(holders) + place, holder=whose[place])
 
 
 def _asking(holders: list[_Holder], vendor: Vendor, key: str) -> list[_Holder]:

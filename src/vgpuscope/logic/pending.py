@@ -15,7 +15,7 @@ from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
-NOT_TRIED = "SCHED_NOT_TRIED"
+NOT_TRIED, BIND_FAILED = "SCHED_NOT_TRIED", "SCHED_BIND_FAILED"
 
 _EVENT_LIFE: Seconds = 3600.0  # the API server forgets an event after so long
 _STEP: Seconds = 3600.0  # a longer step of the clock is a jump, and must not make us forget
@@ -290,7 +290,8 @@ def _told(entry: _Entry) -> PendingPod:
 def _code(entry: _Entry) -> str:
     if entry.code is None:
         said = entry.hearsay.said(entry.pod.scheduler, _condition(entry))
-        entry.code = said[0].reason.code if said else NOT_TRIED
+        nothing = BIND_FAILED if entry.pod.times.bind_phase == "failed" else NOT_TRIED
+        entry.code = said[0].reason.code if said else nothing
     return entry.code
 
 

@@ -28,7 +28,9 @@ _VERDICT = "FailedScheduling"  # says what the condition says, but later, and it
 _PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so that an attempt has several
 _ATTEMPT: Seconds = 10.0  # what was said so shortly before the latest word belongs to the same attempt
 
-_COUNTED_CARDS = frozenset({"SCHED_INSUFFICIENT_GPU_COUNT"})  # also said of nodes that have no cards at all
+_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also said of nodes that have no cards at all, and then less news
+_NO_CARDS_AT_ALL = "NodeInsufficientDevice"
+_LOST_CARDS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than what is lacking
 _GENERAL = frozenset(
     {
         "SCHED_GANG_WAITING",
@@ -228,15 +230,19 @@ def _rank(said: Said) -> tuple[object, ...]:
     reason, last = said.reason, _order(said.last)
     size = reason.node_count if reason.node_count is not None else len(reason.nodes)
     history = (0.0 if said.current else -last,)  # is told backwards
-    return not said.current, history, _weight(reason.code), -size, -last, reason.code, said.component, reason.detail
+    return not said.current, history, _weight(reason), -size, -last, reason.code, said.component, reason.detail
 
 
-def _weight(code: str) -> tuple[int, int]:
+def _weight(reason: Reason) -> tuple[int, int]:
     """The stage, and then cards before nodes: that nodes without cards have taints is no news to who wants a card."""
-    row = BY_CODE.get(code)
+    code, row = reason.code, BY_CODE.get(reason.code)
     stage = _STAGES.get(row.stage, 2) if row else 2
-    tier = 3 if code in _VAGUE or row is None else 2 if code in _GENERAL else 1 if code in _COUNTED_CARDS else 0
-    return stage, tier
+    if code in _VAGUE or row is None:
+        return stage, 3
+    if code in _GENERAL:
+        return stage, 2
+    uncounted = code == _COUNTED_CARDS and (reason.detail == _NO_CARDS_AT_ALL or not reason.nodes)
+    return stage, 1 if uncounted or code in _LOST_CARDS else 0
 
 
 def _order(moment: UnixTime | None) -> float:

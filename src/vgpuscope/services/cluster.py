@@ -7,6 +7,7 @@ pods, events ─────► SchedulingBook, PendingBook ──────�
 """
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +26,11 @@ from vgpuscope.formats import dra, events
 from vgpuscope.logic.cluster_capacity import CapacityTotals
 from vgpuscope.logic.cluster_dra import DraBook
 from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.fit import advice
 from vgpuscope.logic.pending import PendingBook
 from vgpuscope.logic.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState
+from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.runtime import address, lifecycle
@@ -50,6 +53,7 @@ log = logging.getLogger(__name__)
 
 _SETTLE_EVERY = 0.25  # seconds between two looks at what changed
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
+_PODS_EVERY = 4  # looks: ages change by the second, and ten thousand pods that wait take 12 ms to count
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
@@ -129,13 +133,18 @@ class ClusterExporter:
         self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        nodes = [self._ledger.node(name) for name in sorted(self._ledger.node_names())]
-        return Response(msgspec.json.encode([node for node in nodes if node]), media_type="application/json")
+        return Response(msgspec.json.encode(list(self._node_ledgers())), media_type="application/json")
+
+    def _node_ledgers(self) -> Iterator[NodeLedger]:
+        nodes = (self._ledger.node(name) for name in sorted(self._ledger.node_names()))
+        return (node for node in nodes if node)
 
     async def _pending_json(self, request: Request) -> Response:
         asked = read_params(_PENDING_PARAMS, request.query_params)
         found = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
-        return Response(pending_json(found, time.time()), media_type="application/json")
+        one = asked["namespace"] and asked["pod"] and found and found[0].outcome == "waiting"
+        tips = advice(found[0].requests, self._node_ledgers()) if one else ()
+        return Response(pending_json(found, time.time(), tips), media_type="application/json")
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
         return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
@@ -220,15 +229,18 @@ class ClusterExporter:
         self._pending.set_event(event)
 
     async def _settle_forever(self) -> None:
-        while True:
+        for turn in itertools.count():
+            listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
             self._ledger.pass_time(time.monotonic())
             self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
-            self._settle_pods()
+            if turn % _PODS_EVERY == 0:
+                self._settle_pods()
             for kind in self._kinds:
                 self._report(kind)
-            self._settled = all(kind.listed or kind.state().code for kind in self._kinds)
+            self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
+            self._settled = listed
             await asyncio.sleep(_SETTLE_EVERY)
 
     async def _settle(self) -> None:
@@ -241,7 +253,11 @@ class ClusterExporter:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         for name in changes.namespaces:
-            self._page.update(("namespace", name), namespace_samples(self._ledger.namespace(name)))
+            namespace = self._ledger.namespace(name)
+            if namespace.quotas:
+                self._page.update(("namespace", name), namespace_samples(namespace))
+            else:
+                self._page.drop(("namespace", name))
 
     def _settle_node(self, name: str) -> None:
         node = self._ledger.node(name)

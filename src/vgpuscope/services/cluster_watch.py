@@ -85,8 +85,12 @@ class Kind(Generic[T]):
             pause = min(pause * 2, _RETRY[1])
 
     def faults(self) -> Mapping[str, str]:
-        """What could not be read in the objects as they are now."""
-        return {fault.uid: f"{fault.object}: {fault.reason}" for fault in self._watch.faults}
+        """What could not be read in the objects as they are now, by object."""
+        found: dict[str, str] = {}
+        for fault in self._watch.faults:
+            known = found.get(fault.uid)
+            found[fault.uid] = f"{known}; {fault.reason}" if known else f"{fault.object}: {fault.reason}"
+        return found
 
     def state(self) -> WatchState:
         """How the watch stands."""
@@ -96,7 +100,7 @@ class Kind(Generic[T]):
             up=self.listed and error is None,
             objects=len(self._known) if self.listed else None,
             events=self._events,
-            faults=len(self._watch.faults),
+            faults=len({fault.uid for fault in self._watch.faults}),
             age_seconds=None if self._heard is None else time.monotonic() - self._heard,
             code=error.code if error else None,
             message=str(error) if error else None,

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _PAGE = "500"
 _GRACE = 10.0  # seconds for the server to end a watch when its time is over
 _SHORTEST = 1.0  # seconds between two watches: some proxies end a stream as soon as it is open
+_LONGEST_LINE = 16 * 1024 * 1024  # bytes; no object that the API server takes is as long
 _BURST = 0.2  # seconds between two yields
 
 _FORBIDDEN = {401, 403}
@@ -239,10 +240,16 @@ class Watch(Generic[T]):
 
     def _event(self, line: bytes) -> Event[T]:
         try:
-            return self._decode_event(line)
+            return self._decode_event(_of_bearable_length(line))
         except KubeUnreadable:
             self._version = None  # to resume would mean to meet the same line again
             raise
+
+
+def _of_bearable_length(line: bytes) -> bytes:
+    if len(line) > _LONGEST_LINE:
+        raise KubeUnreadable(f"a line of more than {_LONGEST_LINE} bytes")
+    return line
 
 
 class _Forgotten(Exception):
@@ -286,11 +293,17 @@ class Api:
                     _fail(answer.status_code, decode_status(await answer.aread()))
         try:
             yield b""
-            rest = b""
+            rest: list[bytes] = []
+            length = 0
             async for chunk in answer.aiter_bytes():
-                *whole, rest = (rest + chunk).split(b"\n")
-                for line in whole:
-                    yield line
+                first, *others = chunk.split(b"\n")
+                rest.append(first)
+                length += len(first)
+                for other in others:
+                    yield b"".join(rest)
+                    rest, length = [other], len(other)
+                if length > _LONGEST_LINE:  # its reader refuses it, and asks for something else
+                    yield b"".join(rest)
         except httpx2.HTTPError:
             return
         finally:

@@ -27,7 +27,8 @@ def node_samples(node: NodeLedger) -> Iterator[Sample]:
     for device in node.devices:
         yield from _device(node.name, device)
     for device in node.devices:
-        for held in device.instances:
+        # by instance: annotations that were copied with a pod's manifest claim one twice
+        for held in {held.instance.mig: held for held in device.instances}.values():
             yield from _instance(node.name, device, held)
     for row, (memory, cores) in _held(node).items():
         yield Sample(m.HOLDER_MEMORY, row, memory)
