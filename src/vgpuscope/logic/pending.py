@@ -7,12 +7,14 @@ kubelet that refuses one comes after.
 Pods that wait are all told, however many. `most` bounds the rest: those that waited, and whose history is kept.
 """
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from vgpuscope.logic.pending_said import Hearsay
 from vgpuscope.model.allocation import PodState, Refusal
 from vgpuscope.model.decision import Reason
-from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, WaitingCount
+from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 NOT_TRIED, BIND_FAILED = "SCHED_NOT_TRIED", "SCHED_BIND_FAILED"
@@ -277,7 +279,7 @@ def _told(entry: _Entry) -> PendingPod:
         requests=pod.requests,
         claims=pod.claims,
         outcome=_outcome(entry),
-        code=said[0].reason.code if said else NOT_TRIED,
+        code=_main(said, pod),
         created=pod.times.created,
         ended=entry.ended,
         node=pod.node,
@@ -290,9 +292,15 @@ def _told(entry: _Entry) -> PendingPod:
 def _code(entry: _Entry) -> str:
     if entry.code is None:
         said = entry.hearsay.said(entry.pod.scheduler, _condition(entry))
-        nothing = BIND_FAILED if entry.pod.times.bind_phase == "failed" else NOT_TRIED
-        entry.code = said[0].reason.code if said else nothing
+        entry.code = _main(said, entry.pod)
     return entry.code
+
+
+def _main(said: Sequence[Said], pod: PodState) -> str:
+    """The code that counts most; of a pod that nobody speaks of, its annotation may say that it was tried."""
+    if said:
+        return said[0].reason.code
+    return BIND_FAILED if pod.times.bind_phase == "failed" else NOT_TRIED
 
 
 def _condition(entry: _Entry) -> tuple[Reason, ...]:
