@@ -429,3 +429,11 @@ def test_as_many_tenants_as_share_it_still_make_one_card_with_one_score(tenants,
     shared = only(*(track(level, tenant=tenant) for tenant in tenants))
     alone = only(track(level, tenant=tenants[0]))
     assert (shared.score, shared.status, shared.verdict) == (alone.score, alone.status, alone.verdict)
+
+
+def test_a_card_of_whose_compute_nothing_is_known_has_a_score_but_no_status():
+    memory = {"mem_used": Stat(mean=0.0, samples=20), "mem_total": Stat(mean=GIB, samples=20)}
+    use = only(track(terms=memory, mig="MIG-1", tenant=A))
+    assert (use.score.value, use.status, use.verdict) == (0.0, "unknown", "unknown")
+    use = only(track(terms={**memory, "engine_active": Stat(mean=0.0, max=0.0, samples=20)}, mig="MIG-1", tenant=A))
+    assert (use.status, use.verdict) == ("idle", "idle")

@@ -11,7 +11,7 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, status
+from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, share, status
 from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured, window_of
 from vgpuscope.model.analysis import (
     SIGNALS,
@@ -312,7 +312,9 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         default_memory=desk.default_memory,
         expected=pace.expected,
     )
-    own_status, surely = status(found.value, desk.thresholds), measured_value(found, base.terms)
+    # memory alone says nothing of use: who acts on the status must not take a card for idle that nobody looked at
+    told = found.value if any(share(base.terms.get(signal)) is not None for signal in SIGNALS) else None
+    own_status, surely = status(told, desk.thresholds), measured_value(found, base.terms)
     key = (base.gpu_id, base.mig)
     seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
     concluded = judge(
