@@ -33,7 +33,11 @@ class History(Protocol):
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of cards, or of pods where a namespace or pod is given, oldest first, at most `limit` points."""
+        """The course of cards, or of pods where a namespace or pod is given ("": any), oldest first.
+
+        Every analysis that was saved is in it at every step, whether its hour is rolled up yet or not. Hours and days
+        that begin before `begin` but reach into the time are part of it; at most `limit` points come.
+        """
 
     async def lead(self, holder: str, seconds: Seconds) -> bool:
         """Take or renew the lease; True: until it runs out nobody else leads."""

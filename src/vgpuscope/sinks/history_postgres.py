@@ -1,7 +1,7 @@
 """Results in PostgreSQL, for several replicas: one of them leads, by a lease that the database's clock measures."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -145,14 +145,25 @@ class PostgresDatabase:
 
 
 def _settings(url: str) -> dict[str, Any]:
+    wrong = HistoryDown(
+        "the postgresql:// URL of the store of results cannot be understood",
+        hint="It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in names and passwords write @ : / # ? % as "
+        "%40 %3A %2F %23 %3F %25. Or leave the password to PGPASSWORD or PGPASSFILE.",
+    )
     try:
-        return {**_DEFAULTS, **conninfo.conninfo_to_dict(url)}
+        given = conninfo.conninfo_to_dict(url)
     except psycopg.Error:  # its words quote the piece that it stumbled over, and that may be a password
-        raise HistoryDown(
-            "the postgresql:// URL of the store of results cannot be understood",
-            hint="It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in names and passwords write @ : / # ? % as "
-            "%40 %3A %2F %23 %3F %25. Or leave the password to PGPASSWORD or PGPASSFILE.",
-        ) from None
+        raise wrong from None
+    if _torn(given):
+        raise wrong
+    return {**_DEFAULTS, **given}
+
+
+def _torn(given: Mapping[str, Any]) -> bool:
+    """Whether a / or @ in a password has moved parts of it to where host, port and database are told."""
+    ports = str(given.get("port") or "").split(",")
+    names = f"{given.get('host') or ''}{given.get('dbname') or ''}"
+    return "@" in names or not all(port.isdecimal() for port in ports if port)
 
 
 def _secrets(settings: dict[str, Any]) -> tuple[str, ...]:

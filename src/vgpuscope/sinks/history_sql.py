@@ -119,8 +119,9 @@ def drop_results(*, analyses: str) -> tuple[str, str]:
     )
 
 
-def oldest_rollup(table: Rollup) -> str:
-    return f"SELECT min(time) FROM {table}"
+def reach_of(table: Rollup) -> str:
+    """The oldest and the newest bucket; two look-ups, where min and max at once would read the whole table."""
+    return f"SELECT (SELECT min(time) FROM {table}), (SELECT max(time) FROM {table})"
 
 
 def drop_rollup(table: Rollup) -> str:

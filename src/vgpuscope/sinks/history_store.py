@@ -38,6 +38,7 @@ Values: TypeAlias = tuple[Any, ...]  # a row as the database gives it
 _DEADLINE: Seconds = 60.0  # a database that is frozen never answers
 _BATCH = 50_000  # rows that one transaction of prune() touches: a fraction of a second
 _NAMES = len(Name._fields) + len(About._fields)
+_POD = frozenset({"namespace", "pod"})
 _HOUR, _DAY = 3_600_000, 86_400_000  # milliseconds
 
 
@@ -134,7 +135,7 @@ class StoredHistory:
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of cards, or of pods where a namespace or pod is given, oldest first, at most `limit` points."""
+        """The course of cards, or of pods where a namespace or pod is given ("": any), oldest first."""
         if limit < 1 or end <= begin:
             return []
         named = {"gpu_id": gpu_id, "mig": mig, "namespace": namespace, "pod": pod}
@@ -210,7 +211,7 @@ class StoredHistory:
             return None
 
     def _points(self, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int) -> list[HistoryPoint]:
-        statement = sql.points_of_analyses(_chosen(wanted), few=bool(wanted))
+        statement = sql.points_of_analyses(_chosen(wanted), few=bool(_picked(wanted)))
         with self._database.reading() as tx:
             found = tx.all(statement, begin=millis(begin), end=millis(end), limit=limit, **wanted)
         return [point_of_row(time, rest[:_NAMES], Row(*rest[_NAMES:])) for time, _, *rest in found]
@@ -222,11 +223,9 @@ class StoredHistory:
         table: sql.Rollup = "history_hours" if step == "hour" else "history_days"
         long = STEP_SECONDS[step] * 1000
         first, last = millis(begin) // long, (millis(end) - 1) // long
-        chosen = _chosen(wanted)
         with self._database.reading() as tx:
-            statement = sql.points_of_rollup(table, chosen, few=bool(wanted))
-            done = tx.all(statement, first=first, last=last, limit=limit, **wanted)
-            statement = sql.points_of_unrolled(chosen, millis=long)
+            done = _done(tx, table, wanted, first=first, last=last, limit=limit)
+            statement = sql.points_of_unrolled(_chosen(wanted), millis=long)
             open_ = tx.all(statement, begin=first * long, end=(last + 1) * long, limit=limit, **wanted)
         return _merged(step, (*done, *open_))[:limit]
 
@@ -258,7 +257,7 @@ class StoredHistory:
 
     def _drop_rollup(self, table: sql.Rollup, before: int) -> bool:
         with self._database.writing() as tx:
-            [(oldest,)] = tx.all(sql.oldest_rollup(table))
+            [(oldest, _)] = tx.all(sql.reach_of(table))
             if oldest is None or oldest >= before:
                 return False
             tx.all(sql.drop_rollup(table), bucket=oldest)
@@ -307,12 +306,26 @@ def _filled(about: About, old: About) -> About:
 
 
 def _chosen(wanted: dict[str, str]) -> str:
-    """Cards, unless a namespace or pod is asked for; its columns' names are ours."""
-    parts = [f"s.{column} = :{column}" for column in wanted]
-    parts.append("(s.namespace <> '' OR s.pod <> '')" if {"namespace", "pod"} & wanted.keys() else "s.namespace = ''")
-    if not {"namespace", "pod"} & wanted.keys():
-        parts.append("s.pod = ''")
-    return " AND ".join(parts)
+    """Cards, unless a namespace or pod is asked for; the columns' names are ours, the values stay parameters."""
+    pods = not _POD.isdisjoint(wanted)
+    kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
+    return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted))])
+
+
+def _picked(wanted: dict[str, str]) -> list[str]:
+    """The columns that narrow the choice; an empty namespace or pod means any."""
+    return [column for column, value in wanted.items() if value or column not in _POD]
+
+
+def _done(
+    tx: Transaction, table: sql.Rollup, wanted: dict[str, str], *, first: int, last: int, limit: int
+) -> list[Values]:
+    """What is rolled up; buckets are counted through one by one, so only those that there are."""
+    [(oldest, newest)] = tx.all(sql.reach_of(table))
+    if oldest is None or newest < first or last < oldest:
+        return []
+    statement = sql.points_of_rollup(table, _chosen(wanted), few=bool(_picked(wanted)))
+    return tx.all(statement, first=max(first, oldest), last=min(last, newest), limit=limit, **wanted)
 
 
 def _batch(analyses: Sequence[Values]) -> str:
