@@ -12,6 +12,7 @@ from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
+from vgpuscope.runtime.http import HTTP_ERRORS
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
@@ -152,7 +153,7 @@ def test_every_command_that_is_named_exists_and_takes_its_flags(page):
             assert set(_FLAG.findall(rest)) <= FLAGS[words], command
 
 
-CODES = {error.code for error in error_types()}
+CODES = {error.code for error in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()}
 _CODE = re.compile(
     rf"(?<![\w/])(?:{'|'.join(sorted({code.split('_')[0] for code in CODES if '_' in code}))})_[A-Z_]+\b"
 )
