@@ -21,6 +21,7 @@ _KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota", "ev
 _AT_ONCE = 200  # objects in a chunk
 _BOOKMARK_EVERY = 20.0  # seconds: a client takes a silent watch for a server that hangs
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+_FORGOTTEN = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 _NOT_SERVED = b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -43,7 +44,7 @@ class Api:
                 if plural not in _KINDS:
                     writer.write(_NOT_SERVED)
                 elif "watch" in query:
-                    await self._watch(plural, reader, writer)
+                    await self._watch(plural, query, reader, writer)
                     return
                 else:
                     await self._list(plural, query, writer)
@@ -78,8 +79,17 @@ class Api:
         await _write(writer, b"]}")
         await _write(writer, b"")
 
-    async def _watch(self, plural: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _watch(
+        self,
+        plural: str,
+        query: dict[str, list[str]],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         writer.write(_OK)
+        if plural == "pods" and query["resourceVersion"] != [str(self._version)]:
+            await _write(writer, _FORGOTTEN)  # no history is kept: who missed something must list anew
+            return
         if plural == "pods":
             self._watches.add(writer)
         leaves = asyncio.ensure_future(reader.read())
