@@ -95,7 +95,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """The configuration in effect, and where each value came from."""
 
     config: Config
-    origins: dict[str, str]  # path → "flag", "env NAME", "file PATH" or "default"
+    origins: dict[str, str]  # path → "API", "flag", "env NAME", "file PATH" or "default"
 
     def value(self, path: str) -> Any:
         """What is in effect for one setting."""
@@ -109,14 +109,17 @@ def load(
     environ: Mapping[str, str],
     file: str | None = None,
     sections: Collection[str] = (),
+    changes: Mapping[str, object] | None = None,
 ) -> Loaded:
     """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
 
     Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
+    `changes` were asked for while running, and weigh more than anything else.
     """
     chosen: dict[str, _Given] = {}
     file = file or environ.get(FILE_VARIABLE) or None
-    for given in _all_given(flags=flags, environ=environ, file=file, sections=sections):
+    asked = (_Given(path=p, value=v, origin="API", said="the request", weight=4) for p, v in (changes or {}).items())
+    for given in (*_all_given(flags=flags, environ=environ, file=file, sections=sections), *asked):
         checked = msgspec.structs.replace(given, value=_checked(given))
         chosen[given.path] = checked
     _settle_exclusive(chosen)

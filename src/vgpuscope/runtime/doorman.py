@@ -1,18 +1,21 @@
 """Who may change something, and how often one client may ask.
 
-Changing needs the token. Without one, changes are taken on a loopback listener only, and there not from a page of
-another site that a browser happens to show: neither by a cross-site request nor under a foreign name for this host.
+Changing needs the token. Without one, changes are taken on a loopback listener only. Neither there nor from a user that
+a proxy names are they taken from a page of another site that a browser happens to show: a browser sends a proxy's
+cookie along with it, and reaches a loopback address whatever name that site has for it.
 """
 
 import hmac
 import ipaddress
+import math
 import time
 from collections import OrderedDict
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from vgpuscope.model.errors import ReadOnly
+from vgpuscope.model.errors import ConfigInvalid, ReadOnly
 
 _CLIENTS = 4096  # whose requests are counted; the longest silent is forgotten first
 _BURST = 4.0  # seconds of the allowed rate that may come at once
@@ -24,7 +27,13 @@ class Doorman:
     def __init__(
         self, *, listen_host: str, token: str | None, protect_reads: bool, user_header: str | None, rate: float
     ) -> None:
-        self._token = token
+        """ConfigInvalid when reading is to be protected and nothing is there to know readers by."""
+        if protect_reads and not (token or user_header):
+            raise ConfigInvalid(
+                "analyzer.protect_reads: reading is to need the token, but there is none",
+                hint="Set VGPUSCOPE_API_TOKEN, or analyzer.proxy_user_header behind an authenticating proxy.",
+            )
+        self._token = token.encode() if token else None
         self._protect_reads = protect_reads
         self._user_header = user_header
         self._loopback = _is_loopback(listen_host)
@@ -37,19 +46,20 @@ class Doorman:
 
     def admit(self, request: Request, *, changes: bool, open_to_all: bool = False) -> None:
         """Nothing, if the request may pass; else 401, 403 or 429."""
-        if not self._bucket.take(request.client.host if request.client else "", time.monotonic()):
-            raise HTTPException(429, headers={"retry-after": "1"})
-        if open_to_all or not (changes or self._protect_reads):
+        wait = self._bucket.take(request.client.host if request.client else "", time.monotonic())
+        if wait:
+            raise HTTPException(429, headers={"retry-after": str(math.ceil(wait))})
+        if open_to_all or not (changes or self._protect_reads) or self._knows_token(request):
             return
-        if self._knows_token(request) or self.user(request):
+        if self.user(request):
+            if changes and _from_another_site(request):
+                raise ReadOnly("a page of another site may not change anything here")
             return
         if self._token or self._user_header:
             raise HTTPException(401, headers={"www-authenticate": 'Bearer realm="vgpuscope"'})
-        if not changes:
-            return
         if not self._loopback:
             raise ReadOnly("this listener is read-only: it is not on a loopback address, and no token is set")
-        if _from_another_site(request):
+        if _from_another_site(request) or not _is_loopback(_host(request)):
             raise ReadOnly("a page of another site may not change anything here")
 
     def user(self, request: Request) -> str:
@@ -59,7 +69,7 @@ class Doorman:
     def _knows_token(self, request: Request) -> bool:
         kind, _, value = request.headers.get("authorization", "").partition(" ")
         given = value.strip().encode()
-        return self._token is not None and kind.lower() == "bearer" and hmac.compare_digest(given, self._token.encode())
+        return self._token is not None and kind.lower() == "bearer" and hmac.compare_digest(given, self._token)
 
 
 class _Buckets:
@@ -69,20 +79,35 @@ class _Buckets:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, client: str, now: float) -> bool:
+    def take(self, client: str, now: float) -> float:
+        """0, or the seconds until the next request of this client may come."""
         left, at = self._left.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._rate)
         allowed = left >= 1
         self._left[client] = (left - 1 if allowed else left, now)
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
-        return allowed
+        return 0.0 if allowed else (1 - left) / self._rate
 
 
 def _from_another_site(request: Request) -> bool:
+    """As the browser says; a program that is none says nothing."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return True
-    return not _is_loopback(request.url.hostname or "")
+    origin = request.headers.get("origin")
+    return origin is not None and _host_of(origin) != _host(request)
+
+
+def _host(request: Request) -> str:
+    return _host_of(f"//{request.headers.get('host', '')}")
+
+
+def _host_of(url: str) -> str:
+    """The host of an address; "" when it is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

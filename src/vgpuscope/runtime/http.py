@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import uvicorn
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Router
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -76,9 +77,13 @@ def make_app(
     guard: "Guard | None" = None,
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
+    admit: Callable[[Request], None] | None = None,
 ) -> "App":
-    """The ASGI application of a service: the common paths, and its own routes with what the index says of them."""
-    return App(title=title, metrics=metrics, ready=ready, guard=guard, routes=routes, links=links)
+    """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
+
+    `admit` raises for who may not read /metrics; routes have to ask for themselves.
+    """
+    return App(title=title, metrics=metrics, ready=ready, guard=guard, routes=routes, links=links, admit=admit)
 
 
 class App:
@@ -93,8 +98,9 @@ class App:
         guard: "Guard | None",
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
+        admit: Callable[[Request], None] | None,
     ) -> None:
-        self._metrics, self._ready, self._guard = metrics, ready, guard
+        self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
@@ -118,6 +124,8 @@ class App:
             await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")])
 
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:
+        if self._admit is not None:
+            self._admit(Request(scope))
         accept = encoding = b""
         for name, value in scope["headers"]:
             if name == b"accept":

@@ -34,6 +34,15 @@ def wants_openmetrics(accept: bytes) -> bool:
 
 
 @lru_cache(maxsize=_ONCE)
+def prefers(accept: str, media: str, *, over: str) -> bool:
+    """Whether a kind is named and liked better than another one; of two liked equally the one named first counts."""
+    ranges = [_Range(entry) for entry in accept.split(",")]
+    wanted = _best(ranges, media=media, version="")
+    other = max((_place(i, r) for i, r in enumerate(ranges) if r.media in {over, "application/*", "*/*"}), default=None)
+    return wanted is not None and wanted[0] > 0 and (other is None or wanted > other)
+
+
+@lru_cache(maxsize=_ONCE)
 def wants_gzip(accept_encoding: bytes) -> bool:
     """Whether gzip is acceptable and liked at least as well as no compression."""
     liked = {r.media: r.q for r in map(_Range, accept_encoding.decode("latin-1").split(","))}

@@ -3,12 +3,14 @@
 import html
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,6 +22,8 @@ ParamType: TypeAlias = Literal["string", "integer", "number", "boolean"]
 Handler: TypeAlias = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 class Param(Struct, frozen=True, kw_only=True):
@@ -53,14 +57,16 @@ class Operation(Struct, frozen=True, kw_only=True):
 def read_params(params: Sequence[Param], given: QueryParams) -> dict[str, Any]:
     """The values of the parameters that are known; QueryInvalid names the one that is wrong."""
     known = {param.name: param for param in params}
-    values: dict[str, Any] = {param.name: param.default for param in params}
+    values: dict[str, Any] = {}
     for name, text in given.multi_items():
         param = known.get(name)
         if param is None:
             names = ", ".join(known) or "none"
-            raise QueryInvalid(f"{name[:80]}: no such parameter", hint=f"This path knows: {names}.")
+            raise QueryInvalid(f"{name[:80]!r}: no such parameter", hint=f"This path knows: {names}.")
+        if name in values:
+            raise QueryInvalid(f"{name}: given more than once")
         values[name] = _value(param, text)
-    return values
+    return {param.name: param.default for param in params} | values
 
 
 def _value(param: Param, text: str) -> Any:
@@ -70,20 +76,28 @@ def _value(param: Param, text: str) -> Any:
         raise QueryInvalid(f"{param.name}: {text[:80]!r} is no {param.type}") from None
     if param.choices and value not in param.choices:
         raise QueryInvalid(f"{param.name}: {text[:80]!r} is none of {', '.join(param.choices)}")
-    if (param.least is not None and value < param.least) or (param.most is not None and value > param.most):
-        raise QueryInvalid(f"{param.name}: {text[:80]} is not from {param.least:g} to {param.most or math.inf:g}")
+    least, most = _bounds(param)
+    if param.type in {"integer", "number"} and not least <= value <= most:
+        raise QueryInvalid(f"{param.name}: {text[:80]} is not from {least:g} to {most:g}")
     return value
 
 
+def _bounds(param: Param) -> tuple[float, float]:
+    return (
+        -math.inf if param.least is None else param.least,
+        math.inf if param.most is None else param.most,
+    )
+
+
 def _integer(text: str) -> int:
-    if len(text) > 18 or not (text.removeprefix("-").isdigit() and text.isascii()):
+    if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     return int(text)
 
 
 def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
+    """Python would also take 1_000, digits of other scripts and nan."""
+    if not _NUMBER.fullmatch(text) or not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value
 
@@ -115,6 +129,8 @@ def _endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         operation = methods["GET" if request.method == "HEAD" else request.method]
+        if request.method == "HEAD" and operation.changes:  # whoever only asks for headers wants nothing done
+            raise HTTPException(405, headers={"allow": ", ".join(methods)})
         await allow(request, operation)
         return await operation.handler(request, read_params(operation.params, request.query_params))
 
@@ -142,6 +158,7 @@ _STATUS_WORDS = {
     401: "credentials are missing or wrong",
     403: "this listener takes no changes",
     404: "there is no such thing",
+    409: "another replica leads",
     422: "a parameter or the body is wrong; nothing was done",
     429: "too many requests",
     503: "a source or store is down",

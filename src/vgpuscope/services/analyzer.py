@@ -22,18 +22,27 @@ from vgpuscope.config import Config
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError
 from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.doorman import Doorman
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import error_fields, fields, setup
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, setup, threshold
 from vgpuscope.runtime.operations import Operation, routes
-from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi
-from vgpuscope.services.analyzer_cycle import Board, Cycle, Tally
+from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Pulse
+from vgpuscope.services.analyzer_cycle import Board, Cycle
 from vgpuscope.services.analyzer_settings import Settings
-from vgpuscope.services.analyzer_sources import Sources
+from vgpuscope.services.analyzer_sources import Sources, check_source
 from vgpuscope.sinks.history import History, Outbox, open_history
-from vgpuscope.views.analyzer_metrics import Health, fleet_samples, gpu_samples
+from vgpuscope.views.analyzer_metrics import (
+    FLEET_METRICS,
+    AnalyzerPage,
+    CardsPage,
+    Health,
+    cards_page,
+    fleet_samples,
+)
+from vgpuscope.views.exposition import Sample
 from vgpuscope.views.log_table import low_lines, table_lines
 from vgpuscope.views.sharded import ShardedPage
 
@@ -42,33 +51,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 2.0  # seconds between two looks at the file of settings
+_LOOK_EVERY = 1.0  # seconds between two looks at the file of settings
 _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
-_LEVELS = {"DEBUG": 6, "INFO": 4, "WARNING": 0, "ERROR": 0}
-_OPEN = frozenset({"/health", "/docs", "/openapi.json"})
+_FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
+_OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
 def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> int:
     """`vgpuscope analyzer`."""
-    settings = Settings(flags=flags, environ=environ, file=file)
+    settings = Settings(flags=flags, environ=environ, file=file, check=_check)
     config = settings.config
-    level = config.logging.level
-    setup(v=_LEVELS[level] if level else config.log.v, format=config.log.format)
-    return lifecycle.main(lambda life: _serve(settings, life))
+    setup(v=config.log.v, format=config.log.format)
+    _set_level(config)
+    return lifecycle.main(lambda life: serve(settings, life))
 
 
-async def _serve(settings: Settings, life: lifecycle.Lifecycle) -> None:
-    config = settings.config.analyzer
+async def serve(settings: Settings, life: lifecycle.Lifecycle) -> None:
+    """Analyse and serve until told to stop."""
     analyzer = Analyzer(settings)
     guard = _guard(settings.config, analyzer.count)
-    sock = address.bind(config.listen)
+    sock = address.bind(settings.config.analyzer.listen)
     server = Server(analyzer.app(guard), sock=sock, guard=guard)
     log.info("analyzer starts", extra=fields(url=server.url, source=analyzer.source_name))
-    if analyzer.doorman.read_only:
+    if analyzer.read_only:
         log.warning("read-only: no token is set and the listener is not on a loopback address")
     try:
-        with _on_hangup(analyzer.reload):
+        with _on_hangup(analyzer.hang_up):
             await life.run(analyzer.loops(), server=server)
     finally:
         await analyzer.close()
@@ -77,36 +86,34 @@ async def _serve(settings: Settings, life: lifecycle.Lifecycle) -> None:
 class Analyzer:
     """The parts of the analyzer, and what the API asks of them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, history: History | None = None, sources: Sources | None = None) -> None:
         self._settings = settings
         config = settings.config.analyzer
-        host, _ = address.split(config.listen)
-        self.doorman = Doorman(
-            listen_host=host,
-            token=config.api_token,
-            protect_reads=config.protect_reads,
-            user_header=config.proxy_user_header,
-            rate=config.rate_limit,
-        )
-        self._sources = Sources(settings.config)
-        self._history: History = open_history(
+        self._doorman = _doorman(settings.config)
+        self._sources = sources or Sources(settings.config)
+        self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )
         self._outbox = Outbox(self._history)
         self._cycle = Cycle(
             lambda: settings.config, lambda: self._sources.current, owners=self._sources.owners, done=self._done
         )
-        self._page = ShardedPage(catalog.METRICS, catalog.FAMILIES)
-        self._shown: set[str] = set()
+        self._cards = CardsPage()
+        self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._errors: dict[str, int] = {}
         self._holder = f"{socket.gethostname()}-{os.getpid()}"
         self._leads = False
-        self._wake = asyncio.Event()
-        self._show_fleet()
+        self._stored: bool | None = None  # whether the store of results answers; None: not asked yet
+        self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._history_told = OnChange(log)
 
     @property
     def source_name(self) -> str:
         return self._sources.name
+
+    @property
+    def read_only(self) -> bool:
+        return self._doorman.read_only
 
     def loops(self) -> dict[str, lifecycle.Loop]:
         """What runs for as long as the analyzer does."""
@@ -114,38 +121,33 @@ class Analyzer:
             "schedule": self._schedule,
             "lead": self._lead_forever,
             "settings": self._watch_settings,
-            "source": self._sources.run,
+            "source": lambda: self._sources.run(finished=self._cycle.finished),
             "prune": self._prune_forever,
         }
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        api = AnalyzerApi(self, read_only=self.doorman.read_only)
+        api = AnalyzerApi(self)
         return make_app(
             title=TITLE,
             metrics=self._metrics,
             ready=self._readiness,
             guard=guard,
             routes=routes(api.operations, self._admit),
+            admit=lambda request: self._doorman.admit(request, changes=False),
         )
 
     def count(self, error: ScopeError) -> None:
         """One more of this error."""
         self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
-    def reload(self) -> None:
-        """Read the settings again; bad ones are told of, and change nothing."""
-        try:
-            self._settings.reload()
-        except ConfigInvalid as e:
-            self.count(e)
-            log.warning("settings not taken", extra=error_fields(e))
-            return
-        log.info("settings renewed")
-        self._apply()
+    def hang_up(self) -> None:
+        """Read the settings again soon."""
+        self._hung_up.set()
 
     async def close(self) -> None:
         """Give back what others may want: the lease, connections."""
+        await self._cycle.close()
         with contextlib.suppress(HistoryDown):
             await self._history.resign(self._holder)
         await self._sources.close()
@@ -153,25 +155,30 @@ class Analyzer:
 
     # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
 
-    def board(self) -> Board:
-        return self._cycle.board()
+    async def board(self) -> Board:
+        return await self._cycle.board()
 
     def config(self) -> Config:
         return self._settings.config
 
-    def tally(self) -> Tally:
-        return self._cycle.tally
-
-    def leads(self) -> bool:
-        return self._leads
+    def pulse(self) -> Pulse:
+        """How it goes, in no time."""
+        return Pulse(
+            tally=self._cycle.tally,
+            last=self._cycle.last(),
+            stale=self._cycle.old,
+            leader=self._leads,
+            history=self._stored is not False,
+        )
 
     def trigger(self) -> bool:
-        if not self._leads:
-            raise NotLeader("another replica analyses")
+        self._check_leads()
         return self._cycle.trigger()
 
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]:
-        done = await asyncio.to_thread(self._settings.update, changes)
+        self._check_leads()
+        async with self._changing:
+            done = await asyncio.to_thread(self._settings.update, changes)
         log.info("settings changed", extra=fields(**{path.replace(".", "_"): value for path, value in done.items()}))
         self._apply()
         return done
@@ -195,18 +202,34 @@ class Analyzer:
     async def _schedule(self) -> None:
         """An analysis each interval, measured from start to start; changed settings take effect at once."""
         await self._restore()
+        await self._sources.begun(within=2 * self._settings.config.analyzer.scrape_interval)
         while True:
-            began = time.monotonic()
-            if self._leads:
+            self._wake.clear()
+            began, analyses = time.monotonic(), self._analyses
+            if analyses:
                 self._cycle.trigger()
                 await self._cycle.finished()
             else:
                 await self._restore()
-            self._show_fleet()
-            rest = began + (self._settings.config.scheduler.interval if self._leads else _LEASE / 3) - time.monotonic()
-            self._wake.clear()
+            rest = began + self._pause(analyses=analyses) - time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.05, rest))
+
+    def _pause(self, *, analyses: bool) -> Seconds:
+        interval = self._settings.config.scheduler.interval
+        if analyses:
+            return interval
+        least, most = _FOLLOW_WITHIN
+        return max(least, min(most, interval / 5))
+
+    @property
+    def _analyses(self) -> bool:
+        """Whether this replica is to analyse: it leads, or there is no store to ask who does; reading harms nobody."""
+        return self._leads or self._stored is False
+
+    def _check_leads(self) -> None:
+        if not self._analyses:
+            raise NotLeader("another replica analyses")
 
     async def _restore(self) -> None:
         """Take over the last result of an earlier run, or of the replica that leads."""
@@ -215,29 +238,48 @@ class Analyzer:
         except HistoryDown as e:
             self._history_failed(e)
             return
-        if latest is not None:
-            await self._cycle.restore(latest)
-            await asyncio.to_thread(self._show_gpus, latest)
+        if latest is not None and await self._cycle.restore(latest):
+            await self._show_cards(latest)
 
     async def _lead_forever(self) -> None:
         while True:
+            before = self._analyses
             try:
-                leads = await self._history.lead(self._holder, _LEASE)
+                self._lead(await self._history.lead(self._holder, _LEASE))
             except HistoryDown as e:
-                leads = False
+                self._leads = False
                 self._history_failed(e)
-            if leads != self._leads:
-                log.info("leading" if leads else "following", extra=fields(holder=self._holder))
-                self._leads = leads
+            if self._analyses != before:
                 self._wake.set()
             await asyncio.sleep(_LEASE / 3)
 
+    def _lead(self, leads: bool) -> None:
+        if leads != self._leads or self._stored is None:
+            log.info("leading" if leads else "following", extra=fields(holder=self._holder))
+        self._leads, self._stored = leads, True
+        self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+
     async def _watch_settings(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY)
-            if self._settings.file_changed():
-                self.reload()
-            self._show_fleet()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hung_up.wait(), _LOOK_EVERY)
+            async with self._changing:
+                if await asyncio.to_thread(self._settings.file_changed) or self._hung_up.is_set():
+                    self._hung_up.clear()
+                    await self._reload()
+
+    async def _reload(self) -> None:
+        """Read the settings again; bad ones are told of, and change nothing."""
+        try:
+            late = await asyncio.to_thread(self._settings.reload)
+        except ConfigInvalid as e:
+            self.count(e)
+            log.warning("settings not taken", extra=error_fields(e))
+            return
+        log.info("settings renewed")
+        if late:
+            log.warning("settings that need a new start", extra=fields(settings=", ".join(late)))
+        self._apply()
 
     async def _prune_forever(self) -> None:
         while True:
@@ -250,44 +292,43 @@ class Analyzer:
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
-    async def _done(self, analysis: Analysis) -> None:
-        await asyncio.to_thread(self._show_gpus, analysis)
-        self._log_table()
+    async def _done(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self._show_cards(board.analysis)
+        self._log_table(board, board.analysis.seconds)
         try:
-            await self._outbox.save(analysis)
+            await self._outbox.save(board.analysis)
         except HistoryDown as e:
             self._history_failed(e)
 
     def _history_failed(self, error: HistoryDown) -> None:
+        """Without a store of results every replica analyses for itself."""
+        self._stored = False
         self.count(error)
-        log.error("history store", extra=error_fields(error))
+        self._history_told.tell(
+            "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
+        )
 
-    def _log_table(self) -> None:
-        board = self._cycle.board()
+    def _log_table(self, board: Board, seconds: Seconds) -> None:
         for line in table_lines(board.rows):
             log.info(line)
         for line in low_lines(board.rows, threshold=self._settings.config.thresholds.low_utilization):
             log.warning(line)
-        if board.analysis:
-            log.info("Analysis completed in %.2fs", board.analysis.seconds)
+        log.info("Analysis completed in %.2fs", seconds)
 
-    def _show_gpus(self, analysis: Analysis) -> None:
-        """Cards that are gone, and what they showed, go from the page."""
-        by_host: dict[str, list[Any]] = {}
-        for gpu in analysis.gpus:
-            by_host.setdefault(gpu.hostname, []).append(gpu)
-        for host, gpus in by_host.items():
-            self._page.update(("host", host), [sample for gpu in gpus for sample in gpu_samples(gpu)])
-        for host in self._shown - by_host.keys():
-            self._page.drop(("host", host))
-        self._shown = set(by_host)
+    async def _show_cards(self, analysis: Analysis) -> None:
+        """The page is replaced whole: what is gone from the fleet is gone from it."""
+        self._cards = await asyncio.to_thread(cards_page, analysis.gpus)
 
-    def _show_fleet(self) -> None:
-        board, tally, config = self._cycle.board(), self._cycle.tally, self._settings.config
-        if board.stale:
-            for host in self._shown:
-                self._page.drop(("host", host))
-            self._shown = set()
+    # ── what is served ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _metrics(self) -> AnalyzerPage:
+        """What is old is not shown: whoever looks at it would take it for news."""
+        self._fleet.update("fleet", self._fleet_samples())
+        return AnalyzerPage(CardsPage() if self._cycle.old else self._cards, self._fleet)
+
+    def _fleet_samples(self) -> Iterator[Sample]:
+        tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
         health = Health(
             analyses=tally.analyses,
             errors=tally.errors,
@@ -297,30 +338,54 @@ class Analyzer:
             leader=self._leads,
             threshold=config.thresholds.low_utilization,
             interval=config.scheduler.interval,
-            error_counts=dict(self._errors),
+            error_counts=self._errors,
         )
-        analysis = None if board.stale else board.analysis
-        samples = fleet_samples(
-            build=this_build(), analysis=analysis, rows=board.rows, stats=board.stats, health=health
-        )
-        self._page.update("fleet", samples)
-
-    def _metrics(self) -> ShardedPage:
-        return self._page
+        analysis = None if self._cycle.old else board.analysis
+        return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
 
     def _readiness(self) -> Readiness:
         """Ready to answer as soon as there is a result, or it is known why there is none."""
-        tally = self._cycle.tally
-        waiting = self._cycle.board().analysis is None and tally.analyses == 0
-        return Readiness(missing=("the first analysis",) if waiting else ())
+        waiting = self._cycle.last() is None and self._cycle.tally.analyses == 0
+        if self._stored is None or (waiting and self._analyses):
+            return Readiness(missing=("the first analysis",))
+        return Readiness()
 
     async def _admit(self, request: Request, operation: Operation) -> None:
-        self.doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
+        if operation.path != "/health":  # whoever watches over us is never turned away
+            self._doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
 
     def _apply(self) -> None:
         """Let changed settings take effect now."""
-        self._sources.renew(self._settings.config)
+        config = self._settings.config
+        self._doorman = _doorman(config)
+        self._sources.renew(config)
+        _set_level(config)
         self._wake.set()
+
+
+def _check(config: Config) -> None:
+    """ConfigInvalid for settings that nothing can be made of."""
+    check_source(config)
+    _doorman(config)
+
+
+def _doorman(config: Config) -> Doorman:
+    found = config.analyzer
+    return Doorman(
+        listen_host=address.split(found.listen)[0],
+        token=found.api_token,
+        protect_reads=found.protect_reads,
+        user_header=found.proxy_user_header,
+        rate=found.rate_limit,
+    )
+
+
+def _set_level(config: Config) -> None:
+    """gpu-oour's word for how much is logged weighs more than ours."""
+    level = config.logging.level
+    usual = threshold(config.log.v)
+    wanted = min(usual, logging.INFO) if level == "INFO" else logging.getLevelNamesMapping()[level] if level else usual
+    logging.getLogger("vgpuscope").setLevel(wanted)
 
 
 @contextlib.contextmanager

@@ -1,23 +1,26 @@
 """The analyzer's API: gpu-oour's endpoints with its shapes, and /api/v1 for those who want more."""
 
+import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpuscope.config import Config
-from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
+from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
 from vgpuscope.model.errors import BodyInvalid, Unknown
 from vgpuscope.model.history import HistoryPoint
+from vgpuscope.runtime.negotiation import prefers
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
 from vgpuscope.services.analyzer_cycle import Board, Tally
+from vgpuscope.services.analyzer_settings import CHANGEABLE
 from vgpuscope.version import __version__
 from vgpuscope.views import fleet_api as shapes
-from vgpuscope.views.results import ResultRow, Stats, iso, low
+from vgpuscope.views.results import ResultRow, Stats, iso, low, stats
 from vgpuscope.views.selection import Selection, as_csv, as_json, check_fields, select
 
 TITLE = "vgpuscope analyzer"
@@ -28,13 +31,24 @@ ABOUT = (
 _CSV = "text/csv; charset=utf-8"
 
 
+class Pulse(Struct, frozen=True, kw_only=True):
+    """How it goes."""
+
+    tally: Tally
+    last: Analysis | None  # the last good one, perhaps of another replica
+    stale: bool  # it is too old to be believed
+    leader: bool
+    history: bool  # the store of results answers
+
+
 class Desk(Protocol):
     """What the API asks for and asks to be done."""
 
-    def board(self) -> Board: ...
+    @property
+    def read_only(self) -> bool: ...
+    async def board(self) -> Board: ...
     def config(self) -> Config: ...
-    def tally(self) -> Tally: ...
-    def leads(self) -> bool: ...
+    def pulse(self) -> Pulse: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
     async def points(self, **asked: Any) -> list[HistoryPoint]: ...
@@ -78,6 +92,7 @@ class HealthBody(Struct, frozen=True):
     last_success: str | None
     partial: bool
     leader: bool
+    history: bool  # the store of results answers
     error: dict[str, str] | None
 
 
@@ -90,12 +105,13 @@ class Triggered(Struct, frozen=True):
 
 
 class LowBody(Struct, frozen=True):
-    """What `/results/low` says."""
+    """What `/results/low` says; `count` is that of all pages."""
 
     count: int
     threshold: float
     timestamp: str | None
     gpus: list[ResultRow]
+    stale: bool = False
 
 
 class Updated(Struct, frozen=True):
@@ -125,10 +141,18 @@ _PAGING = (
     Param(name="offset", type="integer", help="Rows to leave out at the beginning.", least=0, most=10**9, default=0),
     Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
     Param(name="fields", help="Fields to send, with commas."),
-    Param(name="format", help="The same as the Accept header.", choices=("json", "csv")),
 )
-_TABLE = (*_ROW_FILTERS, *_PAGING)
-_TABLE_HEADERS = {"x-total-count": "rows on all pages", "etag": "changes when the rows do"}
+_FORMAT = Param(name="format", help="The same as the Accept header.", choices=("json", "csv"))
+_TABLE = (*_ROW_FILTERS, *_PAGING, _FORMAT)
+_TAGGED = {"etag": "changes when the answer does"}
+_TABLE_HEADERS = {"x-total-count": "rows on all pages"} | _TAGGED
+_BOTH = ("application/json", "text/csv")
+_NAMES = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
+_SETTINGS = (
+    Param(name="threshold", type="number", help="thresholds.low_utilization", least=0, most=100),
+    Param(name="interval", type="number", help="scheduler.interval, in seconds", least=1, most=86400),
+    Param(name="ai_enabled", type="boolean", help="ai.enabled; a language model is not part of this release."),
+)
 _HISTORY = (
     Param(name="step", help="One point for each analysis, hour or day.", choices=("analysis", "hour", "day")),
     Param(name="begin", type="number", help="From then on, in unix seconds; a day ago by default.", least=0, most=1e11),
@@ -145,53 +169,45 @@ _LANGUAGE = Param(name="lang", help="Language of the sentences.", choices=("en",
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: Desk, *, read_only: bool) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._read_only = read_only
         self.operations = self._table()
-        self._openapi = openapi(self.operations, title=TITLE, description=ABOUT)
-        self._docs = docs_page(self.operations, title=TITLE, description=ABOUT)
+        self._openapi = openapi((*self.operations, _METRICS), title=TITLE, description=ABOUT)
+        self._docs = docs_page((*self.operations, _METRICS), title=TITLE, description=ABOUT)
 
     def _table(self) -> tuple[Operation, ...]:
-        both = ("application/json", "text/csv")
+        rows = {"media": _BOTH, "headers": _TABLE_HEADERS}
+        started = "start an analysis, or join the running one"
         return (
             _get("/", "what this service is", self._info, Info),
             _get("/health", "whether analyses go well", self._health, HealthBody),
+            _get("/analyze", started, self._analyze, Triggered, _USE_AI, changes=True, statuses=(409,)),
+            _post("/analyze", started, self._analyze, Triggered, _USE_AI),
+            _get("/results", "every card", self._results, list[ResultRow], *_TABLE, **rows),
+            _get("/results/low", "cards below the threshold", self._low, LowBody, *_TABLE, **rows),
             _get(
-                "/analyze",
-                "start an analysis, or join the running one",
-                self._analyze,
-                Triggered,
-                _USE_AI,
-                changes=True,
+                "/results/stats",
+                "sums over all cards",
+                self._stats,
+                Stats,
+                *_ROW_FILTERS,
+                _FORMAT,
+                media=_BOTH,
+                headers=_TAGGED,
             ),
-            _post("/analyze", "start an analysis, or join the running one", self._analyze, Triggered, _USE_AI),
-            _get("/results", "every card", self._results, list[ResultRow], *_TABLE, media=both, headers=_TABLE_HEADERS),
-            _get("/results/low", "cards below the threshold", self._low, LowBody),
-            _get("/results/stats", "sums over all cards", self._stats, Stats),
             _get("/config", "the settings in effect", self._config, dict[str, Any]),
             _post(
                 "/config/update",
                 "change settings: all of them, or on any error none",
                 self._update,
                 Updated,
-                Param(name="threshold", type="number", help="thresholds.low_utilization"),
-                Param(name="interval", type="number", help="scheduler.interval"),
-                Param(name="ai_enabled", type="boolean", help="ai.enabled"),
-                body=dict[str, dict[str, Any]] | None,
+                *_SETTINGS,
+                body=CHANGES,
             ),
             _get("/openapi.json", "this API for programs", self._openapi_json, dict[str, Any]),
             _get("/docs", "this API for people", self._docs_html, media=("text/html",)),
             _get("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            _get(
-                "/api/v1/gpus",
-                "every card",
-                self._results,
-                list[ResultRow],
-                *_TABLE,
-                media=both,
-                headers=_TABLE_HEADERS,
-            ),
+            _get("/api/v1/gpus", "every card", self._results, list[ResultRow], *_TABLE, **rows),
             _get(
                 "/api/v1/gpus/{gpu_id}",
                 "one card: terms, tenants and the evidence of its verdict",
@@ -200,16 +216,15 @@ class AnalyzerApi:
                 _LANGUAGE,
                 statuses=(404,),
             ),
-            _get("/api/v1/nodes", "every node", self._grouped("hostname"), list[shapes.GroupRow], media=both),
-            _get(
-                "/api/v1/namespaces", "every namespace", self._grouped("namespace"), list[shapes.GroupRow], media=both
-            ),
+            _get("/api/v1/nodes", "every node", self._nodes, list[shapes.GroupRow], _FORMAT, media=_BOTH),
+            _get("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupRow], _FORMAT, media=_BOTH),
             _get(
                 "/api/v1/workloads",
                 "every owner of pods with cards",
                 self._workloads,
                 list[shapes.WorkloadRow],
-                media=both,
+                _FORMAT,
+                media=_BOTH,
             ),
             _get("/api/v1/history", "how it was", self._history, list[HistoryPoint], *_HISTORY, statuses=(503,)),
         )
@@ -224,66 +239,83 @@ class AnalyzerApi:
             features=Features(ai_analysis=False, prometheus_metrics=True, control_api=False),
             config=InfoConfig(
                 prometheus_url=config.prometheus.url or "",
-                threshold=config.thresholds.low_utilization,
-                interval=config.scheduler.interval,
-                time_window_min=config.prometheus.time_window_min,
+                threshold=shapes.whole(config.thresholds.low_utilization),
+                interval=shapes.whole(config.scheduler.interval),
+                time_window_min=shapes.whole(config.prometheus.time_window_min),
                 max_workers=config.scheduler.max_workers,
             ),
             endpoints=_ENDPOINTS,
-            read_only=self._read_only,
+            read_only=self._desk.read_only,
         )
         return _json(info)
 
     async def _health(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        tally, board, config = self._desk.tally(), self._desk.board(), self._desk.config()
-        status = "warning" if board.stale else "degraded" if tally.connected is False else "healthy"
-        error = tally.last_error
+        """Never waits for anything."""
+        pulse = self._desk.pulse()
+        tally, last, error = pulse.tally, pulse.last, pulse.tally.last_error
         body = HealthBody(
-            status=status,
+            status="warning" if pulse.stale else "degraded" if tally.connected is False else "healthy",
             prometheus_connected=bool(tally.connected),
-            last_analysis=_moment(tally.last_start),
-            analysis_timeout=board.stale,
+            last_analysis=_moment(_later(tally.last_start, last)),
+            analysis_timeout=pulse.stale,
             ai_enabled=False,
-            interval=config.scheduler.interval,
-            source=board.analysis.source if board.analysis else "",
-            last_success=_moment(tally.last_success),
-            partial=bool(board.analysis and board.analysis.faults),
-            leader=self._desk.leads(),
+            interval=shapes.whole(self._desk.config().scheduler.interval),
+            source=last.source if last else "",
+            last_success=_moment(_later(tally.last_success, last)),
+            partial=bool(last and last.faults),
+            leader=pulse.leader,
+            history=pulse.history,
             error={"code": error.code, "message": str(error), "hint": error.advice} if error else None,
         )
         return _json(body, headers={"cache-control": "no-store"})
 
     async def _analyze(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         started = self._desk.trigger()
-        message = "GPU analysis started in background" if started else "an analysis is running; joined it"
-        return _json(Triggered("triggered" if started else "joined", message, bool(asked["use_ai"])))
+        message = "GPU analysis started in background" if started else "GPU analysis is running already; joined it"
+        return _json(Triggered("triggered", message, bool(asked["use_ai"])))
 
     async def _results(self, request: Request, asked: dict[str, Any]) -> Response:
-        return _table(request, self._desk.board(), asked)
+        board = await self._desk.board()
+        return await _tagged(request, board, asked, lambda: _rows_answer(request, board.rows, asked))
 
-    async def _low(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        board, threshold = self._desk.board(), self._desk.config().thresholds.low_utilization
-        found = low(board.rows, threshold=threshold)
-        return _json(LowBody(len(found), threshold, board.stats.timestamp, found))
+    async def _low(self, request: Request, asked: dict[str, Any]) -> Response:
+        board, threshold = await self._desk.board(), self._desk.config().thresholds.low_utilization
 
-    async def _stats(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        return _json(self._desk.board().stats)
+        def answer() -> Response:
+            found = low(board.rows, threshold=threshold)
+            if _wants_csv(request, asked):
+                return _rows_answer(request, found, asked)
+            page, total, fields = _selected(found, asked)
+            gpus: Any = msgspec.Raw(as_json(page, fields))
+            body = LowBody(total, shapes.whole(threshold), board.stats.timestamp, gpus, stale=board.stale)
+            return _json(body, headers={"x-total-count": str(total)})
+
+        return await _tagged(request, board, {**asked, "threshold": threshold}, answer)
+
+    async def _stats(self, request: Request, asked: dict[str, Any]) -> Response:
+        board, threshold = await self._desk.board(), self._desk.config().thresholds.low_utilization
+
+        def answer() -> Response:
+            found, _ = select(_of_tenant(board.rows, asked), _selection(asked))
+            made = stats(found, threshold=threshold, timestamp=board.stats.timestamp)
+            if _wants_csv(request, asked):
+                return _csv(as_csv([made], Stats.__struct_fields__))
+            return _json(made)
+
+        return await _tagged(request, board, {**asked, "threshold": threshold}, answer)
 
     async def _config(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         return _json(shapes.shown_config(self._desk.config()))
 
     async def _update(self, request: Request, asked: dict[str, Any]) -> Response:
-        changes = await _body_changes(request)
-        names = {
-            "threshold": "thresholds.low_utilization",
-            "interval": "scheduler.interval",
-            "ai_enabled": "ai.enabled",
-        }
-        changes |= {path: asked[name] for name, path in names.items() if asked[name] is not None}
+        given = {_NAMES[name]: value for name, value in asked.items() if value is not None}
+        changes = await _body_changes(request) | given
         if not changes:
-            raise BodyInvalid("nothing to change was given")
-        updates = await self._desk.update(changes)
-        return _json(Updated("updated", updates, "In effect from the next analysis."))
+            raise BodyInvalid("nothing to change was given", hint='For example {"thresholds": {"idle": 5}}.')
+        done = await self._desk.update(changes)
+        names = {path: name for name, path in _NAMES.items() if path in given}
+        updates = {names.get(path, path): _plain(value) for path, value in done.items()}
+        return _json(Updated("updated", updates, "In effect now; an analysis by the new settings has begun."))
 
     async def _openapi_json(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         return Response(self._openapi, media_type="application/json")
@@ -294,27 +326,41 @@ class AnalyzerApi:
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _summary(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        board, tally = self._desk.board(), self._desk.tally()
-        return _json(shapes.summary(board.analysis, board.rows, board.stats, stale=board.stale, errors=tally.errors))
+        board, errors = await self._desk.board(), self._desk.pulse().tally.errors
+        return _json(
+            await asyncio.to_thread(
+                shapes.summary, board.analysis, board.rows, board.stats, stale=board.stale, errors=errors
+            )
+        )
 
     async def _gpu(self, request: Request, asked: dict[str, Any]) -> Response:
-        board, gpu_id = self._desk.board(), request.path_params["gpu_id"]
+        board, gpu_id = await self._desk.board(), request.path_params["gpu_id"]
         found = [gpu for gpu in (board.analysis.gpus if board.analysis else ()) if gpu.gpu_id == gpu_id]
         if not found:
             raise Unknown(f"no GPU {gpu_id[:80]!r} among the results")
         return _json([shapes.detail(gpu, lang=asked["lang"], stale=board.stale) for gpu in found])
 
-    def _grouped(self, by: str) -> Callable[[Request, dict[str, Any]], Awaitable[Response]]:
-        async def grouped(request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG001
-            return _rows(request, shapes.groups(self._desk.board().rows, by=by), shapes.GroupRow)
+    async def _nodes(self, request: Request, asked: dict[str, Any]) -> Response:
+        return await self._grouped(request, asked, lambda rows: shapes.groups(rows, by="hostname"))
 
-        return grouped
+    async def _spaces(self, request: Request, asked: dict[str, Any]) -> Response:
+        return await self._grouped(request, asked, lambda rows: shapes.groups(rows, by="namespace"))
 
-    async def _workloads(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        return _rows(request, shapes.workloads(self._desk.board().rows), shapes.WorkloadRow)
+    async def _workloads(self, request: Request, asked: dict[str, Any]) -> Response:
+        return await self._grouped(request, asked, shapes.workloads)
+
+    async def _grouped(
+        self, request: Request, asked: dict[str, Any], group: Callable[[Iterable[ResultRow]], Sequence[Struct]]
+    ) -> Response:
+        found = await asyncio.to_thread(group, (await self._desk.board()).rows)
+        if _wants_csv(request, asked):
+            kind = shapes.WorkloadRow if group is shapes.workloads else shapes.GroupRow
+            return _csv(as_csv(found, kind.__struct_fields__))
+        return _json(found, headers={"vary": "accept"})
 
     async def _history(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        return _json(await self._desk.points(**asked))
+        found = await self._desk.points(**asked)
+        return Response(await asyncio.to_thread(msgspec.json.encode, found), media_type="application/json")
 
 
 _USE_AI = Param(name="use_ai", type="boolean", help="Echoed; a language model is not part of this release.")
@@ -328,11 +374,35 @@ _ENDPOINTS = {
     "docs": "/docs",
     "api": "/api/v1/summary",
 }
+_METRICS = Operation(  # the shell serves it; here it is only told of
+    method="GET",
+    path="/metrics",
+    summary="what Prometheus scrapes",
+    handler=lambda *_: NotImplemented,
+    media=("text/plain", "application/openmetrics-text"),
+)
 _NO_SCRIPTS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 def _get(path: str, summary: str, handler: Any, answer: Any = Any, *params: Param, **more: Any) -> Operation:
     return Operation(method="GET", path=path, summary=summary, handler=handler, answer=answer, params=params, **more)
+
+
+def _changes_type() -> Any:
+    """What may be changed, section by section, as the body of /config/update has it."""
+    sections: dict[str, list[tuple[str, Any, Any]]] = {}
+    for setting in CHANGEABLE:
+        section, _, name = setting.path.partition(".")
+        sections.setdefault(section, []).append((name, setting.type | UnsetType, UNSET))
+    made = [
+        (section, msgspec.defstruct(f"{section.title()}Changes", found, kw_only=True, forbid_unknown_fields=True))
+        for section, found in sections.items()
+    ]
+    fields = [(section, kind | UnsetType, UNSET) for section, kind in made]
+    return msgspec.defstruct("Changes", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+CHANGES = _changes_type()
 
 
 def _post(path: str, summary: str, handler: Any, answer: Any, *params: Param, body: Any = None) -> Operation:
@@ -345,6 +415,7 @@ def _post(path: str, summary: str, handler: Any, answer: Any, *params: Param, bo
         params=params,
         body=body,
         changes=True,
+        statuses=(409,),
     )
 
 
@@ -352,28 +423,53 @@ def _json(content: Any, *, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json", headers=headers)
 
 
+def _csv(content: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(content, media_type=_CSV, headers={"vary": "accept", **(headers or {})})
+
+
 def _moment(at: float | None) -> str | None:
     return None if at is None else iso(at)
 
 
-def _table(request: Request, board: Board, asked: dict[str, Any]) -> Response:
-    """Rows of the board as they were asked for; 304 for who has them already."""
-    tag = _tag(board, str(sorted(asked.items())), request.headers.get("accept", ""))
+def _later(at: float | None, last: Analysis | None) -> float | None:
+    """Of what this replica did and what it was told, the later."""
+    told = last.started if last else None
+    return max((moment for moment in (at, told) if moment is not None), default=None)
+
+
+def _plain(value: Any) -> Any:
+    return shapes.whole(value) if isinstance(value, float) else value
+
+
+async def _tagged(request: Request, board: Board, asked: dict[str, Any], answer: Callable[[], Response]) -> Response:
+    """The answer, made off the event loop; 304 for who has it already."""
+    tag = _tag(board, str(sorted(asked.items())), str(_wants_csv(request, asked)))
     headers = {"etag": tag, "vary": "accept", "cache-control": "no-cache"}
-    if request.headers.get("if-none-match") == tag:
+    if _has(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    selection = _selection(asked)
-    page, total = select(_of_tenant(board.rows, asked), selection)
-    headers["x-total-count"] = str(total)
+    made = await asyncio.to_thread(answer)
+    made.headers.update(headers)
+    return made
+
+
+def _rows_answer(request: Request, rows: Sequence[ResultRow], asked: dict[str, Any]) -> Response:
+    page, total, fields = _selected(rows, asked)
+    headers = {"x-total-count": str(total)}
     if _wants_csv(request, asked):
-        return Response(as_csv(page, selection.fields or ResultRow.__struct_fields__), media_type=_CSV, headers=headers)
-    return Response(as_json(page, selection.fields), media_type="application/json", headers=headers)
+        return _csv(as_csv(page, fields or ResultRow.__struct_fields__), headers)
+    return Response(as_json(page, fields), media_type="application/json", headers=headers)
+
+
+def _selected(rows: Sequence[ResultRow], asked: dict[str, Any]) -> tuple[Sequence[ResultRow], int, tuple[str, ...]]:
+    """The page that was asked for, how many rows there are on all pages, and the fields to send of each."""
+    selection = _selection(asked)
+    return (*select(_of_tenant(rows, asked), selection), selection.fields)
 
 
 def _selection(asked: dict[str, Any]) -> Selection:
     equal = {name: asked[name] for name in _EQUAL if asked[name] is not None}
-    wanted = [name.strip() for name in (asked["fields"] or "").split(",") if name.strip()]
-    sort = asked["sort"] or ""
+    wanted = [name.strip() for name in (asked.get("fields") or "").split(",") if name.strip()]
+    sort = asked.get("sort") or ""
     if sort:
         check_fields([sort.removeprefix("-")], ResultRow)
     return Selection(
@@ -382,8 +478,8 @@ def _selection(asked: dict[str, Any]) -> Selection:
         least={"score": asked["min_score"]} if asked["min_score"] is not None else {},
         most={"score": asked["max_score"]} if asked["max_score"] is not None else {},
         sort=sort,
-        offset=asked["offset"],
-        limit=asked["limit"],
+        offset=asked.get("offset") or 0,
+        limit=asked.get("limit"),
         fields=check_fields(wanted, ResultRow),
     )
 
@@ -401,17 +497,15 @@ def _of_tenant(rows: Sequence[ResultRow], asked: dict[str, Any]) -> Sequence[Res
     ]
 
 
-def _rows(request: Request, found: Sequence[Struct], kind: type[Struct]) -> Response:
-    if _wants_csv(request, {"format": None}):
-        return Response(as_csv(found, kind.__struct_fields__), media_type=_CSV, headers={"vary": "accept"})
-    return _json(found, headers={"vary": "accept"})
-
-
 def _wants_csv(request: Request, asked: dict[str, Any]) -> bool:
     if asked["format"] is not None:
         return bool(asked["format"] == "csv")
-    accept = request.headers.get("accept", "")
-    return "text/csv" in accept and "application/json" not in accept
+    return prefers(request.headers.get("accept", ""), "text/csv", over="application/json")
+
+
+def _has(if_none_match: str, tag: str) -> bool:
+    """Whether one of the tags that a client has is this one."""
+    return any(one.strip().removeprefix("W/") in {tag, "*"} for one in if_none_match.split(","))
 
 
 def _tag(board: Board, *parts: str) -> str:
@@ -427,6 +521,6 @@ async def _body_changes(request: Request) -> dict[str, Any]:
         return {}
     try:
         sections = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise BodyInvalid(f"the body: {e}", hint='For example {"thresholds": {"idle": 5}}.') from e
     return {f"{section}.{name}": value for section, found in sections.items() for name, value in found.items()}

@@ -17,24 +17,25 @@ from vgpuscope.logic.fleet import Key, assemble, remembered
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Fault, Reading, Verdict
-from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.errors import QueryTimeout, ScopeError
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.views.log_table import RULE
 from vgpuscope.views.results import ResultRow, Stats, iso, rows, stats
 
 log = logging.getLogger(__name__)
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _OLD = 3.0  # intervals after which what is on the board is old
+_SLACK = 30.0  # seconds beyond the source's own deadline
+_TOLD = 10  # faults of one analysis that the log names
 
 
 class Source(Protocol):
     """Where readings come from."""
 
-    async def ready(self) -> None: ...
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading: ...
-    async def close(self) -> None: ...
 
 
 Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
@@ -47,6 +48,7 @@ class Board(Struct, frozen=True, kw_only=True):
     rows: tuple[ResultRow, ...] = ()
     stats: Stats
     stale: bool = False
+    dropped: int = 0  # samples that could not be true
 
 
 class Tally(Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class Cycle:
         source: Callable[[], Source],
         *,
         owners: Callable[[], Awaitable[Owners]],
-        done: Callable[[Analysis], Awaitable[None]],
+        done: Callable[[Board], Awaitable[None]],
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`done` is told each analysis that came to a result, after it is on the board."""
@@ -80,21 +82,40 @@ class Cycle:
         self._previous: dict[Key, Verdict] = {}
         self._steady: dict[Key, int] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
+        self._ageing = asyncio.Lock()
         self.tally = Tally()
 
-    def board(self) -> Board:
+    @property
+    def old(self) -> bool:
+        """Whether what is on the board is too old to be believed."""
+        analysis = self._board.analysis
+        return analysis is not None and self._too_old(analysis)
+
+    async def board(self) -> Board:
         """What is to be shown now."""
-        board, interval = self._board, self._config().scheduler.interval
-        if board.analysis is None or board.stale or self._clock() - board.analysis.started <= _OLD * interval:
-            return board
-        self._board = self._make_board(board.analysis, stale=True)
+        async with self._ageing:
+            board = self._board
+            if board.analysis is not None and self.old != board.stale:
+                made = await asyncio.to_thread(self._make_board, board.analysis, stale=self.old)
+                if self._board is board:
+                    self._board = made
+            return self._board
+
+    def shown(self) -> Board:
+        """What was last put on the board; `old` says whether to believe it."""
         return self._board
 
-    async def restore(self, analysis: Analysis) -> None:
-        """Go on from an analysis of an earlier run, or of the replica that leads."""
+    def last(self) -> Analysis | None:
+        """The last good analysis, old or not."""
+        return self._board.analysis
+
+    async def restore(self, analysis: Analysis) -> bool:
+        """Go on from an analysis of an earlier run, or of the replica that leads; False if it is not news."""
         known = self._board.analysis
-        if known is None or known.started < analysis.started:
-            await self._show(analysis)
+        if known is not None and known.started >= analysis.started:
+            return False
+        await self._show(analysis)
+        return True
 
     def trigger(self) -> bool:
         """Start an analysis, unless one is running; whether this call started it."""
@@ -106,24 +127,46 @@ class Cycle:
     async def finished(self) -> None:
         """Wait for the running analysis to end, if there is one; it never raises."""
         if self._running is not None:
-            await asyncio.shield(asyncio.gather(self._running, return_exceptions=True))
+            await asyncio.wait({self._running})
+
+    async def close(self) -> None:
+        """Leave the running analysis unfinished."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
 
     async def _analyze(self) -> None:
         began, monotonic = self._clock(), time.monotonic()
         self.tally = _with(self.tally, last_start=began)
+        log.info(RULE)
+        log.info("Starting GPU utilization analysis")
         try:
             analysis = await self._look(began, monotonic)
+            await self._show(analysis)
         except ScopeError as e:
+            log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.monotonic() - monotonic)
             return
-        await self._show(analysis)
+        except Exception:
+            log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
+            self._failed(ScopeError("the analysis failed; the log says where"), time.monotonic() - monotonic)
+            return
         self._succeeded(analysis)
-        await self._done(analysis)
+        try:
+            await self._done(self._board)
+        except Exception:
+            log.exception("result not passed on", extra=fields(error_code=ScopeError.code))
+            self.tally = _with(self.tally, errors=self.tally.errors + 1)
 
     async def _look(self, began: UnixTime, monotonic: float) -> Analysis:
         config = self._config()
-        reading = await self._source().read(end=began, seconds=config.prometheus.time_window_min * 60)
-        owners, fault = await self._asked_owners()
+        within = config.prometheus.deadline + _SLACK
+        try:
+            async with asyncio.timeout(within):
+                reading = await self._source().read(end=began, seconds=config.prometheus.time_window_min * 60)
+                owners, fault = await self._asked_owners()
+        except TimeoutError:
+            raise QueryTimeout(f"nothing was read within {within:g} s") from None
         gpus = await asyncio.to_thread(
             assemble,
             reading,
@@ -156,13 +199,22 @@ class Cycle:
             return {}, (Fault(part="owners", code=e.code, message=str(e)),)
 
     async def _show(self, analysis: Analysis) -> None:
-        self._board = await asyncio.to_thread(self._make_board, analysis, stale=False)
-        self._previous, self._steady = remembered(analysis.gpus)
+        """What is too old to be believed is shown, but nothing follows from it."""
+        old = self._too_old(analysis)
+        board = await asyncio.to_thread(self._make_board, analysis, stale=old)
+        gpus = () if old else analysis.gpus
+        self._previous, self._steady = await asyncio.to_thread(remembered, gpus)
+        self._board = board
 
     def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:
         made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
         sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
-        return Board(analysis=analysis, rows=made, stats=sums, stale=stale)
+        dropped = sum(stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values())
+        return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
+
+    def _too_old(self, analysis: Analysis) -> bool:
+        """Also what seems to come from the future: a clock was wrong, and may be for long."""
+        return abs(self._clock() - analysis.started) > _OLD * self._config().scheduler.interval
 
     def _succeeded(self, analysis: Analysis) -> None:
         tally = self.tally
@@ -171,15 +223,18 @@ class Cycle:
             analyses=tally.analyses + 1,
             errors=tally.errors + bool(analysis.faults),
             seconds=tally.seconds.with_one(analysis.seconds),
-            dropped=tally.dropped + sum(stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()),
+            dropped=tally.dropped + self._board.dropped,
             last_success=analysis.started,
             connected=True,
             last_error=None,
         )
-        for fault in analysis.faults[:10]:
+        for fault in analysis.faults[:_TOLD]:
             log.warning("partial analysis", extra=fields(part=fault.part, error_code=fault.code, err=fault.message))
+        if len(analysis.faults) > _TOLD:
+            log.warning("partial analysis", extra=fields(more=len(analysis.faults) - _TOLD))
 
     def _failed(self, error: ScopeError, seconds: Seconds) -> None:
+        """What was known stays; once it is old, what was concluded from it is not even remembered."""
         tally = self.tally
         self.tally = _with(
             tally,
@@ -189,7 +244,8 @@ class Cycle:
             connected=False,
             last_error=error,
         )
-        log.error("analysis failed", extra=error_fields(error))
+        if self.old:
+            self._previous, self._steady = {}, {}
 
 
 def _with(tally: Tally, **changes: object) -> Tally:

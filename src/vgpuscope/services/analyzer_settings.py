@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -11,6 +11,8 @@ from vgpuscope import config as configuration
 from vgpuscope.config import Config, Loaded
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
 from vgpuscope.runtime import yamlfile
+
+Signature = tuple[int, int, int] | None
 
 SECTIONS = (
     "analyzer",
@@ -28,16 +30,31 @@ SECTIONS = (
 # what may be changed while running: how is judged, not whom to ask or who may ask
 _CHANGEABLE = frozenset({"scoring", "thresholds", "verdict", "scheduler", "gpu_defaults"})
 _CHANGEABLE_TOO = frozenset({"prometheus.time_window_min", "prometheus.step", "ai.enabled"})
+CHANGEABLE = tuple(
+    setting for setting in configuration.SETTINGS if setting.section in _CHANGEABLE or setting.path in _CHANGEABLE_TOO
+)
+# what is only looked at when the process starts
+_AT_START = frozenset(
+    f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
+) | {"log.format"}
 
 
 class Settings:
-    """The settings in effect; a change that is not good as a whole changes nothing."""
+    """The settings in effect; a change that is not good as a whole changes nothing. One thread at a time may call."""
 
-    def __init__(self, *, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> None:
-        self._flags, self._environ = dict(flags), dict(environ)
+    def __init__(
+        self,
+        *,
+        flags: Mapping[str, object],
+        environ: Mapping[str, str],
+        file: str | None,
+        check: Callable[[Config], object] = lambda _: None,
+    ) -> None:
+        """`check` raises ConfigInvalid for what the settings alone do not show to be wrong."""
+        self._flags, self._environ, self._check = dict(flags), dict(environ), check
         self._file = file or environ.get(configuration.FILE_VARIABLE) or None
         self._updates: dict[str, Any] = {}
-        self._seen = self._signature()
+        self._read = self._looked = self._signature()
         self._loaded = self._load(self._updates)
 
     @property
@@ -45,13 +62,18 @@ class Settings:
         return self._loaded.config
 
     def file_changed(self) -> bool:
-        """Whether the file is another one than when it was last read."""
-        return self._signature() != self._seen
+        """Whether the file is another one than when it was last read, and was left alone since the last look.
 
-    def reload(self) -> None:
-        """Read the file again; ConfigInvalid leaves everything as it was."""
-        self._seen = self._signature()
-        self._loaded = self._load(self._updates)
+        An editor may be in the middle of writing it, and half a file can look like a whole one.
+        """
+        before, self._looked = self._looked, self._signature()
+        return self._looked not in (self._read, None) and self._looked == before
+
+    def reload(self) -> tuple[str, ...]:
+        """Read the file again; ConfigInvalid leaves everything as it was. What changed but needs a new start."""
+        self._read = self._looked = self._signature()
+        before, self._loaded = self._loaded, self._load(self._updates)
+        return tuple(sorted(path for path in _AT_START if before.value(path) != self._loaded.value(path)))
 
     def update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change settings by path, all or none; what was changed, with the values in effect."""
@@ -64,15 +86,29 @@ class Settings:
             raise BodyInvalid("ai.enabled: this release does not ask a language model", hint="Leave it false.")
         loaded = self._load({**self._updates, **changes})
         if mode == "file":
+            self._check_weight(changes)
             self._persist(changes)
-        self._updates |= changes
-        self._loaded = loaded
-        return {path: loaded.value(path) for path in changes}
+            self._loaded = self._load(self._updates)
+        else:
+            self._updates |= changes
+            self._loaded = loaded
+        return {path: self._loaded.value(path) for path in changes}
 
     def _load(self, updates: Mapping[str, Any]) -> Loaded:
-        return configuration.load(
-            flags={**self._flags, **updates}, environ=self._environ, file=self._file, sections=SECTIONS
+        loaded = configuration.load(
+            flags=self._flags, environ=self._environ, file=self._file, sections=SECTIONS, changes=updates
         )
+        self._check(loaded.config)
+        return loaded
+
+    def _check_weight(self, changes: Mapping[str, Any]) -> None:
+        """What is written to the file must be what counts."""
+        for path in changes:
+            origin = self._loaded.origins[path]
+            if origin.startswith(("env ", "flag")):
+                raise BodyInvalid(
+                    f"{path}: set by {origin}, which weighs more than the file", hint="Change it where it is set."
+                )
 
     def _persist(self, changes: Mapping[str, Any]) -> None:
         """Write the file anew, beside the old one first, so that nobody reads a half; comments in it are lost."""
@@ -85,10 +121,10 @@ class Settings:
         try:
             _replace(self._file, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         except OSError as e:
-            raise ReadOnly(f"{self._file} cannot be written: {e.strerror or e}") from e
-        self._seen = self._signature()
+            raise ReadOnly(f"{self._file} cannot be written: {e.strerror or e}", hint=_WRITABLE) from e
+        self._read = self._looked = self._signature()
 
-    def _signature(self) -> tuple[int, int, int] | None:
+    def _signature(self) -> Signature:
         if self._file is None:
             return None
         try:
@@ -98,16 +134,18 @@ class Settings:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+_WRITABLE = "Mount it writable, or say analyzer.config_updates: memory."
+
+
 def _check_changeable(path: str) -> None:
-    known = {setting.path for setting in configuration.SETTINGS}
-    if path not in known:
-        raise ConfigInvalid(f"{path[:80]}: no such setting", hint="GET /config shows what there is.")
-    if path.partition(".")[0] not in _CHANGEABLE and path not in _CHANGEABLE_TOO:
+    if path not in {setting.path for setting in configuration.SETTINGS}:
+        raise ConfigInvalid(f"{path[:80]!r}: no such setting", hint="GET /config shows what there is.")
+    if path not in {setting.path for setting in CHANGEABLE}:
         raise BodyInvalid(f"{path}: cannot be changed while running", hint="Change the file or the environment.")
 
 
 def _replace(path: str, text: str) -> None:
-    directory = os.path.dirname(os.path.abspath(path))
+    directory = os.path.dirname(os.path.realpath(path))
     handle, beside = tempfile.mkstemp(dir=directory, prefix=".vgpuscope-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -115,7 +153,7 @@ def _replace(path: str, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(beside, os.stat(path).st_mode & 0o777)
-        os.replace(beside, path)
+        os.replace(beside, os.path.realpath(path))
     except OSError:
         os.unlink(beside)
         raise

@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
-from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.errors import ConfigInvalid, SourceDown
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer_cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer_cycle import Source
+from vgpuscope.sources.cluster_api import CLUSTER
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.owners import Owners
 from vgpuscope.sources.prometheus import PrometheusSource
@@ -18,6 +22,7 @@ from vgpuscope.sources.targets import ServiceTargets, StaticTargets
 log = logging.getLogger(__name__)
 
 _API_TIMEOUT = 10.0  # seconds
+_TICK = 0.1  # seconds
 
 
 class Sources:
@@ -26,7 +31,7 @@ class Sources:
     def __init__(self, config: Config) -> None:
         self.current: Source = make_source(config)
         self._made_for = _concerns(config)
-        self._owners = _owners(config)
+        self._owners, self._owners_at = _owners(config), _cluster_url(config)
         self._changed = asyncio.Event()
 
     @property
@@ -35,6 +40,8 @@ class Sources:
 
     def renew(self, config: Config) -> None:
         """Use what the settings say now; a source that cannot be made leaves the former in place."""
+        if _cluster_url(config) != self._owners_at:
+            self._owners, self._owners_at = _owners(config), _cluster_url(config)
         if _concerns(config) == self._made_for:
             return
         try:
@@ -46,8 +53,21 @@ class Sources:
         self._changed.set()
         log.info("source changed", extra=fields(source=self.name))
 
-    async def run(self) -> None:
-        """Scrape, where that is what we do; begin anew when the source changes."""
+    async def begun(self, *, within: Seconds) -> None:
+        """Wait until scrapes of our own have something to show, but no longer than this."""
+        source, began = self.current, time.monotonic()
+        while isinstance(source, ScrapeSource) and time.monotonic() - began < within:
+            try:
+                await source.ready()
+                return
+            except SourceDown:
+                await asyncio.sleep(_TICK)
+
+    async def run(self, *, finished: Callable[[], Awaitable[None]]) -> None:
+        """Scrape, where that is what we do; begin anew when the source changes.
+
+        A former source is closed once `finished` says that nobody reads from it any more.
+        """
         while True:
             self._changed.clear()
             source = self.current
@@ -61,7 +81,8 @@ class Sources:
                 for one in (task, changed):
                     one.cancel()
                 await asyncio.gather(task, changed, return_exceptions=True)
-            await source.close()
+            await finished()
+            await _let_go(source)
 
     async def owners(self) -> OwnersByPod:
         """Who owns the pods; nobody is known without a cluster exporter."""
@@ -69,14 +90,24 @@ class Sources:
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self.current.close()
+        await _let_go(self.current)
+        if self._owners is not None:
+            await self._owners.__aexit__()
 
 
 def make_source(config: Config) -> Source:
     """The source that the settings ask for; ConfigInvalid when they ask for none, or wrongly."""
+    check_source(config)
     if config.prometheus.url is not None:
         return _prometheus(config)
     return _scrapes(config)
+
+
+async def _let_go(source: Source) -> None:
+    if isinstance(source, PrometheusSource):
+        await source.aclose()
+    elif isinstance(source, ScrapeSource):
+        await source.close()
 
 
 async def _scrape(source: Source) -> None:
@@ -114,11 +145,6 @@ def _scrapes(config: Config) -> ScrapeSource:
             keep=window,
             concurrency=config.scheduler.max_workers,
         )
-    if not analyzer.discover_services:
-        raise ConfigInvalid(
-            "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",
-            hint="Say --prometheus-url URL (env PROM_URL), or --targets with the agents' addresses.",
-        )
     api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
     targets = ServiceTargets(analyzer.discover_services, api=api)
     return ScrapeSource(
@@ -130,8 +156,32 @@ def _scrapes(config: Config) -> ScrapeSource:
     )
 
 
+def check_source(config: Config) -> None:
+    """ConfigInvalid when the settings say nothing to read from."""
+    analyzer = config.analyzer
+    if config.prometheus.url is None and not analyzer.targets and not analyzer.discover_services:
+        raise ConfigInvalid(
+            "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",
+            hint="Say --prometheus-url URL (env PROM_URL), or --targets with the agents' addresses.",
+        )
+
+
 def _owners(config: Config) -> Owners | None:
-    return Owners(config.analyzer.cluster_url) if config.analyzer.cluster_url else None
+    url = _cluster_url(config)
+    return Owners(url) if url else None
+
+
+def _cluster_url(config: Config) -> str | None:
+    """The cluster exporter: as set, or that among the targets which listens on its port."""
+    found = (target for target in config.analyzer.targets if _port(target) == CLUSTER.port)
+    return config.analyzer.cluster_url or next(found, None)
+
+
+def _port(target: str) -> int | None:
+    try:
+        return urlsplit(target if "://" in target else f"//{target}").port
+    except ValueError:
+        return None
 
 
 def _headers(lines: tuple[str, ...]) -> Mapping[str, str]:
@@ -148,4 +198,5 @@ def _concerns(config: Config) -> object:
         analyzer.targets,
         analyzer.discover_services,
         analyzer.scrape_interval,
+        analyzer.kubeconfig,
     )

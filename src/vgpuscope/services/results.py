@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -16,12 +18,12 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.runtime.printing import print_drawn, print_json
 from vgpuscope.runtime.terminal import speak_plainly
-from vgpuscope.services.analyzer_cycle import Cycle
+from vgpuscope.services.analyzer_cycle import Board, Cycle
 from vgpuscope.services.analyzer_settings import Settings
-from vgpuscope.services.analyzer_sources import Sources
+from vgpuscope.services.analyzer_sources import Sources, check_source
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
-from vgpuscope.views.results import ResultRow, low
+from vgpuscope.views.results import ResultRow
 from vgpuscope.views.results_table import results_table
 from vgpuscope.views.selection import as_csv
 
@@ -38,6 +40,13 @@ ANALYZER = Kind(
     ask="vgpuscope results",
 )
 _TICK = 0.2  # seconds between two looks at how far we are
+_TIMEOUT = 30.0  # seconds
+
+
+class _Low(Struct):
+    """What is wanted of /results/low."""
+
+    gpus: list[ResultRow]
 
 
 def results(*, url: str, only_low: bool, form: Form) -> int:
@@ -50,7 +59,8 @@ def results(*, url: str, only_low: bool, form: Form) -> int:
 def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, form: Form) -> int:
     """Analyse once, with a line on standard error that says how far it is, and print the results."""
     speak_plainly()
-    settings = Settings(flags=flags, environ=environ, file=file)
+    logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # what there is to say is said below
+    settings = Settings(flags=flags, environ=environ, file=file, check=check_source)
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
         print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
@@ -60,13 +70,12 @@ def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], fil
 
 async def _ask(url: str, *, only_low: bool) -> list[ResultRow]:
     token = os.environ.get("VGPUSCOPE_TOKEN") or None
-    async with ServedApi(ANALYZER, url, content=list[ResultRow], timeout=30.0, token=token) as api:
-        found = (await api.fetch())[0]
-        if not only_low:
-            return found
-        answer = await api.get("/config")
-        threshold = answer.json()["thresholds"]["low_utilization"] if answer.status_code == 200 else 20.0
-        return low(found, threshold=threshold)
+    if only_low:
+        kind = ANALYZER._replace(path="/results/low")
+        async with ServedApi(kind, url, content=_Low, timeout=_TIMEOUT, token=token) as api:
+            return (await api.fetch())[0].gpus
+    async with ServedApi(ANALYZER, url, content=list[ResultRow], timeout=_TIMEOUT, token=token) as api:
+        return (await api.fetch())[0]
 
 
 async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
@@ -82,7 +91,7 @@ async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
             await cycle.finished()
     finally:
         await sources.close()
-    board = cycle.board()
+    board = await cycle.board()
     if board.analysis is None:
         raise cycle.tally.last_error or SourceDown("the analysis came to no result")
     return board.analysis, board.rows
@@ -92,18 +101,22 @@ async def _collect(source: ScrapeSource, config: Config, bar: Progress) -> None:
     """Scrape for one window: what happened before we cannot know."""
     seconds = config.prometheus.time_window_min * 60
     task = bar.add_task(f"scraping for {seconds / 60:g} min", total=seconds)
+    if bar.disable:
+        print(f"vgpuscope: scraping for {seconds / 60:g} min", file=sys.stderr)
     scraping = asyncio.create_task(source.run(), name="scrape")
     began = time.monotonic()
     try:
-        while (past := time.monotonic() - began) < seconds and not scraping.done():
+        while (past := time.monotonic() - began) < seconds:
             bar.update(task, completed=past)
-            await asyncio.sleep(_TICK)
+            await asyncio.wait({scraping}, timeout=min(_TICK, seconds - past))
+            if scraping.done():
+                scraping.result()  # raises: scraping never ends by itself
     finally:
         scraping.cancel()
         await asyncio.gather(scraping, return_exceptions=True)
 
 
-async def _nothing(analysis: Analysis) -> None:
+async def _nothing(board: Board) -> None:
     """Nobody else has to be told."""
 
 

@@ -1,17 +1,26 @@
-"""An analysis and how the analyses went → samples."""
+"""An analysis and how the analyses went → samples, and the page they are shown on.
 
-from collections.abc import Iterator, Mapping, Sequence
+What is said of cards is most of the page, and all of it changes with each analysis and with nothing else: it is written
+once, compressed, and kept as it is. What is said of the fleet and of the analyzer is little and changes at any time.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Protocol
 
 from msgspec import Struct
 
 from vgpuscope.catalog import analyzer as m
+from vgpuscope.catalog.metric import Exposed, Metric
 from vgpuscope.catalog.rows import CardRow, FleetRow, GroupRow, SubjectRow, TenantRow
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse
 from vgpuscope.model.histogram import Histogram
-from vgpuscope.model.quantity import MIB, UnixTime
+from vgpuscope.model.quantity import MIB, Bytes, UnixTime
+from vgpuscope.views import textline
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
-from vgpuscope.views.results import ResultRow, Stats, memory_percent, only_tenant
+from vgpuscope.views.results import Stats, memory_percent, only_tenant
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -31,7 +40,8 @@ class Health(Struct, frozen=True, kw_only=True):
 def gpu_samples(gpu: GpuUse) -> Iterator[Sample]:
     """Everything shown of one card, for as long as it is in the fleet."""
     namespace, pod = only_tenant(gpu)
-    row = CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=gpu.model)
+    model = gpu.model or "unknown"  # as gpu-oour says
+    row = CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
     means = {term: stat.mean for term, stat in gpu.terms.items() if stat.mean is not None}
     yield Sample(m.SCORE, row, None if gpu.score.value is None else round(gpu.score.value, 1), (gpu.status,))
     yield Sample(m.CORE, row, _times(means.get("gpu_util"), 100))
@@ -45,9 +55,7 @@ def gpu_samples(gpu: GpuUse) -> Iterator[Sample]:
     yield from _tenants(gpu)
 
 
-def fleet_samples(
-    *, build: Build, analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, health: Health
-) -> Iterator[Sample]:
+def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: Health) -> Iterator[Sample]:
     """Everything shown of the fleet as a whole, and of the analyzer itself."""
     row = FleetRow(
         version=build.version,
@@ -60,7 +68,7 @@ def fleet_samples(
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _service(row, build, health)
     if analysis is not None:
-        yield from _sums(row, stats, scored=any(one.score is not None for one in rows))
+        yield from _sums(row, stats)
         yield Sample(m.REQUESTS, row, analysis.requests)
         for code, count in _fault_counts(analysis).items():
             yield Sample(m.FAULTS, row, count, (code,))
@@ -81,11 +89,11 @@ def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
         yield Sample(m.ERRORS, row, count, (code,))
 
 
-def _sums(row: FleetRow, stats: Stats, *, scored: bool) -> Iterator[Sample]:
+def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
     yield Sample(m.TOTAL, row, stats.total_gpus)
     yield Sample(m.LOW, row, stats.low_utilization_count)
     yield Sample(m.IDLE, row, stats.idle_count)
-    yield Sample(m.AVERAGE, row, stats.avg_score if scored else None)
+    yield Sample(m.AVERAGE, row, stats.avg_score if stats.scored else None)
     for status in STATUSES:
         yield Sample(m.STATUS_COUNT, row, stats.by_status.get(status, 0), (status,))
     for verdict in VERDICTS:
@@ -128,3 +136,129 @@ def _fault_counts(analysis: Analysis) -> dict[str, int]:
     for fault in analysis.faults:
         counts[fault.code] = counts.get(fault.code, 0) + 1
     return counts
+
+
+# ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CARD_SCOPES = frozenset({"card", "subject", "tenant"})
+CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope in CARD_SCOPES)
+FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
+
+_LEVEL, _GZIP = 1, 31  # most of the gain, a fifth of the time; zlib's word for a gzip member
+_AT_ONCE = 256  # cards
+_Known = dict[tuple[int, tuple[str, ...], tuple[str, ...]], str]  # labels as they are written
+_PLAIN_MOST: Bytes = 64 * 1024 * 1024  # above this, plain text is made from the compressed when somebody asks for it
+
+
+class _Part(Protocol):
+    def text(self) -> bytes: ...
+    def openmetrics(self) -> bytes: ...
+    def gzipped(self, openmetrics: bool) -> bytes: ...
+
+
+class CardsPage:
+    """What is said of all cards, in both formats: gauges have the same heads in either."""
+
+    def __init__(self, plain: bytes | None = b"", packed: bytes = b"") -> None:
+        self._plain, self._packed = plain, packed
+
+    def text(self) -> bytes:
+        """As lines."""
+        return self._plain if self._plain is not None else b"".join(_unpacked(self._packed))
+
+    def gzipped(self) -> bytes:
+        """As gzip members, one for each name."""
+        return self._packed
+
+
+class AnalyzerPage:
+    """The page of one moment: names of cards first, then those of the fleet."""
+
+    def __init__(self, cards: CardsPage, fleet: _Part) -> None:
+        self._cards, self._fleet = cards, fleet
+
+    def text(self) -> bytes:
+        """Text format 0.0.4."""
+        return self._cards.text() + self._fleet.text()
+
+    def openmetrics(self) -> bytes:
+        """OpenMetrics 1.0."""
+        return self._cards.text() + self._fleet.openmetrics()
+
+    def gzipped(self, openmetrics: bool) -> bytes:
+        """Either form, as concatenated gzip members."""
+        return self._cards.gzipped() + self._fleet.gzipped(openmetrics)
+
+
+def cards_page(gpus: Iterable[GpuUse], *, plain_most: Bytes = _PLAIN_MOST) -> CardsPage:
+    """Everything shown of these cards; takes a while for a large fleet, and little memory."""
+    kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(CARD_METRICS)}
+    blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in CARD_METRICS}
+    waiting = iter(gpus)
+    size = 0
+    while some := tuple(islice(waiting, _AT_ONCE)):
+        for gpu in some:
+            known: _Known = {}
+            for sample in gpu_samples(gpu):
+                if sample.value is not None:
+                    blocks[sample.metric.name].add(sample, known)
+        size += sum([block.pack(keep=size <= plain_most) for block in blocks.values()])
+    parts = [(block.plain, block.end()) for block in blocks.values() if block.packed]
+    packed = b"".join(member for _, member in parts)
+    return CardsPage(b"".join(b"".join(plain) for plain, _ in parts) if size <= plain_most else None, packed)
+
+
+class _Block:
+    """The lines of one name, which are compressed as they come."""
+
+    def __init__(self, metric: Metric, kind: int) -> None:
+        """`kind`: names of one kind have the same labels."""
+        (self._exposed,) = metric.exposed(frozenset(m.FAMILIES))
+        self._kind = kind
+        self._lines: list[str] = []
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+        self.packed: list[bytes] = []
+        self.plain: list[bytes] = []
+
+    def add(self, sample: Sample, known: _Known) -> None:
+        """One more line; most of a card's lines have the same labels, which are written once."""
+        exposed, extra = self._exposed, sample.extra
+        same = (self._kind, sample.row, extra)
+        labels = known.get(same)
+        if labels is None:
+            labels = known[same] = textline.start(exposed, sample.row, extra)[len(exposed.name) :]
+        self._lines.append(f"{exposed.name}{labels}{sample.value!r}\n")
+
+    def pack(self, *, keep: bool) -> int:
+        """Compress what has come, and keep it as it is, too; how much it was."""
+        if not self._lines:
+            return 0
+        head = "" if self.packed else _head(self._exposed)
+        text = (head + "".join(self._lines)).encode()
+        self._lines.clear()
+        self.packed.append(self._packer.compress(text))
+        self._keep(text, keep=keep)
+        return len(text)
+
+    def _keep(self, text: bytes, *, keep: bool) -> None:
+        if keep:
+            self.plain.append(text)
+        else:
+            self.plain.clear()
+
+    def end(self) -> bytes:
+        """The whole member."""
+        return b"".join([*self.packed, self._packer.flush()])
+
+
+def _head(exposed: Exposed) -> str:
+    head = textline.text_head(exposed)
+    assert head == textline.openmetrics_head(exposed), "one text serves both formats"
+    return f"{head}\n"
+
+
+def _unpacked(packed: bytes) -> Iterator[bytes]:
+    while packed:
+        member = zlib.decompressobj(_GZIP)
+        yield member.decompress(packed)
+        packed = member.unused_data

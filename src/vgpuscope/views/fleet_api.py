@@ -142,8 +142,8 @@ def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
         terms=gpu.terms,
         evidence=gpu.evidence,
         why=sentences(gpu.evidence, lang),
-        tenants=tuple(_tenant(use, lang) for use in gpu.tenants),
-        former=tuple(_tenant(use, lang) for use in gpu.former),
+        tenants=tuple(_tenant(use, lang, stale=stale) for use in gpu.tenants),
+        former=tuple(_tenant(use, lang, stale=stale) for use in gpu.former),
         stale=stale,
     )
 
@@ -175,22 +175,32 @@ def shown_config(config: Any) -> dict[str, Any]:
         "prometheus": {
             "url": prometheus.url or "",
             "query_condition": prometheus.query_condition,
-            "time_window_min": prometheus.time_window_min,
+            "time_window_min": whole(prometheus.time_window_min),
             "step": f"{prometheus.step:g}s",
         },
         "scoring": msgspec.to_builtins(config.scoring),
-        "thresholds": msgspec.to_builtins(config.thresholds),
+        "thresholds": _section(config.thresholds),
         "verdict": msgspec.to_builtins(config.verdict),
-        "scheduler": msgspec.to_builtins(config.scheduler),
-        "gpu_defaults": msgspec.to_builtins(config.gpu_defaults),
+        "scheduler": _section(config.scheduler),
+        "gpu_defaults": _section(config.gpu_defaults),
         "ai": {"enabled": ai.enabled, "model": ai.model if ai.enabled else None},
         "control": {"enabled": control.enabled, "api_url": control.api_url if control.enabled else None},
     }
 
 
-def _tenant(use: TenantUse, lang: Language) -> TenantDetail:
+def whole(value: float) -> float:
+    """20 rather than 20.0: clients of gpu-oour read integers there."""
+    return int(value) if value == int(value) else value
+
+
+def _section(section: Struct) -> dict[str, Any]:
+    found = msgspec.to_builtins(section)
+    return {name: whole(value) if isinstance(value, float) else value for name, value in found.items()}
+
+
+def _tenant(use: TenantUse, lang: Language, *, stale: bool) -> TenantDetail:
     return TenantDetail(
-        tenant=tenant_row(use), terms=use.terms, evidence=use.evidence, why=sentences(use.evidence, lang)
+        tenant=tenant_row(use, stale=stale), terms=use.terms, evidence=use.evidence, why=sentences(use.evidence, lang)
     )
 
 

@@ -3,6 +3,7 @@
 A number that was not measured is null, never 0. Times carry their zone.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -11,6 +12,8 @@ from msgspec import Struct
 
 from vgpuscope.model.analysis import (
     STATUSES,
+    USE_CLASSES,
+    VERDICTS,
     Analysis,
     Evidence,
     GpuUse,
@@ -97,6 +100,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     by_verdict: dict[Verdict, int]
     by_class: dict[UseClass, int]
     unknown_count: int
+    scored: int  # cards that have a score; without any, the three scores above are 0 as gpu-oour has them
     timestamp: str | None
 
 
@@ -117,11 +121,12 @@ def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None
         max_score=max(scores, default=0.0),
         low_utilization_count=len(low(found, threshold=threshold)),
         idle_count=sum(row.status == "idle" for row in found),
-        by_status={status: n for status in STATUSES if (n := sum(row.status == status for row in found))},
+        by_status=_counted((row.status for row in found), STATUSES),
         by_namespace=_by_namespace(found, threshold),
-        by_verdict=_counted(row.verdict for row in found),
-        by_class=_counted(row.use_class for row in found),
+        by_verdict=_counted((row.verdict for row in found), VERDICTS),
+        by_class=_counted((row.use_class for row in found), USE_CLASSES),
         unknown_count=sum(row.verdict == "unknown" for row in found),
+        scored=len(scores),
         timestamp=timestamp,
     )
 
@@ -184,21 +189,21 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
         mig=gpu.mig,
         mig_profile=gpu.profile,
         shared=len(gpu.tenants) > 1,
-        tenants=tuple(map(tenant_row, gpu.tenants)),
+        tenants=tuple(tenant_row(use, stale=stale) for use in gpu.tenants),
         stale=stale,
     )
 
 
-def tenant_row(use: TenantUse) -> TenantRow:
-    """One tenant as the API shows it."""
+def tenant_row(use: TenantUse, *, stale: bool = False) -> TenantRow:
+    """One tenant as the API shows it; an old verdict is none."""
     return TenantRow(
         namespace=use.tenant.namespace,
         pod=use.tenant.pod,
         container=use.tenant.container,
         owner=use.owner,
         own_numbers=use.own,
-        verdict=use.verdict,
-        use_class=use.use_class,
+        verdict="unknown" if stale else use.verdict,
+        use_class="unknown" if stale else use.use_class,
         gpu_util=mean(use.terms, "process_sm", scale=100, digits=2),
         mem_used_mb=mean(use.terms, "mem_used", scale=1 / MIB, digits=1) if use.own else None,
         since=None if use.since is None else iso(use.since),
@@ -229,8 +234,6 @@ def _namespace(found: list[ResultRow], threshold: float) -> NamespaceStats:
     )
 
 
-def _counted(words: Iterable[W]) -> dict[W, int]:
-    counts: dict[W, int] = {}
-    for word in words:
-        counts[word] = counts.get(word, 0) + 1
-    return counts
+def _counted(words: Iterable[W], order: Sequence[W]) -> dict[W, int]:
+    counts = Counter(words)
+    return {word: counts[word] for word in order if counts[word]}
