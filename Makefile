@@ -34,6 +34,7 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts
 test: $(STAMP)  ## everything that proves the product; installs what it needs
 	@tools/need cc gcc
 	@tools/need promtool prometheus
+	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
@@ -57,9 +58,10 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP)  ## measure against peers and lower bounds, all in one run
+bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent or BENCH=cluster for one of them
 	@tools/need cc gcc
-	$(BIN)/python -m bench
+	@tools/controlplane/build >/dev/null
+	$(BIN)/python -m bench $(BENCH)
 
 pictures: $(STAMP)  ## draw the pictures of the documentation anew from the demo's nodes
 	$(BIN)/python tools/pictures.py

@@ -1,0 +1,314 @@
+"""The store of results in a real PostgreSQL: the same laws as in a file, and several replicas of which one leads."""
+
+import asyncio
+import itertools
+import signal
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contract.postgres import Postgres
+from tests.services.noderoot import free_port
+from tests.sinks.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
+from tests.sinks.laws import assert_equal_points, every_point, rolled
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.sinks.history import Outbox, open_history
+from vgpuscope.sinks.history_postgres import PostgresDatabase
+from vgpuscope.sinks.history_store import StoredHistory
+from vgpuscope.sinks.migrations import MIGRATIONS, Migration
+
+pytestmark = pytest.mark.real
+KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
+NEXT = Migration(MIGRATIONS[-1].version + 1, ("ALTER TABLE history_series ADD COLUMN team text NOT NULL DEFAULT ''",))
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with Postgres() as server:
+        yield server
+
+
+def new_url(postgres: Postgres) -> str:
+    """A place of its own: another schema in the same database."""
+    schema = f"test{next(numbers)}"
+    postgres.say(f"CREATE SCHEMA {schema}")
+    return f"{postgres.url}?options=-csearch_path%3D{schema}"
+
+
+@pytest.fixture
+def url(postgres):
+    return new_url(postgres)
+
+
+@asynccontextmanager
+async def history(url, **keep):
+    store = open_history(url, **{**KEEP, **keep})
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+# ── the same laws ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=15)
+@given(runs(), st.data())
+async def test_what_a_file_would_say_the_database_says(postgres, tmp_path_factory, found, data):
+    file = tmp_path_factory.mktemp("history") / "h.db"
+    async with history(new_url(postgres)) as store, history(str(file)) as plain:
+        for one in found:
+            await store.save(one)
+            await plain.save(one)
+            if data.draw(st.booleans()):
+                await store.prune(data.draw(st.sampled_from((NOON, NOON + 2 * HOUR, NOON + DAY - 1))))
+                await store.save(one)
+        assert await every_point(store) == await every_point(plain)
+        assert await store.latest() == await plain.latest()
+
+
+@settings(max_examples=15)
+@given(runs())
+async def test_hours_and_days_are_the_sums_of_their_analyses(postgres, found):
+    async with history(new_url(postgres)) as store:
+        for one in found:
+            await store.save(one)
+        await store.prune(NOON + DAY - 1)
+        for step in ("hour", "day"):
+            assert_equal_points((await every_point(store))[step], await rolled(store, step))
+
+
+async def test_the_last_analysis_survives_a_restart_of_ours(url):
+    last = fleet(NOON, 20)
+    async with history(url) as store:
+        await store.save(last)
+    async with history(url) as store:
+        assert await store.latest() == last
+
+
+async def test_what_is_old_goes_and_is_not_counted_again(url):
+    async with history(url) as store:
+        one = analysis(NOON, gpu(tenants=(tenant("a"),)))
+        await store.save(one)
+        before = await every_point(store)
+        await store.prune(NOON + 3 * DAY)
+        await store.save(one)
+        await store.prune(NOON + 3 * DAY)
+        after = await every_point(store)
+        assert (after["analysis"], after["hour"], after["day"]) == ([], before["hour"], before["day"])
+        await store.prune(NOON + 500 * DAY)
+        assert await every_point(store) == {"analysis": [], "hour": [], "day": []}
+
+
+async def test_two_replicas_that_save_the_same_or_other_analyses_count_each_once(url):
+    made = [fleet(NOON + n * 60, 5, number=n) for n in range(12)]
+    async with history(url) as one, history(url) as two:
+        await asyncio.gather(*(store.save(a) for a in made for store in (one, two)))
+        points = await one.points(step="day", **ALL)
+        assert [p.samples for p in points] == [12] * 5
+        assert [p.seconds for p in points] == [600 + 11 * 60] * 5
+
+
+async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
+    async with history(url, keep_hours=DAY, keep_days=DAY) as one, history(url, keep_hours=DAY, keep_days=DAY) as two:
+        await one.save(analysis(NOON, gpu()))
+        await two.prune(NOON + 30 * DAY)
+        await one.save(analysis(NOON + 30 * DAY, gpu(), number=2))
+        assert len(await two.points(step="analysis", **ALL)) == 1
+
+
+# ── one leads ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+REPLICA = """
+import asyncio, sys
+from vgpuscope.sinks.history import open_history
+
+async def main(url, holder, seconds):
+    store = open_history(url, keep_results=86400, keep_hours=86400, keep_days=86400)
+    while True:
+        print(int(await store.lead(holder, seconds)), flush=True)
+        await asyncio.sleep(seconds / 10)
+
+asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
+"""
+LEASE = 2.0
+
+
+class Replica:
+    """A process of its own that wants to lead."""
+
+    def __init__(self, url: str, name: str) -> None:
+        command = [sys.executable, "-c", REPLICA, url, name, str(LEASE)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+
+    def leads(self) -> bool:
+        """What it is told the next time that it asks."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline() == "1\n"
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+def test_of_two_processes_one_leads_and_when_it_is_killed_the_other_takes_over(url):
+    replicas = [Replica(url, name) for name in ("a", "b")]
+    try:
+        for _ in range(15):
+            assert sorted(replica.leads() for replica in replicas) == [False, True]
+        leader, other = sorted(replicas, key=lambda replica: not replica.leads())
+        killed = time.monotonic()
+        leader.kill()
+        answers = list(itertools.takewhile(lambda led: not led, (other.leads() for _ in range(1000))))
+        waited = time.monotonic() - killed
+        assert answers
+        assert waited < LEASE + 3
+    finally:
+        for replica in replicas:
+            if replica.process.poll() is None:
+                replica.kill()
+
+
+async def test_a_lease_is_nobody_elses_until_it_is_given_back(url):
+    async with history(url) as one, history(url) as two:
+        assert await one.lead("a", 60)
+        assert not await two.lead("b", 60)
+        await two.resign("b")
+        assert not await two.lead("b", 60)
+        await one.resign("a")
+        assert await two.lead("b", 60)
+        assert not await one.lead("a", 60)
+
+
+async def test_of_many_who_ask_at_once_one_leads(url):
+    stores = [open_history(url, **KEEP) for _ in range(8)]
+    try:
+        answers = await asyncio.gather(*(store.lead(str(n), 60) for n, store in enumerate(stores)))
+        assert sum(answers) == 1
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_restart_of_the_database_between_two_calls_is_not_even_noticed(postgres, url):
+    async with history(url) as store:
+        await store.save(analysis(NOON, gpu()))
+        postgres.stop()
+        postgres.start()
+        await store.save(analysis(NOON + 60, gpu(), number=2))
+        assert len(await store.points(step="analysis", **ALL)) == 2
+
+
+async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(postgres, url):
+    async with history(url) as store:
+        outbox = Outbox(store)
+        await outbox.save(analysis(NOON, gpu()))
+        postgres.stop()
+        try:
+            for n in (1, 2):
+                with pytest.raises(HistoryDown):
+                    await outbox.save(analysis(NOON + n * 60, gpu(), number=1 + n))
+            with pytest.raises(HistoryDown):
+                await store.lead("a", 10)
+        finally:
+            postgres.start()
+        await outbox.save(analysis(NOON + 180, gpu(), number=4))
+        assert [p.time - NOON for p in await store.points(step="analysis", **ALL)] == [0, 60, 120, 180]
+
+
+async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
+    async with history(url) as store:
+        for n in range(5):
+            await store.save(fleet(NOON + n * 60, 50, number=n))
+            postgres.crash()
+            postgres.start()
+            assert (await store.latest()).number == n
+        assert [p.samples for p in await store.points(step="day", **ALL)] == [5] * 50
+
+
+async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_event_loop_never_waits(postgres, url):
+    async with history(url) as store:
+        assert await store.lead("a", 60)
+        with postgres.frozen():
+            asked, slowest = asyncio.ensure_future(store.lead("a", 1.0)), 0.0
+            while not asked.done():
+                began = time.monotonic()
+                await asyncio.sleep(0)
+                slowest = max(slowest, time.monotonic() - began)
+            with pytest.raises(HistoryDown, match="not answered within 1 s"):
+                await asked
+        assert slowest < 0.5
+        await store.save(analysis(NOON, gpu()))
+
+
+async def test_a_wrong_password_is_said_without_the_password(postgres):
+    async with history(postgres.url_of("wr0ng-secret")) as store:
+        with pytest.raises(HistoryDown, match="password authentication failed") as caught:
+            await store.latest()
+    assert "wr0ng-secret" not in f"{caught.value!r} {caught.value.advice} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("password", ["se/cret", "se@cret", "12/cret", "se%cret", "/cret"])
+def test_a_url_that_cannot_be_understood_is_not_repeated(password):
+    with pytest.raises(HistoryDown, match="cannot be understood") as caught:
+        open_history(f"postgresql://me:{password}@host/db", **KEEP)
+    assert "cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def test_a_database_that_is_not_there_is_named(postgres):
+    async with history(postgres.url_of(database="nowhere")) as store:
+        with pytest.raises(HistoryDown, match=r'127\.0\.0\.1/nowhere.*"nowhere" does not exist'):
+            await store.save(analysis(NOON, gpu()))
+
+
+async def test_nobody_at_the_address_is_down_at_once():
+    async with history(f"postgresql://me:secret@127.0.0.1:{free_port()}/db") as store:
+        with pytest.raises(HistoryDown, match="refused"):
+            await store.save(analysis(NOON, gpu()))
+
+
+# ── migrations ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stored(url: str, *migrations: Migration) -> StoredHistory:
+    return StoredHistory(PostgresDatabase(url, migrations=migrations), **KEEP)
+
+
+async def test_a_newer_version_takes_over_and_the_older_one_is_refused_from_then_on(url):
+    async with history(url) as older:
+        await older.save(analysis(NOON, gpu()))
+        before = await every_point(older)
+    newer = stored(url, *MIGRATIONS, NEXT)
+    assert await every_point(newer) == before
+    await newer.close()
+    async with history(url) as older:
+        with pytest.raises(HistoryDown, match=f"version {NEXT.version}"):
+            await older.latest()
+
+
+async def test_a_migration_that_fails_is_undone_whole(url):
+    broken = stored(url, *MIGRATIONS, Migration(NEXT.version, (*NEXT.statements, "no sentence of SQL")))
+    with pytest.raises(HistoryDown):
+        await broken.latest()
+    await broken.close()
+    async with history(url) as store:
+        await store.save(analysis(NOON, gpu()))
+
+
+async def test_replicas_that_start_at_once_make_the_tables_once(url):
+    stores = [open_history(url, **KEEP) for _ in range(6)]
+    try:
+        assert await asyncio.gather(*(store.latest() for store in stores)) == [None] * 6
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
