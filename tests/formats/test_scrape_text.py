@@ -30,11 +30,12 @@ def escaped(value):
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\x85\u2028\u2029\x0b\x0c\x1c\x1d\x1e"))
+tricky = st.text(st.sampled_from('\\"\nn{},= '), max_size=6)
 label_names = st.from_regex(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True)
 values = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf])
 samples = st.tuples(
     st.sampled_from(["wanted", "wanted_too", "wanted_to", "other", "wanted_too_much"]),
-    st.dictionaries(label_names, texts, max_size=4),
+    st.dictionaries(label_names, texts | tricky, max_size=4),
     values,
     st.none() | st.integers(0, 2**40),
 )

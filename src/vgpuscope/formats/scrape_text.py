@@ -18,7 +18,7 @@ class PageReader(Generic[T]):
     """Reads one target's pages. `meaning` gives what a name and its labels stand for; None: nothing of interest."""
 
     def __init__(self, *, wanted: frozenset[str], meaning: Callable[[str, dict[str, str]], T | None]) -> None:
-        self._wanted = frozenset(name.encode() for name in wanted)
+        self._wanted = {name.encode(): name for name in wanted}
         self._meaning = meaning
         self._known: dict[bytes, T | None] = {}  # by name and labels, of the series on the last page
 
@@ -48,7 +48,7 @@ class PageReader(Generic[T]):
     def _understood(self, series: bytes) -> T | None:
         name, _, rest = series.partition(b"{")
         labels = decode_labels(rest[:-1]) if rest else {}
-        return None if labels is None else self._meaning(name.strip().decode(), labels)
+        return None if labels is None else self._meaning(self._wanted[name.strip()], labels)
 
 
 def decode_labels(text: bytes) -> dict[str, str] | None:
