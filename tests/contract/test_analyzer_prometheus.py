@@ -176,11 +176,12 @@ async def test_scores_are_those_of_a_computation_from_raw_samples(url, fleet):
         assert (found.verdict == "in_use") == (number < BUSY)
 
 
-async def test_both_engines_and_ours_say_the_same(urls, fleet):
+@pytest.mark.parametrize("samples", [0, 400_000], ids=["by statistics", "by samples"])
+async def test_both_engines_and_ours_say_the_same(urls, fleet, samples):
     async with SpoilingServer(fleet) as stub:
         ours = await read(stub.url)
     for url in urls.values():
-        theirs = await read(url)
+        theirs = await read(url, samples=samples)
         assert {_rounded(one) for one in theirs.tracks} == {_rounded(one) for one in ours.tracks}
 
 
@@ -308,7 +309,7 @@ async def test_however_many_answers_are_spoilt_nobody_who_is_busy_becomes_idle(u
         server.spoil = lambda _, reply: SPOILT[kind](reply) if dice.random() < share else reply
         for _ in range(3):
             try:
-                reading = await read(server.url)
+                reading = await read(server.url, samples=dice.choice([0, 400_000]))
             except SourceDown:
                 continue
             uses = concluded(reading)

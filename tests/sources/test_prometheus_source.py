@@ -6,6 +6,7 @@ import math
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from tests.sources.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from vgpuscope.catalog import node as m
@@ -48,13 +49,25 @@ async def server(engine):
         yield server
 
 
+@pytest.fixture(params=[0, 400_000], ids=["by statistics", "by samples"])
+def either(server, request):
+    """Both ways to ask, which must tell the same."""
+    server.samples = request.param
+    return server
+
+
 def source(server, **more) -> PrometheusSource:
-    return PrometheusSource(**{"url": server.url, "deadline": 20.0, "retries": 0, "samples": 0} | more)
+    samples = getattr(server, "samples", 0)
+    return PrometheusSource(**{"url": server.url, "deadline": 20.0, "retries": 0, "samples": samples} | more)
 
 
 async def read(server, *, end=END, seconds=WINDOW, **more):
     async with source(server, **more) as prometheus:
         return await prometheus.read(end=end, seconds=seconds)
+
+
+def by_name(track):
+    return repr(replace(track, terms=dict(sorted(track.terms.items()))))
 
 
 def by_pod(reading):
@@ -64,9 +77,9 @@ def by_pod(reading):
 # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_every_term_is_read_in_base_units(engine, server):
+async def test_every_term_is_read_in_base_units(engine, either):
     add(engine, gpu_util=[float(v) for v in range(0, 100, 5)])
-    reading = await read(server)
+    reading = await read(either)
     [track] = reading.tracks
     assert track.terms == {
         "gpu_util": Stat(mean=0.475, max=0.95, p95=pytest.approx(0.9025), samples=20),
@@ -88,12 +101,12 @@ async def test_every_term_is_read_in_base_units(engine, server):
     assert reading.schemas == ("dcgm",)
 
 
-async def test_the_number_of_requests_does_not_depend_on_the_number_of_cards(engine, server):
+async def test_the_number_of_requests_does_not_depend_on_the_number_of_cards(engine, either):
     add(engine)
-    alone = await read(server)
+    alone = await read(either)
     for number in range(1, 300):
         add(engine, number)
-    assert (await read(server)).requests == alone.requests < 15
+    assert (await read(either)).requests == alone.requests < 15
 
 
 async def test_only_metrics_that_exist_are_asked_for_and_their_names_are_remembered(engine, server):
@@ -113,13 +126,13 @@ async def test_metrics_that_come_later_are_found(engine, server):
         assert len((await prometheus.read(end=END, seconds=WINDOW)).tracks) == 1
 
 
-async def test_profiling_video_and_limits_are_read_where_they_exist(engine, server):
+async def test_profiling_video_and_limits_are_read_where_they_exist(engine, either):
     add(engine)
     for name, value in (("PROF_SM_ACTIVE", 0.2), ("PROF_GR_ENGINE_ACTIVE", 0.6), ("DEV_ENC_UTIL", 30.0)):
         engine.add(f"DCGM_FI_{name}", [value] * FULL, **labels())
     engine.add("DCGM_FI_DEV_FB_RESERVED", [500.0] * FULL, **labels())
     engine.add("DCGM_FI_DEV_POWER_MGMT_LIMIT", [400.0] * FULL, **labels())
-    [track] = (await read(server)).tracks
+    [track] = (await read(either)).tracks
     assert track.terms["sm_active"] == Stat(mean=0.2, max=0.2, p95=0.2, samples=20)
     assert track.terms["engine_active"].max == 0.6
     assert track.terms["encoder"] == Stat(mean=0.3, max=0.3, samples=20)
@@ -127,7 +140,7 @@ async def test_profiling_video_and_limits_are_read_where_they_exist(engine, serv
     assert track.terms["mem_total"].mean == 80_500 * MIB
 
 
-async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_own(engine, server):
+async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_own(engine, either):
     card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
     for metric, value in (
         (m.GPU_UTILIZATION, 0.5),
@@ -145,7 +158,7 @@ async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_ow
     tenant = card | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
     for metric, value in ((m.CONTAINER_PROCESSES, 2), (m.CONTAINER_SM, 0.2), (m.CONTAINER_SM_MAX, 0.7)):
         engine.add(metric.name, [value] * FULL, **tenant)
-    reading = await read(server)
+    reading = await read(either)
     device, part, container = reading.tracks
     assert reading.schemas == ("vgpuscope",)
     assert device.terms["gpu_util"] == Stat(mean=0.4, max=0.9, p95=0.5, samples=20)
@@ -156,20 +169,20 @@ async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_ow
     assert container.terms["process_sm"] == Stat(mean=0.2, max=0.7, p95=0.2, samples=20)
 
 
-async def test_both_schemas_are_delivered_side_by_side(engine, server):
+async def test_both_schemas_are_delivered_side_by_side(engine, either):
     add(engine)
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="node-1", gpu_uuid="GPU-00000000")
-    reading = await read(server)
+    reading = await read(either)
     assert set(reading.schemas) == {"dcgm", "vgpuscope"}
 
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York", "UTC"])
-async def test_the_time_zone_changes_nothing(engine, server, zone, monkeypatch):
+async def test_the_time_zone_changes_nothing(engine, either, zone, monkeypatch):
     add(engine)
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        [track] = (await read(server)).tracks
+        [track] = (await read(either)).tracks
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -179,21 +192,21 @@ async def test_the_time_zone_changes_nothing(engine, server, zone, monkeypatch):
 # ── whose card it is ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_handover_splits_the_card_at_its_moment(engine, server):
+async def test_a_handover_splits_the_card_at_its_moment(engine, either):
     add(engine, gpu_util=0.0, count=30, until=END - 300, more={"pod": "before"})
     add(engine, gpu_util=95.0, count=10, more={"pod": "after"})
-    tracks = by_pod(await read(server))
+    tracks = by_pod(await read(either))
     assert tracks["before"].terms["gpu_util"].max == 0.0
     assert tracks["after"].terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=10)
     assert (tracks["before"].first, tracks["before"].last) == (END - WINDOW + STEP, END - 300)
     assert (tracks["after"].first, tracks["after"].last) == (END - 270, END)
 
 
-async def test_a_pod_that_ended_is_seen_to_have_ended(engine, server):
+async def test_a_pod_that_ended_is_seen_to_have_ended(engine, either):
     add(engine, 0)
     add(engine, 1, until=END - 400)
     add(engine, 2, until=END - 1800)
-    tracks = by_pod(await read(server))
+    tracks = by_pod(await read(either))
     assert tracks["train-0"].last == END
     assert tracks["train-1"].last == END - 400
     assert "train-2" not in tracks
@@ -208,48 +221,48 @@ async def test_an_end_is_known_even_if_raw_samples_are_not_to_be_had(engine, ser
     assert [fault.part for fault in reading.faults] == ["raw samples"]
 
 
-async def test_mig_instances_are_apart(engine, server):
+async def test_mig_instances_are_apart(engine, either):
     add(engine, gpu_util=95.0, more={"GPU_I_ID": "1", "GPU_I_PROFILE": "3g.40gb", "pod": "a"})
     add(engine, gpu_util=0.0, more={"GPU_I_ID": "2", "GPU_I_PROFILE": "3g.40gb", "pod": "b"})
-    found = {(t.mig, t.profile): t.terms["gpu_util"].mean for t in (await read(server)).tracks}
+    found = {(t.mig, t.profile): t.terms["gpu_util"].mean for t in (await read(either)).tracks}
     assert found == {("GI-1", "3g.40gb"): 0.95, ("GI-2", "3g.40gb"): 0.0}
 
 
-async def test_a_card_that_pods_share_needs_no_closer_look(engine, server):
+async def test_a_card_that_pods_share_needs_no_closer_look(engine, either):
     for pod in "abcd":
         add(engine, more={"pod": pod})
-    reading = await read(server)
+    reading = await read(either)
     assert set(by_pod(reading)) == set("abcd")
-    assert not any(query.startswith("{") for query in server.queries)
+    assert not any(query.startswith("{") for query in either.queries)
 
 
-async def test_with_honor_labels_off_the_exporter_is_nobodys_tenant(engine, server):
+async def test_with_honor_labels_off_the_exporter_is_nobodys_tenant(engine, either):
     own = {"pod": "dcgm-exporter-x7k2p", "namespace": "monitoring", "container": "exporter", "job": "gpu"}
     theirs = {"exported_pod": "train", "exported_namespace": "ml", "exported_container": "main"}
     add(engine, 0, more=own | theirs)
     add(engine, 1, more=own)
     add(engine, 2, more=own | {"pod": "metrics-9"})
-    tracks = {track.gpu_id[-1]: track for track in (await read(server)).tracks}
+    tracks = {track.gpu_id[-1]: track for track in (await read(either)).tracks}
     assert tracks["0"].tenant == Tenant(namespace="ml", pod="train", container="main")
     assert tracks["1"].tenant is None
     assert tracks["2"].tenant is None
 
 
-async def test_an_exporter_on_free_cards_only_is_recognised_by_its_name(engine, server):
+async def test_an_exporter_on_free_cards_only_is_recognised_by_its_name(engine, either):
     add(engine, 0, more={"pod": "nvidia-dcgm-exporter-abcde", "container": "x"})
     add(engine, 1, more={"pod": "gpu-metrics-1", "container": "x", "job": "monitoring/gpu-metrics"})
-    assert [track.tenant for track in (await read(server)).tracks] == [None, None]
+    assert [track.tenant for track in (await read(either)).tracks] == [None, None]
 
 
 @pytest.mark.parametrize("label", ["Hostname", "hostname", "kubernetes_node", "node"])
-async def test_the_node_is_found_under_all_its_labels(engine, server, label):
+async def test_the_node_is_found_under_all_its_labels(engine, either, label):
     engine.add(UTIL, [1.0] * FULL, UUID="GPU-a", pod="p", **{label: "n7"})
-    assert (await read(server)).tracks[0].hostname == "n7"
+    assert (await read(either)).tracks[0].hostname == "n7"
 
 
-async def test_a_hostname_that_is_the_exporters_pod_gives_way(engine, server):
+async def test_a_hostname_that_is_the_exporters_pod_gives_way(engine, either):
     engine.add(UTIL, [1.0] * FULL, UUID="GPU-a", pod="dcgm-exporter-1", Hostname="dcgm-exporter-1", node="n7")
-    assert (await read(server)).tracks[0].hostname == "n7"
+    assert (await read(either)).tracks[0].hostname == "n7"
 
 
 async def test_the_condition_is_in_every_query_for_dcgm_and_raw_samples_too(engine, server):
@@ -262,66 +275,66 @@ async def test_the_condition_is_in_every_query_for_dcgm_and_raw_samples_too(engi
     assert set(by_pod(reading)) == {"train-0"}
 
 
-async def test_the_condition_on_pods_does_not_hide_our_cards(engine, server):
+async def test_the_condition_on_pods_does_not_hide_our_cards(engine, either):
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="n", gpu_uuid="GPU-a", cluster="a")
     engine.add(m.GPU_UTILIZATION.name, [0.5] * FULL, node="n", gpu_uuid="GPU-b", cluster="b")
-    reading = await read(server, condition='{pod!="",namespace=~"ml",cluster="a"}')
+    reading = await read(either, condition='{pod!="",namespace=~"ml",cluster="a"}')
     assert [track.gpu_id for track in reading.tracks] == ["GPU-a"]
 
 
-async def test_a_restarted_exporter_makes_no_second_card_and_no_gap(engine, server):
+async def test_a_restarted_exporter_makes_no_second_card_and_no_gap(engine, either):
     add(engine, gpu_util=90.0, count=30, until=END - 300, more={"instance": "10.0.0.1:9400"})
     add(engine, gpu_util=10.0, count=10, more={"instance": "10.0.0.2:9400"})
-    [track] = (await read(server)).tracks
+    [track] = (await read(either)).tracks
     assert track.terms["gpu_util"] == Stat(mean=pytest.approx(0.5), max=0.9, p95=0.9, samples=20)
     assert (track.first, track.last) == (END - WINDOW + STEP, END)
 
 
-async def test_two_replicas_that_saw_the_same_count_once(engine, server):
+async def test_two_replicas_that_saw_the_same_count_once(engine, either):
     for replica, count in (("a", 10), ("b", 20)):
         add(engine, count=count, more={"prometheus_replica": replica})
-    [track] = (await read(server)).tracks
+    [track] = (await read(either)).tracks
     assert track.terms["gpu_util"].samples == 20
 
 
-async def test_an_engine_that_keeps_names_says_the_same(engine, server):
+async def test_an_engine_that_keeps_names_says_the_same(engine, either):
     add(engine)
     add(engine, 1, gpu_util=[BLANK] + [50.0] * 19)
-    plain = await read(server)
+    plain = await read(either)
     engine.keeps_names = True
     engine.series = [(dict(reversed(labels.items())), samples) for labels, samples in engine.series]
-    assert (await read(server)).tracks == plain.tracks
+    assert (await read(either)).tracks == plain.tracks
 
 
 # ── how much of it was seen ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_fleet_that_is_scraped_more_often_is_expected_to_be(engine, server):
+async def test_a_fleet_that_is_scraped_more_often_is_expected_to_be(engine, either):
     for number in range(3):
         engine.add(UTIL, [1.0] * 40, step=15, **labels(number))
     engine.add(UTIL, [1.0] * 20, step=15, **labels(3))
-    reading = await read(server)
+    reading = await read(either)
     assert (reading.window.interval, reading.window.expected) == (15.0, 40)
     assert by_pod(reading)["train-3"].terms["gpu_util"].samples == 20
 
 
-async def test_samples_that_all_series_lack_are_missed_nevertheless(engine, server):
+async def test_samples_that_all_series_lack_are_missed_nevertheless(engine, either):
     for number in range(3):
         add(engine, number, count=10)
-    assert (await read(server)).window.expected == 20
+    assert (await read(either)).window.expected == 20
 
 
-async def test_jobs_have_their_own_pace(engine, server):
+async def test_jobs_have_their_own_pace(engine, either):
     engine.add(UTIL, [1.0] * 20, **labels(0, job="slow"))
     engine.add(UTIL, [1.0] * 60, step=10, **labels(1, job="fast"))
-    tracks = by_pod(await read(server))
+    tracks = by_pod(await read(either))
     assert (tracks["train-0"].interval, tracks["train-1"].interval) == (30.0, 10.0)
 
 
-async def test_gaps_are_not_taken_for_a_late_begin(engine, server):
+async def test_gaps_are_not_taken_for_a_late_begin(engine, either):
     engine.add(UTIL, [0.0] * 20, **labels(0))
     engine.series.append(({"__name__": UTIL, **labels(1)}, [(END - WINDOW + STEP, 0.0), (END, 0.0)]))
-    track = by_pod(await read(server))["train-1"]
+    track = by_pod(await read(either))["train-1"]
     assert (track.first, track.last, track.terms["gpu_util"].samples) == (END - WINDOW + STEP, END, 2)
 
 
@@ -329,10 +342,10 @@ async def test_gaps_are_not_taken_for_a_late_begin(engine, server):
 
 
 @pytest.mark.parametrize("false", [math.nan, math.inf, -math.inf, BLANK, 2.0**63 - 16, 2.0**47, 101.0, 65535.0])
-async def test_a_false_sample_is_dropped_and_counted(engine, server, false):
+async def test_a_false_sample_is_dropped_and_counted(engine, either, false):
     add(engine, 0, gpu_util=[10.0] * 5 + [false] + [50.0] * 14)
     add(engine, 1)
-    tracks = by_pod(await read(server))
+    tracks = by_pod(await read(either))
     good = [0.1] * 5 + [0.5] * 14
     stat = tracks["train-0"].terms["gpu_util"]
     assert stat == Stat(mean=pytest.approx(sum(good) / 19), max=0.5, p95=0.5, samples=19, dropped=1)
@@ -341,22 +354,22 @@ async def test_a_false_sample_is_dropped_and_counted(engine, server, false):
 
 @pytest.mark.parametrize("name", ["fb_used", "power_usage", "sm_clock", "mem_copy_util"])
 @pytest.mark.parametrize("false", [math.nan, BLANK, 2.0**47])
-async def test_a_false_sample_of_any_term_is_dropped(engine, server, name, false):
+async def test_a_false_sample_of_any_term_is_dropped(engine, either, name, false):
     usual = SIX[f"DCGM_FI_DEV_{name.upper()}"]
     add(engine)
-    before = (await read(server)).tracks[0].terms
+    before = (await read(either)).tracks[0].terms
     engine.series.clear()
     add(engine, **{name: [false] + [usual] * 19})
-    after = (await read(server)).tracks[0].terms
+    after = (await read(either)).tracks[0].terms
     assert {term: stat.mean for term, stat in after.items()} == pytest.approx({t: s.mean for t, s in before.items()})
 
 
 @pytest.mark.parametrize("false", [math.nan, BLANK])
-async def test_a_card_that_never_says_anything_true_is_not_measured_and_not_looked_at(engine, server, false):
+async def test_a_card_that_never_says_anything_true_is_not_measured_and_not_looked_at(engine, either, false):
     add(engine, gpu_util=false)
-    [track] = (await read(server)).tracks
+    [track] = (await read(either)).tracks
     assert track.terms["gpu_util"] == Stat(dropped=20)
-    assert not any(query.startswith("{") for query in server.queries)
+    assert not any(query.startswith("{") for query in either.queries)
 
 
 async def test_more_false_series_than_can_be_looked_at_are_left_out_by_name(engine, server):
@@ -376,6 +389,32 @@ async def test_raw_samples_of_many_cards_are_asked_for_in_queries_that_every_eng
     assert len(raw) == 2
     assert max(map(len, raw)) < 16_000
     assert sum(track.terms["gpu_util"].dropped == 1 for track in reading.tracks) == 500
+
+
+async def test_few_samples_are_asked_for_themselves_and_many_as_statistics(engine, server):
+    add(engine)
+    server.samples = 400_000
+    few = await read(server)
+    assert any(query == f'{UTIL}{{pod!=""}}[599999ms]' for query in server.queries)
+    for number in range(1, 50):
+        add(engine, number)
+    many = await read(server, samples=40 * FULL)
+    assert few.requests == 7 < many.requests == 12
+    assert set(map(by_name, many.tracks)) > set(map(by_name, few.tracks))
+
+
+async def test_samples_below_zero_are_seen_where_samples_are_asked_for(engine, server):
+    add(engine, gpu_util=[-5.0] + [50.0] * 19)
+    [track] = (await read(server, samples=400_000)).tracks
+    assert track.terms["gpu_util"] == Stat(mean=0.5, max=0.5, p95=0.5, samples=19, dropped=1)
+
+
+async def test_samples_that_are_not_given_leave_their_term_unknown(engine, server):
+    add(engine)
+    server.spoil = lambda query, reply: Reply(503) if query.startswith(UTIL) else reply
+    reading = await read(server, samples=400_000)
+    assert [fault.part.split()[0] for fault in reading.faults] == ["gpu_util"]
+    assert "gpu_util" not in reading.tracks[0].terms
 
 
 # ── what goes wrong on the way ───────────────────────────────────────────────────────────────────────────────────

@@ -91,12 +91,9 @@ class Table:
         self._note(ask, missing)
         plain = column % WIDTH in {SAMPLES, LAST}
         scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
-        known = self._rows
-        for row, value in zip(rows, values, strict=True):
-            raw = bytes(row.metric)
-            if (cells := known.get(raw)) is None:
-                raw = without_name(raw, ask.name)  # VictoriaMetrics keeps it where Prometheus does not
-                cells = self._cells(raw)
+        keys = _keys(ask.name, rows)
+        for raw, value in zip(keys, values, strict=True):
+            cells = self._cells(raw)
             ours = value / scale
             if 0.0 <= ours <= high:
                 cells[column] = ours
@@ -319,11 +316,16 @@ def _ended(numbers: list[float]) -> list[float]:
     return numbers[:-1] if marked else numbers
 
 
-def _keys(name: str, lines: Sequence[Line]) -> list[bytes]:
-    """The labels of each line as vectors write them: Prometheus orders both alike, VictoriaMetrics does not."""
-    plain = [without_name(bytes(line.metric), name) for line in lines]
-    alike = all(list(labels) == sorted(labels) for labels in map(decode_labels, plain[:3]))
-    return plain if alike else [in_order(raw) for raw in plain]
+def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
+    """The labels of each series, written alike for all metrics.
+
+    Engines write them in order, but for VictoriaMetrics where it gives samples; and it keeps names in some answers.
+    """
+    raws = [bytes(one.metric) for one in series]
+    if any(b'"__name__"' in raw for raw in raws[:3]):
+        raws = [without_name(raw, name) for raw in raws]
+    ordered = all(list(labels) == sorted(labels) for labels in map(decode_labels, raws[:3]))
+    return raws if ordered else [in_order(raw) for raw in raws]
 
 
 def _statistics(good: list[float], wanted: frozenset[int], *, dropped: int) -> Stat:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
 _REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
+_MANY = 20_000  # series: answers of so many fill memory
+_FEW = 4  # answers at once where they do, or may do
 _SLICE = 500  # rows: a few milliseconds
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
 
@@ -60,7 +62,7 @@ class PrometheusSource:
         answered.
         """
         self._condition = promql.parse_condition(condition)
-        self._interval, self._deadline, self._closer = interval, deadline, closer
+        self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
         self._samples, self._progress = samples, progress
         self._api = PromApi(
             url=url,
@@ -102,7 +104,9 @@ class PrometheusSource:
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
         """The window that ends at `end`; SourceDown when not one query was answered."""
-        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline)
+        large = sum(self._series.values()) > _MANY
+        at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
+        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
         tables = [Table(group, begin=end - seconds, end=end, step=self._interval) for group in GROUPS]
         await self._fill(cycle, tables, await self._names(cycle))
         await self._look_closer(cycle, tables)
@@ -199,12 +203,21 @@ class _Cycle:
     """One reading: its window, its deadline, and what failed in it."""
 
     def __init__(
-        self, api: PromApi, thread: ThreadPoolExecutor, *, end: UnixTime, seconds: Seconds, due: Seconds
+        self,
+        api: PromApi,
+        thread: ThreadPoolExecutor,
+        *,
+        end: UnixTime,
+        seconds: Seconds,
+        due: Seconds,
+        at_once: int,
     ) -> None:
         self._api, self._thread = api, thread
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._by = asyncio.get_running_loop().time() + due
+        self._room = asyncio.Semaphore(at_once)  # for answers in memory
+        self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
 
@@ -266,7 +279,10 @@ class _Cycle:
     async def _part(self, part: str, query: str, take: Callable[[bytes], Awaitable[None]]) -> bool:
         """Whether it was answered, and taken."""
         try:
-            await take(await self._api.query(query, at=self.end, by=self._by, sent=self._sent))
+            async with self._room:
+                data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
+                async with self._taking:
+                    await take(data)
         except ScopeError as e:
             self.fault(part, e)
             return False
