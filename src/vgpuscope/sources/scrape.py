@@ -49,12 +49,12 @@ class ScrapeSource:
     ) -> None:
         """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out.
 
-        `concurrency`: pages that are received at once; targets that were down have as many places of their own.
+        `concurrency`: pages that are received at once.
         """
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
-        self._places, self._places_of_failed = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
+        self._places = asyncio.Semaphore(concurrency)
         self._known: dict[str, _Target] = {}  # also those that are gone, as long as their samples are of use
         self._lost: ScopeError | None = None  # why the targets could not be listed
         self._scrapes = 0
@@ -91,6 +91,7 @@ class ScrapeSource:
         )
 
     async def close(self) -> None:
+        """Let go of all connections, once `run` has ended."""
         await self._client.aclose()
 
     # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,13 +178,12 @@ class ScrapeSource:
 
     async def _page(self, target: "_Target") -> bytes:
         """What the target serves; a place is taken only once it begins to answer, so that those who hang have none."""
-        places = self._places_of_failed if target.error else self._places
         async with self._client.stream("GET", target.url) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise SourceDown(f"answers {answer.status_code} {answer.reason_phrase}".rstrip(), hint=_CHECK)
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise SourceDown("answers with HTML, not with metrics", hint=_CHECK)
-            async with places:
+            async with self._places:
                 return await _body(answer)
 
 
