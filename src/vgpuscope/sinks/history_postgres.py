@@ -58,9 +58,9 @@ class PostgresTransaction:
         return {Name(*name): number for *name, number in self.all(_ADD_SERIES, **columns)}
 
     def add_results(self, results: Sequence[Values]) -> None:
-        lines = ["\t".join(["\\N" if value is None else str(value) for value in row]) for row in results]
+        lines = "\n".join(["\t".join(map(str, row)) for row in results])
         with self._connection.cursor() as cursor, cursor.copy(_ADD_RESULTS) as copy:
-            copy.write("\n".join(lines))
+            copy.write(lines.replace("None", "\\N"))  # there are only integers in it
 
 
 class PostgresDatabase:

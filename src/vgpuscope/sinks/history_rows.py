@@ -21,6 +21,7 @@ _STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
 _VERDICT = {word: code for code, word in enumerate(VERDICT_CODES)}
 _CLASS = {word: code for code, word in enumerate(CLASS_CODES)}
 _SCORE, _RATIO, _TIME = 1000, 10_000, 1000
+_LONGEST = 8 * 86_400_000  # so that what ends within one day fits into 32 bits, in milliseconds; windows are shorter
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 Millis: TypeAlias = int
@@ -77,7 +78,7 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
     """The part of the window that no other analysis stands for: `before` where the last one ends, `after` where the
     next one begins."""
     end = millis(window.end)
-    begin = end - min(_INT32, max(0, millis(window.end) - millis(window.begin)))
+    begin = max(end - _LONGEST, min(end, millis(window.begin)))
     if before is not None:
         begin = max(begin, min(before, end))
     last = end if after is None else min(end, after)

@@ -22,6 +22,7 @@ from vgpuscope.sinks.migrations import MIGRATIONS, Dialect, Migration
 _PRAGMAS = (
     "busy_timeout = 10000",
     "synchronous = FULL",
+    "wal_autocheckpoint = 4000",  # pages, 16 MB: in between a save writes its own pages only
     "journal_size_limit = 67108864",
     "cache_size = -8000",
     "temp_store = MEMORY",
