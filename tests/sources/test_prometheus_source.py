@@ -461,6 +461,17 @@ async def test_a_query_that_fails_leaves_its_part_unknown_and_nothing_else(engin
     assert track.terms["power"].mean == 380.0
 
 
+async def test_an_answer_that_goes_bad_late_is_not_taken_in_part(engine, server):
+    for number in range(1200):
+        engine.add(UTIL, [95.0 if number < 1199 else 7.0] * FULL, **labels(number))
+    server.spoil = lambda query, reply: (
+        Reply(body=reply.body.replace(b'"7.0"', b'"seven"')) if query.startswith("avg") else reply
+    )
+    reading = await read(server)
+    assert [fault.code for fault in reading.faults] == ["ANSWER_UNREADABLE"]
+    assert {track.terms["gpu_util"].mean for track in reading.tracks} == {None}
+
+
 @pytest.mark.parametrize("name", [COPY, USED, FREE, POWER, CLOCK])
 async def test_a_term_that_was_not_answered_is_absent_and_never_zero(engine, server, name):
     add(engine)
