@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.runtime.serving import SOON, until
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
 from vgpuscope.model.errors import HistoryDown, QueryFailed
-from vgpuscope.runtime import address
+from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.http import Server
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer import Analyzer
@@ -30,7 +30,12 @@ def uuid(number: int) -> str:
 def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **more) -> Track:
     """A card that was watched for the whole window, with one tenant."""
     end = time.time()
-    levels = {"gpu_util": util, "mem_copy": util and util / 2, "mem_used": 40.0 * GIB, "power": 60 + 250 * (util or 0)}
+    levels = {
+        "gpu_util": util,
+        "mem_copy": util and util / 2,
+        "mem_used": 40.0 * GIB,
+        "power": 60.0 + 250.0 * (util or 0),
+    }
     terms = {name: stat(value) for name, value in levels.items() if value is not None}
     terms |= {"mem_total": stat(80.0 * GIB), "power_limit": stat(400.0), "sm_clock": stat(1.41e9)}
     fields = {
@@ -193,6 +198,7 @@ async def running(
     analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
     analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
+    lifecycle.DRAIN = 0.0  # nobody here has to be told first
     server = Server(analyzer.app(None), sock=address.bind(listen))
     task = asyncio.create_task(life.run(analyzer.loops(), server=server))
     try:
