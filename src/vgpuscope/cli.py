@@ -312,7 +312,8 @@ def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
         help="simulated GPU nodes with real agents; needs no GPU",
-        description="Start simulated nodes of different kinds, with a real agent on each, until Ctrl-C.",
+        description="Start simulated nodes of different kinds, with a real agent on each, a real cluster exporter and "
+        "a real analyzer, until Ctrl-C. DEMO_PROMETHEUS=1 puts a real Prometheus between them.",
     )
     demo.add_argument(
         "--port",
@@ -322,6 +323,13 @@ def _add_demo(commands: Any) -> None:
         help="Port of the first agent; others follow (%(default)s).",
     )
     demo.add_argument("--seed", type=int, default=1, metavar="N", help="The same seed gives the same workloads.")
+    demo.add_argument(
+        "--window-minutes",
+        type=_minutes,
+        default=1.0,
+        metavar="MINUTES",
+        help="What the analyzer judges (%(default)s); until it has seen that long, everything is unknown.",
+    )
     demo.add_argument("--directory", metavar="DIR", help="Keep the simulated nodes here (default: a temporary one).")
     demo.set_defaults(command=_demo)
 
@@ -329,7 +337,17 @@ def _add_demo(commands: Any) -> None:
 def _demo(args: argparse.Namespace) -> int:
     from vgpuscope.sim import demo
 
-    return demo.main(base_port=args.port, seed=args.seed, directory=args.directory)
+    return demo.main(base_port=args.port, seed=args.seed, directory=args.directory, window=args.window_minutes)
+
+
+def _minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not 0.1 <= value <= 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to 60 minutes")
+    return value
 
 
 def _port(text: str) -> int:

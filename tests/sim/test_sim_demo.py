@@ -1,7 +1,9 @@
 """The demo as people run it: a process that starts in seconds, says where to look, and leaves nothing behind."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,17 +121,17 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
     running = started()
     printed = running.until(END)
     assert "\x1b" not in printed
-    assert len(running.urls) == 6
+    assert len(running.urls) == 7
     held = [line for url in running.urls for line in page(url).splitlines() if "vgpuscope_container_info{" in line]
     for mode in ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"):
         assert any(f'mode="{mode}"' in line for line in held), mode
-    given = page(running.urls[-1])
+    given = page(running.urls[5])
     for family in ("vgpuscope_cluster_", "hami_", "nodeGPU"):
         assert f"\n{family}" in given, family
     assert 'pod="bind-failed-0"' in given
     root, agents = running.root, running.children()
     assert root.is_dir()
-    assert len(agents) >= 6
+    assert len(agents) >= 7
     began = time.monotonic()
     assert running.end(signal.SIGINT) == 0
     assert time.monotonic() - began < 5
@@ -141,13 +143,41 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
         page(running.urls[0])
 
 
+CLASSES = {"busy", "busy-unproductive", "low", "idle", "idle-held", "unknown"}
+
+
+@pytest.mark.parametrize("prometheus", ["0", "1"])
+def test_the_analyzer_comes_to_every_status_class_and_verdict(started, monkeypatch, prometheus):
+    if prometheus == "1" and shutil.which("prometheus") is None:
+        assert os.environ.get("CI") != "true", "prometheus is missing in CI"
+        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    monkeypatch.setenv("DEMO_PROMETHEUS", prometheus)
+    running = started("--window-minutes", "0.3")
+    running.until(END)
+    analyzer = running.urls[-1].removesuffix("/metrics")
+    seen = {"status": set(), "use_class": set(), "verdict": set()}
+
+    def all_seen():
+        for row in json.loads(page(f"{analyzer}/results")):
+            for field, values in seen.items():
+                values.add(row[field])
+        return seen == {
+            "status": {"idle", "low", "normal", "high", "unknown"},
+            "use_class": CLASSES,
+            "verdict": {"in_use", "idle", "unknown"},
+        }
+
+    eventually(all_seen, 90)
+    eventually(lambda: '"owner":"Deployment/serve-llama"' in page(f"{analyzer}/results"), 90)
+
+
 def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         running = started("--port", str(taken.getsockname()[1]))
         running.until(END)
-        assert len(set(running.urls)) == 6
+        assert len(set(running.urls)) == 7
         victim = next(p for p in running.children() if b"sick-e" in Path(f"/proc/{p}/cmdline").read_bytes())
         os.kill(victim, signal.SIGKILL)
         running.until("the agent of sick-e ended with code -9")

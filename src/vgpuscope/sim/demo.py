@@ -1,4 +1,4 @@
-"""The demo: simulated nodes that live, a real agent over each, a real cluster exporter over all, and where to look."""
+"""The demo: simulated nodes that live, a real agent over each, a real cluster exporter and analyzer, where to look."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,16 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.catalog import node as catalog
-from vgpuscope.sim import cluster
+from vgpuscope.sim import cluster, dcgm, prometheus
+from vgpuscope.sim.analyzer import SCRAPE_SECONDS, WINDOW_MINUTES
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.node import Node
 
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
-BASE_PORT, EXPORTER_PORT = 19394, 31993
+ANALYZER = (sys.executable, "-m", "vgpuscope.sim.analyzer")
+BASE_PORT, EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT = 19394, 31993, 8080, 9400, 9090
 _TICK = 0.5  # seconds
 _READY_WITHIN = 60.0
 _END_WITHIN = 3.0
@@ -36,12 +38,14 @@ _PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def main(*, base_port: int = BASE_PORT, seed: int = 1, directory: str | None = None) -> int:
+def main(
+    *, base_port: int = BASE_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
+) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
     console = _console()
     try:
         with _workspace(directory) as root:
-            return asyncio.run(_demo(console, root, base_port=base_port, seed=seed))
+            return asyncio.run(_demo(console, root, base_port=base_port, seed=seed, window=window))
     except _CannotStart as e:
         console.print(f"vgpuscope demo: {e}", style="red", soft_wrap=True)
         return 1
@@ -57,18 +61,20 @@ class _CannotStart(Exception):
     """Why there is no demo, in words for the person who asked for one."""
 
 
-async def _demo(console: Console, root: Path, *, base_port: int, seed: int) -> int:
+async def _demo(console: Console, root: Path, *, base_port: int, seed: int, window: float) -> int:
     began = time.monotonic()
     stop = _stop_on_signal()
     nodes = [Node(root / plan.name, plan, seed=seed, now=time.time()) for plan in PLANS]
     objects = Objects()
     api = KubeApi(objects)
-    async with _kubelets(nodes), api.serve(), _ticking(nodes, objects, stop):
+    ports = _Ports.found(len(nodes), base_port)
+    worlds = [node.world for node in nodes]
+    async with _kubelets(nodes), api.serve(), _ticking(nodes, objects, stop), dcgm.serve(worlds, ports.dcgm) as extra:
         api.write_kubeconfig(root / "kubeconfig")
-        async with _children(_plans(nodes, root, base_port)) as children:
+        async with _children(_plans(nodes, root, ports, extra, window)) as children:
             console.print(
-                f"vgpuscope demo: {len(nodes)} simulated nodes, one real agent each, and a real cluster exporter; "
-                "no GPU, cluster or root."
+                f"vgpuscope demo: {len(nodes)} simulated nodes, one real agent each, a real cluster exporter and a "
+                "real analyzer; no GPU, cluster or root."
             )
             if not await _first_of(_all_ready(console, children, began), stop):
                 return 0
@@ -93,6 +99,7 @@ class _ChildPlan:
     log: Path
     kind: str
     look_for: str
+    ready: str = "/readyz"
 
 
 @dataclass
@@ -105,10 +112,28 @@ class _Child:
         return f"http://127.0.0.1:{self.plan.port}"
 
 
-def _plans(nodes: list[Node], root: Path, base_port: int) -> list[_ChildPlan]:
-    """An agent for each node, and last the exporter."""
-    following = base_port + len(nodes)
-    *ports, last = _ports([*range(base_port, following), EXPORTER_PORT if base_port == BASE_PORT else following])
+@dataclass(frozen=True)
+class _Ports:
+    """Where everything listens."""
+
+    agents: tuple[int, ...]
+    exporter: int
+    analyzer: int
+    dcgm: int
+    prometheus: int
+
+    @classmethod
+    def found(cls, agents: int, base: int) -> "_Ports":
+        """The usual ports, or those that follow another base; where one is taken, any free one."""
+        others = [EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
+        if base != BASE_PORT:
+            others = [base + agents + n for n in range(len(others))]
+        *first, exporter, analyzer, dcgm_port, prometheus_port = _ports([*range(base, base + agents), *others])
+        return cls(tuple(first), exporter, analyzer, dcgm_port, prometheus_port)
+
+
+def _plans(nodes: list[Node], root: Path, ports: _Ports, dcgm_url: str, window: float) -> list[_ChildPlan]:
+    """An agent for each node, the exporter, a Prometheus if one is asked for, and last the analyzer."""
     plans = [
         _ChildPlan(
             name=node.plan.name,
@@ -119,18 +144,62 @@ def _plans(nodes: list[Node], root: Path, base_port: int) -> list[_ChildPlan]:
             kind=node.plan.kind,
             look_for=node.plan.look_for,
         )
-        for node, port in zip(nodes, ports, strict=True)
+        for node, port in zip(nodes, ports.agents, strict=True)
     ]
     exporter = _ChildPlan(
         name="cluster",
         title="the cluster exporter",
-        command=(*EXPORTER, str(root / "kubeconfig"), "--listen", f"127.0.0.1:{last}"),
-        port=last,
+        command=(*EXPORTER, str(root / "kubeconfig"), "--listen", f"127.0.0.1:{ports.exporter}"),
+        port=ports.exporter,
         log=root / "cluster.log",
         kind=f"the exporter of all {len(nodes)} nodes and 2 more",
         look_for=cluster.LOOK_FOR,
     )
-    return [*plans, exporter]
+    urls = [f"http://127.0.0.1:{port}" for port in ports.agents] + [dcgm_url]
+    asked = _prometheus_plans(root, ports, [*urls, f"http://127.0.0.1:{ports.exporter}"])
+    return [*plans, exporter, *asked, _analyzer_plan(root, ports, urls, window, through_prometheus=bool(asked))]
+
+
+def _analyzer_plan(
+    root: Path, ports: _Ports, urls: list[str], window: float, *, through_prometheus: bool
+) -> _ChildPlan:
+    command = [*ANALYZER, "--listen", f"127.0.0.1:{ports.analyzer}", "--targets", ",".join(urls)]
+    command += ["--cluster", f"http://127.0.0.1:{ports.exporter}", "--history", str(root / "history.db")]
+    command += ["--window-minutes", f"{window:g}"]
+    if through_prometheus:
+        command += ["--prometheus", f"http://127.0.0.1:{ports.prometheus}"]
+    source = "a real Prometheus" if through_prometheus else "its own scrapes"
+    return _ChildPlan(
+        name="analyzer",
+        title="the analyzer",
+        command=tuple(command),
+        port=ports.analyzer,
+        log=root / "analyzer.log",
+        kind=f"scores and verdicts from {source}, over {window:g} min",
+        look_for="idle, idle-held, busy and busy-unproductive cards; unknown where too little is known: at first "
+        "everything",
+    )
+
+
+def _prometheus_plans(root: Path, ports: _Ports, urls: list[str]) -> list[_ChildPlan]:
+    if os.environ.get(prometheus.WANTED, "") in {"", "0"}:
+        return []
+    program = prometheus.found()
+    if program is None:
+        raise _CannotStart(f"{prometheus.WANTED} is set, but there is no {prometheus.PROGRAM}; Debian has it")
+    command = prometheus.command(program, root, urls=urls, port=ports.prometheus, seconds=SCRAPE_SECONDS)
+    return [
+        _ChildPlan(
+            name="prometheus",
+            title="the Prometheus",
+            command=command,
+            port=ports.prometheus,
+            log=root / "prometheus.log",
+            kind="a real Prometheus that scrapes all of them",
+            look_for="any PromQL over what is above",
+            ready="/-/ready",
+        )
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -178,7 +247,7 @@ async def _all_ready(console: Console, children: list[_Child], began: float) -> 
 
 
 async def _ready(console: Console, child: _Child, began: float) -> None:
-    while not await _answers(child.plan.port, "/readyz"):
+    while not await _answers(child.plan.port, child.plan.ready):
         if child.process.returncode is not None:
             raise _CannotStart(_obituary(child))
         await asyncio.sleep(0.1)
@@ -321,13 +390,14 @@ def _print_page(console: Console, children: list[_Child], root: Path) -> None:
         table.add_row(child.plan.name, f"{child.url}/metrics", look)
     console.print()
     console.print(table)
-    for what, command in _commands(children[0].url, children[-1].url, root):
+    by_name = {child.plan.name: child.url for child in children}
+    for what, command in _commands(children[0].url, by_name["cluster"], by_name["analyzer"], root):
         console.print(Text.assemble(f"  {what:22} ", (command, "green")), soft_wrap=True)
     console.print("\nCtrl-C ends everything.")
     console.file.flush()
 
 
-def _commands(url: str, exporter: str, root: Path) -> Iterator[tuple[str, str]]:
+def _commands(url: str, exporter: str, analyzer: str, root: Path) -> Iterator[tuple[str, str]]:
     program = _program()
     yield "a node, live", f"{program} top {url}"
     yield "as a table, once", f"{program} top {url} --once"
@@ -336,6 +406,9 @@ def _commands(url: str, exporter: str, root: Path) -> Iterator[tuple[str, str]]:
     yield "HAMi's names", f"curl -s {url}/metrics | grep ^hami_"
     yield "the cluster's nodes", f"{program} nodes {exporter}"
     yield "who holds which GPU", f"{program} gpus {exporter}"
+    yield "who waits, and why", f"{program} pending {exporter}"
+    yield "what is idle, and why", f"{program} results {analyzer}"
+    yield "the analyzer's API", f"{analyzer}/docs"
     yield "what the agents read", f"ls {root}/*"
 
 

@@ -196,7 +196,7 @@ WHOLE_CARDS = Plan(
             namespace="research",
             container="jupyter",
             cards=(1,),
-            shape=notebook(memory=2100),
+            shape=notebook(memory=21000),
             resource=WHOLE,
         ),
         Job(
