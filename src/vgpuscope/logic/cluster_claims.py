@@ -20,6 +20,25 @@ class Claim(Struct, frozen=True, gc=False):
     containers: int
 
 
+class Part(Struct, frozen=True):
+    """What a pod means to its node; follows from the pod alone, so it is made once for each."""
+
+    pod: PodState
+    order: tuple[str, str, str]
+    counts: bool
+    holders: tuple[Holder, ...]
+    claims: tuple[Claim, ...]
+    instances: tuple[InstanceHolder, ...]
+
+
+def part(pod: PodState) -> Part:
+    """What the pod means to its node."""
+    order = (pod.namespace, pod.name, pod.uid)
+    if not counts(pod):
+        return Part(pod, order, False, (), (), ())
+    return Part(pod, order, True, tuple(holders(pod)), claims(pod), tuple(instance_holders(pod)))
+
+
 def counts(pod: PodState) -> bool:
     """Whether the pod holds devices: from its assignment, which comes before the binding, until it ends or is gone."""
     return bool(pod.assignments) and pod.place != "" and not pod.ended

@@ -7,7 +7,7 @@ a fresh list repairs whatever was missed.
 
 from collections.abc import Iterable, Iterator
 
-from vgpuscope.logic.cluster_claims import counts
+from vgpuscope.logic.cluster_claims import Part, counts, part
 from vgpuscope.logic.cluster_node import settle_node
 from vgpuscope.logic.cluster_quota import NamespaceUse, settle_namespace
 from vgpuscope.model.allocation import NodeState, PodState, QuotaState
@@ -33,6 +33,7 @@ class ClusterLedger:
         self._patience = patience
         self._nodes: dict[str, NodeState] = {}
         self._pods: dict[PodUID, PodState] = {}
+        self._parts: dict[PodUID, Part] = {}  # of the pods that a node was settled with
         self._quotas: dict[str, dict[str, QuotaState]] = {}
         self._at: dict[str, set[PodUID]] = {}  # by node: pods that are bound or assigned to it
         self._use: dict[str, NamespaceUse] = {}
@@ -137,7 +138,8 @@ class ClusterLedger:
         if node is None and not uids:
             return None
         overdue = {uid for uid in uids if (wait := self._waits.get(uid)) and wait.overdue} if self._waits else ()
-        return settle_node(name, node=node, pods=[self._pods[uid] for uid in uids], overdue=overdue)
+        pods = [self._pods[uid] for uid in uids]
+        return settle_node(name, node=node, pods=pods, overdue=overdue, part_of=self._part)
 
     def namespace(self, name: str) -> NamespaceLedger:
         """All conclusions about a namespace; empty if no pod holds a device there and no quota limits them."""
@@ -173,6 +175,7 @@ class ClusterLedger:
 
     def _take_out(self, pod: PodState) -> None:
         del self._pods[pod.uid]
+        self._parts.pop(pod.uid, None)
         for name in _places(pod):
             at = self._at[name]
             at.discard(pod.uid)
@@ -185,6 +188,12 @@ class ClusterLedger:
             if not use.pods:
                 del self._use[pod.namespace]
             self._changed_namespaces.add(pod.namespace)
+
+    def _part(self, pod: PodState) -> Part:
+        found = self._parts.get(pod.uid)
+        if found is None:
+            found = self._parts[pod.uid] = part(pod)
+        return found
 
     def _wait(self, pod: PodState) -> None:
         """Go on waiting for the binding to the same node, begin to, or stop."""

@@ -1,10 +1,11 @@
 """All conclusions about one node, from the node and the pods that have to do with it, and from nothing else."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 
 from vgpuscope.formats.vendors import BY_WORD
 from vgpuscope.logic.cluster_capacity import node_capacity
-from vgpuscope.logic.cluster_claims import Claim, claims, counts, holders, instance_holders
+from vgpuscope.logic.cluster_claims import Claim, Part, part
 from vgpuscope.logic.cluster_reconcile import reconcile
 from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.cluster import DeviceLedger, InstanceHolder, LostReason, NodeLedger
@@ -12,15 +13,21 @@ from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 
 def settle_node(
-    name: str, *, node: NodeState | None, pods: Iterable[PodState], overdue: Collection[PodUID] = ()
+    name: str,
+    *,
+    node: NodeState | None,
+    pods: Iterable[PodState],
+    overdue: Collection[PodUID] = (),
+    part_of: Callable[[PodState], Part] = part,
 ) -> NodeLedger:
     """The node's ledger. `pods` may be any that are bound or assigned to it; `overdue` ones wait too long to be bound.
 
-    The pods' order makes no difference.
+    The pods' order makes no difference. `part_of` may remember what it said of a pod.
     """
-    here = sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))
-    counted = [pod for pod in here if pod.place == name and counts(pod)]
-    held = tuple([holder for pod in counted for holder in holders(pod)])
+    parts = sorted(map(part_of, pods), key=attrgetter("order"))
+    here = [one.pod for one in parts]
+    counted = [one for one in parts if one.counts and one.pod.place == name]
+    held = tuple([holder for one in counted for holder in one.holders])
     devices = _devices(node, counted) if node else ()
     capacity, types = node_capacity(devices)
     findings, finding_counts = reconcile(name, node=node, devices=devices, holders=held, pods=here, overdue=overdue)
@@ -38,13 +45,13 @@ def settle_node(
     )
 
 
-def _devices(node: NodeState, counted: Sequence[PodState]) -> tuple[DeviceLedger, ...]:
+def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ...]:
     claimed: dict[DeviceUUID, list[Claim]] = {}
     instances: dict[DeviceUUID, list[InstanceHolder]] = {}
-    for pod in counted:
-        for claim in claims(pod):
+    for one in counted:
+        for claim in one.claims:
             claimed.setdefault(claim.device, []).append(claim)
-        for holder in instance_holders(pod):
+        for holder in one.instances:
             instances.setdefault(holder.instance.device, []).append(holder)
     # A plugin writes its devices in no stable order; the same id twice would be the same card twice.
     unique = {device.id: device for device in reversed(node.devices)}

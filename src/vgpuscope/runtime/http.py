@@ -7,8 +7,8 @@ import asyncio
 import html
 import logging
 import socket
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 import uvicorn
@@ -57,6 +57,13 @@ class Page(Protocol):
     def text(self) -> bytes: ...
     def openmetrics(self) -> bytes: ...
     def gzipped(self, openmetrics: bool) -> bytes: ...
+
+
+@runtime_checkable
+class LargePage(Protocol):
+    """One state of /metrics that is made while it is sent, a chunk at a time."""
+
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> Iterator[bytes]: ...
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +140,16 @@ class App:
             elif name == b"accept-encoding":
                 encoding = encoding + b"," + value if encoding else value
         page = self._metrics()
-        openmetrics = bool(accept) and wants_openmetrics(accept)
+        openmetrics, gzipped = bool(accept) and wants_openmetrics(accept), bool(encoding) and wants_gzip(encoding)
         headers = [(b"content-type", OPENMETRICS if openmetrics else TEXT), (b"vary", b"accept, accept-encoding")]
-        if encoding and wants_gzip(encoding):
+        if gzipped:
             headers.append((b"content-encoding", b"gzip"))
-            body = page.gzipped(openmetrics)
+        if isinstance(page, LargePage):
+            await _send_chunks(send, headers, page.chunks(openmetrics=openmetrics, gzipped=gzipped))
+        elif gzipped:
+            await _send(send, 200, headers, page.gzipped(openmetrics))
         else:
-            body = page.openmetrics() if openmetrics else page.text()
-        await _send(send, 200, headers, body)
+            await _send(send, 200, headers, page.openmetrics() if openmetrics else page.text())
 
     async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
         state = Readiness(missing=("stopping",)) if self.stopping else self._ready()
@@ -361,6 +370,15 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
     headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _send_chunks(send: Send, headers: list[tuple[bytes, bytes]], chunks: Iterator[bytes]) -> None:
+    """Send what is made on the way: others get their turn between two chunks, and a slow client keeps one waiting."""
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for chunk in chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await asyncio.sleep(0)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _send_error(

@@ -31,7 +31,7 @@ from vgpuscope.logic.pending import PendingBook
 from vgpuscope.logic.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.model.errors import AnnotationMalformed, ScopeError
+from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
@@ -40,7 +40,7 @@ from vgpuscope.runtime.log import OnChange, fields, setup
 from vgpuscope.runtime.operations import Param, read_params
 from vgpuscope.services.cluster_watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
-from vgpuscope.views.cluster_metrics import cluster_samples, namespace_samples, node_samples
+from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
 from vgpuscope.views.pending_api import pending_json
 from vgpuscope.views.pending_metrics import pending_samples
 from vgpuscope.views.scheduling_metrics import scheduling_samples
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SETTLE_EVERY = 0.25  # seconds between two looks at what changed
+_REST = 2.0  # times as long as settling took: in a storm several events of a node are settled at once
+_LONGEST_REST = 2.0  # seconds
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
 _PODS_EVERY = 4  # looks: ages change by the second, and ten thousand pods that wait take 12 ms to count
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
@@ -89,6 +91,7 @@ class ClusterExporter:
         self._scheduling = SchedulingBook()
         self._pending = PendingBook()
         self._totals = CapacityTotals()
+        self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
@@ -147,6 +150,8 @@ class ClusterExporter:
         return Response(pending_json(found, time.time(), tips), media_type="application/json")
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
+        if not self.readiness().ready:
+            raise SourceDown("the pods have not been listed yet", hint="Come again in a moment.")
         return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
 
     def _watched(self) -> Iterator[Kind[Any]]:
@@ -231,7 +236,8 @@ class ClusterExporter:
     async def _settle_forever(self) -> None:
         for turn in itertools.count():
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
-            self._ledger.pass_time(time.monotonic())
+            began = time.monotonic()
+            self._ledger.pass_time(began)
             self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
@@ -241,7 +247,8 @@ class ClusterExporter:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
             self._settled = listed
-            await asyncio.sleep(_SETTLE_EVERY)
+            took = time.monotonic() - began
+            await asyncio.sleep(min(max(_SETTLE_EVERY, _REST * took), _LONGEST_REST))
 
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
@@ -263,10 +270,11 @@ class ClusterExporter:
         node = self._ledger.node(name)
         if node is None:
             self._totals.drop(name)
+            self._node_samples.forget(name)
             self._page.drop(("node", name))
             return
         self._totals.put(node)
-        self._page.update(("node", name), node_samples(node))
+        self._page.update(("node", name), self._node_samples.of(node))
 
     def _settle_cluster(self) -> None:
         samples = cluster_samples(

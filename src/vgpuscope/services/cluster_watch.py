@@ -60,6 +60,7 @@ class Kind(Generic[T]):
             decode_event=decoders[1],
             key=key,
             resync=resync,
+            paged=True,  # a cluster's pods in one answer can be a gigabyte
             on_list=self._take_list,
             on_change=self._take,
         )

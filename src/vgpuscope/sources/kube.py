@@ -133,6 +133,7 @@ class Watch(Generic[T]):
         key: Callable[[T], str],
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
+        paged: bool = False,
         on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
         on_change: Callable[[str, T | None], None] = lambda _, __: None,
     ) -> None:
@@ -148,7 +149,7 @@ class Watch(Generic[T]):
         self._listed = 0.0
         self._objects: dict[str, T] = {}
         self._version: str | None = None  # None: we know nothing, or nothing any more
-        self._exact = False  # the server lost track of us once, so no list from its memory any more
+        self._exact = paged  # or the server lost track of us once: no list of version 0, which ignores limits
         self._proven = False  # a watch has lived with the version since it was listed
         self.faults: tuple[Fault, ...] = ()
 

@@ -15,25 +15,79 @@ from vgpuscope.catalog.rows import (
     QuotaRow,
     TypeRow,
 )
-from vgpuscope.model.cluster import Capacity, DeviceLedger, InstanceHolder, NamespaceLedger, NodeLedger, QuotaUse
+from vgpuscope.model.cluster import (
+    Capacity,
+    DeviceLedger,
+    Holder,
+    InstanceHolder,
+    NamespaceLedger,
+    NodeLedger,
+    QuotaUse,
+)
 from vgpuscope.model.quantity import MIB, Bytes
 from vgpuscope.model.watch import WatchState
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
 
 
+class NodeSamples:
+    """Remembers what it said of each device, and says the same again for as long as the device stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[object, tuple[object, list[Sample]]]] = {}
+
+    def of(self, node: NodeLedger) -> Iterator[Sample]:
+        """What `node_samples` says."""
+        before, after = self._known.get(node.name, {}), dict[object, tuple[object, list[Sample]]]()
+        for device in node.devices:
+            known = before.get(device.device.id)
+            if known is None or known[0] != device:
+                known = (device, list(_device(node.name, device)))
+            after[device.device.id] = known
+        single = len({(one.pod_uid, one.container_index, one.device) for one in node.holders}) == len(node.holders)
+        for held in node.holders if single else ():
+            key = (held.pod_uid, held.container_index, held.device)
+            known = before.get(key)
+            if known is None or known[0] != held:
+                known = (held, list(_holder(_holder_row(node.name, held), held.memory, held.cores)))
+            after[key] = known
+        self._known[node.name] = after
+        for _, samples in after.values():
+            yield from samples
+        yield from _instances(node)
+        if not single:
+            yield from _holders(node)
+        yield from _place(node)
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self._known.pop(name, None)
+
+
 def node_samples(node: NodeLedger) -> Iterator[Sample]:
     """Everything shown of one node. The samples of one row come together."""
     for device in node.devices:
         yield from _device(node.name, device)
+    yield from _instances(node)
+    yield from _holders(node)
+    yield from _place(node)
+
+
+def _instances(node: NodeLedger) -> Iterator[Sample]:
     for device in node.devices:
         # by instance: annotations that were copied with a pod's manifest claim one twice
         for held in {held.instance.mig: held for held in device.instances}.values():
             yield from _instance(node.name, device, held)
+
+
+def _holders(node: NodeLedger) -> Iterator[Sample]:
     for row, (memory, cores) in _held(node).items():
-        yield Sample(m.HOLDER_MEMORY, row, memory)
-        yield Sample(m.HOLDER_CORES, row, cores / 100)
-    yield from _place(node)
+        yield from _holder(row, memory, cores)
+
+
+def _holder(row: HolderRow, memory: Bytes, cores: int) -> Iterator[Sample]:
+    yield Sample(m.HOLDER_MEMORY, row, memory)
+    yield Sample(m.HOLDER_CORES, row, cores / 100)
 
 
 def namespace_samples(namespace: NamespaceLedger) -> Iterator[Sample]:
@@ -73,18 +127,22 @@ def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
     """What each container has of each device: one that was given a device several times has the sum."""
     held: dict[HolderRow, tuple[Bytes, int]] = {}
     for holder in node.holders:
-        row = HolderRow(
-            node=node.name,
-            namespace=holder.namespace,
-            pod=holder.pod,
-            pod_uid=holder.pod_uid,
-            container=holder.container,
-            container_index=str(holder.container_index),
-            gpu_uuid=holder.device,
-        )
+        row = _holder_row(node.name, holder)
         memory, cores = held.get(row, (0, 0))
         held[row] = (memory + holder.memory, cores + holder.cores)
     return held
+
+
+def _holder_row(node: str, holder: Holder) -> HolderRow:
+    return HolderRow(
+        node=node,
+        namespace=holder.namespace,
+        pod=holder.pod,
+        pod_uid=holder.pod_uid,
+        container=holder.container,
+        container_index=str(holder.container_index),
+        gpu_uuid=holder.device,
+    )
 
 
 def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
