@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import zlib
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from vgpuscope.sinks.history import Outbox, open_history
 from vgpuscope.sinks.history_sqlite import SqliteDatabase
 from vgpuscope.sinks.history_store import StoredHistory
 from vgpuscope.sinks.migrations import MIGRATIONS, Migration
+from vgpuscope.sinks.packed import pack, unpack
 
 KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
@@ -392,6 +394,53 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
         assert await every_point(store) == before
         await store.save(analysis(NOON + 60, gpu(), gpu(1), number=2))
         assert len((await every_point(store))["analysis"]) == 3
+
+
+async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
+    async with history(path) as store:
+        await store.save(analysis(NOON, gpu()))
+        before = await every_point(store)
+
+        def fill() -> None:
+            store._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
+
+        await store._do(fill)
+        with pytest.raises(HistoryDown, match="full"):
+            await store.save(fleet(NOON + 60, 500, number=2))
+        assert await every_point(store) == before
+        await store.save(fleet(NOON + 60, 500, number=2))
+        assert (await store.latest()).number == 2
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"no such bytes", pack(fleet(NOON, 3))[:-5], zlib.compress(b"\x00\x00\x00\x01\xc0")]
+)
+async def test_a_last_analysis_of_another_version_is_as_good_as_none(path, packed):
+    async with history(path) as store:
+        await store.save(analysis(NOON, gpu()))
+        with sqlite3.connect(path) as file:
+            file.execute("UPDATE history_latest SET packed = ?", (packed,))
+        file.close()
+        assert await store.latest() is None
+        assert len(await store.points(step="analysis", **ALL)) == 1
+
+
+def test_a_fleet_of_many_pieces_is_packed_and_unpacked_whole():
+    whole = fleet(NOON, 1203)
+    assert unpack(pack(whole)) == whole
+
+
+def test_a_databases_driver_is_loaded_only_when_it_is_configured(path):
+    script = f"""
+import sys
+from vgpuscope.sinks.history import open_history
+keep = dict(keep_results=1, keep_hours=1, keep_days=1)
+open_history("none", **keep)
+assert not {{"sqlite3", "psycopg"}} & sys.modules.keys()
+open_history({str(path)!r}, **keep)
+assert "psycopg" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_another_kind_of_database_is_refused_without_its_password():

@@ -53,7 +53,7 @@ class SqliteTransaction:
         say = self._connection.execute
         return {Name(*one[: len(Name._fields)]): say(_ADD_SERIES, one).fetchone()[0] for one in series}
 
-    def add_results(self, results: Sequence[Values]) -> None:
+    def add_results(self, results: Iterator[Values]) -> None:
         self._connection.executemany(_ADD_RESULTS, results)
 
 

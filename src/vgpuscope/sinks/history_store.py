@@ -4,7 +4,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -51,7 +51,7 @@ class Transaction(Protocol):
     def add_series(self, series: Sequence[Values]) -> dict[Name, int]:
         """The numbers of these, as SERIES_COLUMNS; those that are new get one."""
 
-    def add_results(self, results: Sequence[Values]) -> None:
+    def add_results(self, results: Iterator[Values]) -> None:
         """Add rows, as RESULT_COLUMNS."""
 
 
@@ -197,7 +197,7 @@ class StoredHistory:
             find = self._series.finder(numbers)
             begin = stands_for.begin
             [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=begin, stored=len(named))
-            tx.add_results([(number, find(name), *row) for name, _, row in named])
+            tx.add_results((number, find(name), *row) for name, _, row in named)
             tx.all(sql.KEEP_LATEST, **key, packed=packed)
         self._series.learn(news, numbers, day=time // _DAY)
 
