@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sinks.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, runs, tenant
@@ -29,6 +29,7 @@ from vgpuscope.sinks.migrations import MIGRATIONS, Migration
 from vgpuscope.sinks.packed import pack, unpack
 
 KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+fewer = settings(max_examples=settings.default.max_examples // 2)  # each is many transactions on the disk
 ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
 
 
@@ -107,6 +108,12 @@ async def test_cards_and_pods_are_asked_for_apart(path):
         [("0", "", "a"), ("0", "", "b")],
     ]
     assert a.owner == "Job/a"
+
+
+async def test_a_card_that_is_listed_twice_is_stored_once(path):
+    async with history(path) as store:
+        await store.save(analysis(NOON, gpu(status="low"), gpu(status="idle"), gpu(1)))
+        assert [p.status for p in await store.points(step="analysis", **ALL)] == ["low", "unknown"]
 
 
 async def test_a_pod_that_shares_a_card_has_no_score_of_its_own(path):
@@ -189,9 +196,19 @@ async def test_a_pod_is_charged_for_the_time_in_which_it_had_the_card(path):
     assert (card.seconds, card.held_seconds) == (600, 400)
 
 
+async def test_time_in_which_two_pods_had_a_card_is_the_cards_time_once(path):
+    use = gpu(tenants=(tenant("a", since=NOON - 300), tenant("b", since=NOON - 200)))
+    async with history(path) as store:
+        await store.save(analysis(NOON, use))
+        [card] = await store.points(step="hour", **ALL)
+        pods = {p.pod: p.held_seconds for p in await store.points(step="hour", **ALL, namespace="ml")}
+    assert (card.held_seconds, pods) == (300, {"a": 300, "b": 200})
+
+
 # ── once ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@fewer
 @given(runs(), st.randoms())
 async def test_saving_an_analysis_again_changes_nothing(tmp_path_factory, found, chance):
     async with history(tmp_path_factory.mktemp("history") / "h.db") as store:
@@ -216,6 +233,7 @@ async def test_an_old_analysis_does_not_take_the_place_of_the_last(path):
 # ── roll-ups ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@fewer
 @given(runs())
 async def test_hours_and_days_are_the_sums_of_their_analyses(tmp_path_factory, found):
     async with history(tmp_path_factory.mktemp("history") / "h.db") as store:
@@ -226,6 +244,7 @@ async def test_hours_and_days_are_the_sums_of_their_analyses(tmp_path_factory, f
             assert_equal_points((await every_point(store))[step], await rolled(store, step))
 
 
+@fewer
 @given(runs(), st.data())
 async def test_it_does_not_matter_when_hours_are_rolled_up(tmp_path_factory, found, data):
     """Before, between or after: what comes late is added, and what was added is not added again."""
@@ -241,6 +260,7 @@ async def test_it_does_not_matter_when_hours_are_rolled_up(tmp_path_factory, fou
 
 async def test_large_hours_are_rolled_up_and_dropped_in_parts(path, monkeypatch):
     monkeypatch.setattr(history_store, "_BATCH", 25)
+    monkeypatch.setattr(history_store, "_SOME", 7)
     async with history(path) as store:
         for number in range(5):
             await store.save(fleet(NOON + number * 300, 10, number=number))

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import islice
 from typing import Any
 
 import psycopg
@@ -26,7 +25,6 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-_LINES = 5000  # that are sent at once
 # for the transaction only, so that a pooler between us and the database may share its connections
 _LIMITS = "SELECT set_config('statement_timeout', '30s', true), set_config('lock_timeout', '10s', true)"
 _ARRAYS = (*(f"CAST(:{column} AS text[])" for column in SERIES_COLUMNS[:-1]), "CAST(:last_day AS integer[])")
@@ -61,8 +59,8 @@ class PostgresTransaction:
 
     def add_results(self, results: Iterator[Values]) -> None:
         with self._connection.cursor() as cursor, cursor.copy(_ADD_RESULTS) as copy:
-            while lines := ["\t".join(map(str, row)) + "\n" for row in islice(results, _LINES)]:
-                copy.write("".join(lines).replace("None", "\\N"))  # all else is integers
+            lines = "\n".join(["\t".join(map(str, row)) for row in results])
+            copy.write(lines.replace("None", "\\N"))  # all else is integers
 
 
 class PostgresDatabase:

@@ -85,15 +85,15 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
     return Span(min(begin, last), last) if last > begin else Span(end, end)
 
 
-def rows(analysis: Analysis, stands_for: Span) -> list[Named]:
+def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
     """One row for each card and MIG instance, and one for each pod that has, or had, a part of it in that time."""
-    made: dict[Name, Named] = {}
+    seen: set[tuple[str, str]] = set()
     for gpu in analysis.gpus:
-        name = Name(gpu.gpu_id, gpu.mig)
-        made[name] = (name, About(gpu.hostname, gpu.model), _card(gpu, stands_for))
-        for tenant in _pods(gpu, stands_for):
-            made[tenant[0]] = tenant
-    return list(made.values())
+        if (gpu.gpu_id, gpu.mig) in seen:
+            continue  # the same card again could not be stored beside it, and would cost the whole analysis
+        seen.add((gpu.gpu_id, gpu.mig))
+        yield Name(gpu.gpu_id, gpu.mig), About(gpu.hostname, gpu.model), _card(gpu, stands_for)
+        yield from _pods(gpu, stands_for)
 
 
 def _card(gpu: GpuUse, stands_for: Span) -> Row:

@@ -49,8 +49,9 @@ ENDS_BEFORE = "SELECT max(time) FROM history_analyses WHERE time < :time"
 BEGINS_AFTER = "SELECT min(stands_from) FROM history_analyses WHERE time >= :time"
 ADD_ANALYSIS = (
     "INSERT INTO history_analyses (started, number, time, stands_from, stored) "
-    "VALUES (:started, :number, :time, :stands_from, :stored) RETURNING id"
+    "VALUES (:started, :number, :time, :stands_from, 0) RETURNING id"
 )
+COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored WHERE id = :id"
 RESULT_COLUMNS = ("analysis", "series", *Row._fields)
 KEEP_LATEST = (
     "INSERT INTO history_latest (id, started, number, packed) VALUES (1, :started, :number, :packed) "

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from vgpuscope.model.analysis import Analysis
@@ -36,6 +37,7 @@ T = TypeVar("T")
 Values: TypeAlias = tuple[Any, ...]  # a row as the database gives it
 
 _DEADLINE: Seconds = 60.0  # a database that is frozen never answers
+_SOME = 5000  # rows that are made and sent at once
 _BATCH = 50_000  # rows that one transaction of prune() touches: a fraction of a second
 _NAMES = len(Name._fields) + len(About._fields)
 _POD = frozenset({"namespace", "pod"})
@@ -191,15 +193,25 @@ class StoredHistory:
                 return
             before, after = tx.all(sql.ENDS_BEFORE, time=time)[0][0], tx.all(sql.BEGINS_AFTER, time=time)[0][0]
             stands_for = span(analysis.window, before=before, after=after)
-            named = rows(analysis, stands_for)
-            news = self._series.news(named, day=time // _DAY)
-            numbers = tx.add_series([(*name, *about, time // _DAY) for name, about in news.items()]) if news else {}
-            find = self._series.finder(numbers)
-            begin = stands_for.begin
-            [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=begin, stored=len(named))
-            tx.add_results((number, find(name), *row) for name, _, row in named)
+            [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=stands_for.begin)
+            stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
+            tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
             tx.all(sql.KEEP_LATEST, **key, packed=packed)
-        self._series.learn(news, numbers, day=time // _DAY)
+        self._series.learn(learned, day=time // _DAY)
+
+    def _add_rows(
+        self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
+    ) -> tuple[int, dict[Name, tuple[int, About]]]:
+        """How many there were, and what is known of names now. Some at a time: memory does not grow with the fleet."""
+        stored, learned = 0, dict[Name, tuple[int, About]]()
+        while some := list(islice(named, _SOME)):
+            news = self._series.news(some, day=day)
+            numbers = tx.add_series([(*name, *about, day) for name, about in news.items()]) if news else {}
+            find = self._series.finder(numbers)
+            tx.add_results((number, find(name), *row) for name, _, row in some)
+            learned.update({name: (numbers[name], about) for name, about in news.items()})
+            stored += len(some)
+        return stored, learned
 
     def _latest(self) -> Analysis | None:
         with self._database.reading() as tx:
@@ -292,13 +304,14 @@ class _Series:
     def finder(self, numbers: dict[Name, int]) -> Callable[[Name], int]:
         return lambda name: numbers[name] if name in numbers else self._known[name][0]
 
-    def learn(self, news: dict[Name, About], numbers: dict[Name, int], *, day: int) -> None:
+    def learn(self, learned: dict[Name, tuple[int, About]], *, day: int) -> None:
         """What is certain now that it is committed."""
         if day > self._day:
-            self._day, self._known = day, {}
-        for name, about in news.items():
+            self._day, self._known = day, learned
+            return
+        for name, (number, about) in learned.items():
             known = self._known.get(name)
-            self._known[name] = numbers[name], _filled(about, known[1]) if known else about
+            self._known[name] = number, _filled(about, known[1]) if known else about
 
 
 def _filled(about: About, old: About) -> About:
