@@ -7,7 +7,6 @@ pods, events ─────► SchedulingBook, PendingBook ──────�
 """
 
 import asyncio
-import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -51,11 +50,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SETTLE_EVERY = 0.25  # seconds between two looks at what changed
-_REST = 2.0  # times as long as settling took: in a storm several events of a node are settled at once
-_LONGEST_REST = 2.0  # seconds
+_SETTLE_EVERY = 1.0  # seconds between two looks at what changed: in a storm several events of a node are one settling
+_FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
-_PODS_EVERY = 4  # looks: ages change by the second, and ten thousand pods that wait take 12 ms to count
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
@@ -234,21 +231,18 @@ class ClusterExporter:
         self._pending.set_event(event)
 
     async def _settle_forever(self) -> None:
-        for turn in itertools.count():
+        while True:
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
-            began = time.monotonic()
-            self._ledger.pass_time(began)
+            self._ledger.pass_time(time.monotonic())
             self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
-            if turn % _PODS_EVERY == 0:
-                self._settle_pods()
+            self._settle_pods()
             for kind in self._kinds:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
             self._settled = listed
-            took = time.monotonic() - began
-            await asyncio.sleep(min(max(_SETTLE_EVERY, _REST * took), _LONGEST_REST))
+            await asyncio.sleep(_SETTLE_EVERY if listed else _FIRST_EVERY)
 
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
@@ -274,7 +268,7 @@ class ClusterExporter:
             self._page.drop(("node", name))
             return
         self._totals.put(node)
-        self._page.update(("node", name), self._node_samples.of(node))
+        self._page.update_rows(("node", name), self._node_samples.of(node))
 
     def _settle_cluster(self) -> None:
         samples = cluster_samples(

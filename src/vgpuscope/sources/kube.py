@@ -30,6 +30,7 @@ _PAGE = "500"
 _GRACE = 10.0  # seconds for the server to end a watch when its time is over
 _SHORTEST = 1.0  # seconds between two watches: some proxies end a stream as soon as it is open
 _LONGEST_LINE = 16 * 1024 * 1024  # bytes; no object that the API server takes is as long
+_BREATH = 0.05  # seconds between two reads of a watch: in a storm one read brings many events
 _BURST = 0.2  # seconds between two yields
 
 _FORBIDDEN = {401, 403}
@@ -305,6 +306,7 @@ class Api:
                     rest, length = [other], len(other)
                 if length > _LONGEST_LINE:  # its reader refuses it, and asks for something else
                     yield b"".join(rest)
+                await asyncio.sleep(_BREATH)
         except httpx2.HTTPError:
             return
         finally:

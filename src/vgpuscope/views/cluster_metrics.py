@@ -31,37 +31,44 @@ from vgpuscope.views.exposition import Sample
 
 
 class NodeSamples:
-    """Remembers what it said of each device, and says the same again for as long as the device stays the same."""
+    """Remembers what it said of each device and holder, and says the same again for as long as these stay the same."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[object, tuple[object, list[Sample]]]] = {}
+        self._known: dict[str, dict[object, _Told]] = {}
 
-    def of(self, node: NodeLedger) -> Iterator[Sample]:
-        """What `node_samples` says."""
-        before, after = self._known.get(node.name, {}), dict[object, tuple[object, list[Sample]]]()
+    def of(self, node: NodeLedger) -> dict[tuple[str, ...], list[Sample]]:
+        """What `node_samples` says, row by row."""
+        before, after = self._known.get(node.name, {}), dict[object, _Told]()
         for device in node.devices:
             known = before.get(device.device.id)
-            if known is None or known[0] != device:
-                known = (device, list(_device(node.name, device)))
+            if known is None or known.of != device:
+                known = _Told(device, list(_device(node.name, device)))
             after[device.device.id] = known
         single = len({(one.pod_uid, one.container_index, one.device) for one in node.holders}) == len(node.holders)
         for held in node.holders if single else ():
             key = (held.pod_uid, held.container_index, held.device)
             known = before.get(key)
-            if known is None or known[0] != held:
-                known = (held, list(_holder(_holder_row(node.name, held), held.memory, held.cores)))
+            if known is None or (known.of is not held and known.of != held):
+                known = _Told(held, list(_holder(_holder_row(node.name, held), held.memory, held.cores)))
             after[key] = known
         self._known[node.name] = after
-        for _, samples in after.values():
-            yield from samples
-        yield from _instances(node)
-        if not single:
-            yield from _holders(node)
-        yield from _place(node)
+        rows = {told.row: told.samples for told in after.values()}
+        for sample in (*_instances(node), *(() if single else _holders(node)), *_place(node)):
+            rows.setdefault(sample.row, []).append(sample)
+        return rows
 
     def forget(self, name: str) -> None:
         """The node is gone."""
         self._known.pop(name, None)
+
+
+class _Told:
+    """What was said of one thing, and of which state of it."""
+
+    __slots__ = ("of", "row", "samples")
+
+    def __init__(self, of: object, samples: list[Sample]) -> None:
+        self.of, self.samples, self.row = of, samples, samples[0].row
 
 
 def node_samples(node: NodeLedger) -> Iterator[Sample]:

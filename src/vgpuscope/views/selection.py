@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.model.errors import QueryInvalid
-
 T = TypeVar("T", bound=Struct)
 
 
@@ -27,7 +25,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 def select(rows: Sequence[T], asked: Selection) -> tuple[Sequence[T], int]:
-    """The page that was asked for, and how many rows there are on all pages; QueryInvalid for an unknown field."""
+    """The page that was asked for, and how many rows there are on all pages."""
     found = [row for row in rows if _passes(row, asked)] if _filters(asked) else rows
     if asked.sort:
         found = _sorted(found, asked.sort)
@@ -49,14 +47,6 @@ def as_csv(rows: Sequence[Struct], fields: Sequence[str]) -> bytes:
     writer.writerow(fields)
     writer.writerows([_cell(getattr(row, name)) for name in fields] for row in rows)
     return text.getvalue().encode()
-
-
-def check_fields(names: Sequence[str], of: type[Struct]) -> tuple[str, ...]:
-    """The names, if all are fields of the rows; QueryInvalid names the first that is not."""
-    for name in names:
-        if name not in of.__struct_fields__:
-            raise QueryInvalid(f"{name[:80]!r} is no field", hint=f"Fields: {', '.join(of.__struct_fields__)}.")
-    return tuple(dict.fromkeys(names))
 
 
 def _filters(asked: Selection) -> bool:

@@ -96,9 +96,16 @@ class ShardedPage:
 
     def update(self, key: Hashable, samples: Iterable[Sample]) -> None:
         """Let a shard show these samples and no others. Those of one row must come together."""
+        self.update_rows(key, {row: list(group) for row, group in groupby(samples, key=_ROW)})
+
+    def update_rows(self, key: Hashable, now: dict[Row, list[Sample]]) -> None:
+        """The same, for who has the samples by row; a list that was given before costs nothing."""
         shard = self._shards.setdefault(key, _Shard())
-        now = {row: list(group) for row, group in groupby(samples, key=_ROW)}
-        changed = [row for row, found in now.items() if (t := shard.things.get(row)) is None or t.samples != found]
+        changed = [
+            row
+            for row, found in now.items()
+            if (t := shard.things.get(row)) is None or (t.samples is not found and t.samples != found)
+        ]
         if not changed and len(now) == len(shard.things):
             return
         if list(now) == list(shard.things) and all(_alike(shard.things[row].samples, now[row]) for row in changed):
