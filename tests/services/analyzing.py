@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
+from unittest import mock
 
 import httpx2
 from msgspec import structs
@@ -198,7 +199,6 @@ async def running(
     analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
     analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
-    lifecycle.DRAIN = 0.0  # nobody here has to be told first
     server = Server(analyzer.app(None), sock=address.bind(listen))
     task = asyncio.create_task(life.run(analyzer.loops(), server=server))
     try:
@@ -208,7 +208,12 @@ async def running(
     finally:
         life.stop()
         source.let_go.set()
-        async with asyncio.timeout(SOON):
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-            await analyzer.close()
+        with mock.patch.object(lifecycle, "DRAIN", 0.0):  # nobody here has to be told first
+            await _ended(task, analyzer)
+
+
+async def _ended(task, analyzer) -> None:
+    async with asyncio.timeout(SOON):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await analyzer.close()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -33,6 +33,7 @@ class Param(Struct, frozen=True, kw_only=True):
     type: ParamType = "string"
     help: str
     choices: tuple[str, ...] = ()
+    many: bool = False  # several of the choices, with commas
     least: float | None = None
     most: float | None = None
     default: Any = None  # None: not given
@@ -46,6 +47,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     summary: str
     handler: Handler
     answer: Any = Any  # the type of the body
+    or_else: Any = None  # another type that the body has if so asked for
     body: Any = None  # the type of the request's body; None: it takes none
     params: tuple[Param, ...] = ()
     changes: bool = False  # it changes something, and so needs the token
@@ -70,16 +72,22 @@ def read_params(params: Sequence[Param], given: QueryParams) -> dict[str, Any]:
 
 
 def _value(param: Param, text: str) -> Any:
+    if param.many:
+        return tuple(dict.fromkeys(_value(structs.replace(param, many=False), part) for part in text.split(",")))
     try:
         value = _CONVERT[param.type](text)
     except ValueError:
         raise QueryInvalid(f"{param.name}: {text[:80]!r} is no {param.type}") from None
     if param.choices and value not in param.choices:
-        raise QueryInvalid(f"{param.name}: {text[:80]!r} is none of {', '.join(param.choices)}")
+        raise QueryInvalid(f"{param.name}: {text[:80]!r} is none of those there are", hint=_listed(param.choices))
     least, most = _bounds(param)
     if param.type in {"integer", "number"} and not least <= value <= most:
         raise QueryInvalid(f"{param.name}: {text[:80]} is not from {least:g} to {most:g}")
     return value
+
+
+def _listed(choices: Sequence[str]) -> str:
+    return f"There are: {', '.join(choices)}."
 
 
 def _bounds(param: Param) -> tuple[float, float]:
@@ -167,7 +175,7 @@ _STATUS_WORDS = {
 
 def openapi(operations: Sequence[Operation], *, title: str, description: str) -> bytes:
     """The document, as JSON."""
-    types = [t for o in operations for t in (o.answer, o.body) if t is not None and t is not Any]
+    types = [t for o in operations for t in (o.answer, o.or_else, o.body) if t is not None and t is not Any]
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorBody], ref_template="#/components/schemas/{name}"
     )
@@ -193,6 +201,8 @@ def _type_key(found: Any) -> str:
 
 def _operation(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, Any]:
     schema = by_type.get(_type_key(operation.answer), {})
+    if operation.or_else is not None:
+        schema = {"anyOf": [schema, by_type[_type_key(operation.or_else)]]}
     content = {media: {"schema": schema if "json" in media else {"type": "string"}} for media in operation.media}
     good: dict[str, Any] = {"description": "as asked", "content": content}
     if operation.headers:
@@ -233,7 +243,10 @@ def _param(param: Param) -> dict[str, Any]:
     schema |= {key: value for key, value in extras.items() if value is not None}
     if param.default is not None:
         schema["default"] = param.default
-    return {"name": param.name, "in": "query", "description": param.help, "schema": schema}
+    shown = {"name": param.name, "in": "query", "description": param.help}
+    if param.many:
+        return {**shown, "style": "form", "explode": False, "schema": {"type": "array", "minItems": 1, "items": schema}}
+    return {**shown, "schema": schema}
 
 
 # --- a page to read it on ---------------------------------------------------------------------------------------------
@@ -279,4 +292,5 @@ def _docs_entry(operation: Operation) -> str:
 
 
 def _choices(param: Param) -> str:
-    return f": {html.escape(', '.join(param.choices))}" if param.choices else ""
+    several = ", one or more with commas" if param.many else ""
+    return f"{several}: {html.escape(', '.join(param.choices))}" if param.choices else ""

@@ -21,7 +21,7 @@ from vgpuscope.services.analyzer_settings import CHANGEABLE
 from vgpuscope.version import __version__
 from vgpuscope.views import fleet_api as shapes
 from vgpuscope.views.results import ResultRow, Stats, iso, low, stats
-from vgpuscope.views.selection import Selection, as_csv, as_json, check_fields, select
+from vgpuscope.views.selection import Selection, as_csv, as_json, select
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (
@@ -114,6 +114,24 @@ class LowBody(Struct, frozen=True):
     stale: bool = False
 
 
+SomeOfRow: Any = msgspec.defstruct(
+    "SomeOfRow",
+    [(field.name, field.type | UnsetType, UNSET) for field in msgspec.structs.fields(ResultRow)],
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+class SomeOfLow(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `/results/low` says when only some fields were asked for."""
+
+    count: int
+    threshold: float
+    timestamp: str | None
+    gpus: list[SomeOfRow]
+    stale: bool = False
+
+
 class Updated(Struct, frozen=True):
     """What `/config/update` says."""
 
@@ -136,11 +154,17 @@ _ROW_FILTERS = (
     Param(name="min_score", type="number", help="Only rows with at least this score.", least=0, most=100),
     Param(name="max_score", type="number", help="Only rows with at most this score.", least=0, most=100),
 )
+_FIELDS = ResultRow.__struct_fields__
+_ORDERS = tuple(name for name in _FIELDS if name not in {"tenants", "ai_analysis"})
 _PAGING = (
-    Param(name="sort", help="A field to sort by; with - before it, the other way round."),
+    Param(
+        name="sort",
+        help="A field to sort by; with - before it, the other way round.",
+        choices=(*_ORDERS, *(f"-{name}" for name in _ORDERS)),
+    ),
     Param(name="offset", type="integer", help="Rows to leave out at the beginning.", least=0, most=10**9, default=0),
     Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
-    Param(name="fields", help="Fields to send, with commas."),
+    Param(name="fields", help="Fields to send.", choices=_FIELDS, many=True),
 )
 _FORMAT = Param(name="format", help="The same as the Accept header.", choices=("json", "csv"))
 _TABLE = (*_ROW_FILTERS, *_PAGING, _FORMAT)
@@ -172,8 +196,8 @@ class AnalyzerApi:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.operations = self._table()
-        self._openapi = openapi((*self.operations, _METRICS), title=TITLE, description=ABOUT)
-        self._docs = docs_page((*self.operations, _METRICS), title=TITLE, description=ABOUT)
+        self._openapi = openapi((*self.operations, METRICS), title=TITLE, description=ABOUT)
+        self._docs = docs_page((*self.operations, METRICS), title=TITLE, description=ABOUT)
 
     def _table(self) -> tuple[Operation, ...]:
         rows = {"media": _BOTH, "headers": _TABLE_HEADERS}
@@ -183,8 +207,8 @@ class AnalyzerApi:
             _get("/health", "whether analyses go well", self._health, HealthBody),
             _get("/analyze", started, self._analyze, Triggered, _USE_AI, changes=True, statuses=(409,)),
             _post("/analyze", started, self._analyze, Triggered, _USE_AI),
-            _get("/results", "every card", self._results, list[ResultRow], *_TABLE, **rows),
-            _get("/results/low", "cards below the threshold", self._low, LowBody, *_TABLE, **rows),
+            _get("/results", "every card", self._results, list[ResultRow], *_TABLE, or_else=list[SomeOfRow], **rows),
+            _get("/results/low", "cards below the threshold", self._low, LowBody, *_TABLE, or_else=SomeOfLow, **rows),
             _get(
                 "/results/stats",
                 "sums over all cards",
@@ -207,7 +231,9 @@ class AnalyzerApi:
             _get("/openapi.json", "this API for programs", self._openapi_json, dict[str, Any]),
             _get("/docs", "this API for people", self._docs_html, media=("text/html",)),
             _get("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            _get("/api/v1/gpus", "every card", self._results, list[ResultRow], *_TABLE, **rows),
+            _get(
+                "/api/v1/gpus", "every card", self._results, list[ResultRow], *_TABLE, or_else=list[SomeOfRow], **rows
+            ),
             _get(
                 "/api/v1/gpus/{gpu_id}",
                 "one card: terms, tenants and the evidence of its verdict",
@@ -374,7 +400,7 @@ _ENDPOINTS = {
     "docs": "/docs",
     "api": "/api/v1/summary",
 }
-_METRICS = Operation(  # the shell serves it; here it is only told of
+METRICS = Operation(  # the shell serves it; here it is only told of
     method="GET",
     path="/metrics",
     summary="what Prometheus scrapes",
@@ -468,19 +494,15 @@ def _selected(rows: Sequence[ResultRow], asked: dict[str, Any]) -> tuple[Sequenc
 
 def _selection(asked: dict[str, Any]) -> Selection:
     equal = {name: asked[name] for name in _EQUAL if asked[name] is not None}
-    wanted = [name.strip() for name in (asked.get("fields") or "").split(",") if name.strip()]
-    sort = asked.get("sort") or ""
-    if sort:
-        check_fields([sort.removeprefix("-")], ResultRow)
     return Selection(
         equal=equal,
         search=asked["search"] or "",
         least={"score": asked["min_score"]} if asked["min_score"] is not None else {},
         most={"score": asked["max_score"]} if asked["max_score"] is not None else {},
-        sort=sort,
+        sort=asked.get("sort") or "",
         offset=asked.get("offset") or 0,
         limit=asked.get("limit"),
-        fields=check_fields(wanted, ResultRow),
+        fields=asked.get("fields") or (),
     )
 
 

@@ -1,0 +1,73 @@
+"""The API against its own OpenAPI document: what it allows is answered as it says, what it does not is refused."""
+
+import asyncio
+import threading
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from tests.services.analyzing import IDLE, TOKEN, StubSource, reading, running, track
+from vgpuscope.services.analyzer_api import METRICS, AnalyzerApi
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+FEW = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@pytest.fixture(scope="module")
+def api():
+    """The document of an analyzer that runs on a thread of its own."""
+    ready, urls, done = threading.Event(), [], []
+
+    async def run():
+        stop = asyncio.Event()
+        done.append((asyncio.get_running_loop(), stop))
+        source = StubSource(reading(track(0), track(1, util=IDLE)))
+        flags = {"scheduler.interval": 3600, "analyzer.rate_limit": 1e6, "analyzer.api_token": TOKEN}
+        async with running(source, **flags) as analyzer:
+            await analyzer.analysed()
+            urls.append(str(analyzer.client.base_url))
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    yield schemathesis.openapi.from_url(f"{urls[0]}/openapi.json")
+    loop, stop = done[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(20)
+
+
+OPERATIONS = [*AnalyzerApi(None).operations, METRICS]
+TAKING = [operation for operation in OPERATIONS if operation.params or operation.body or "{" in operation.path]
+
+
+def tried(api, operation, mode, **more) -> None:
+    """Some requests of a kind, each answered as the document says."""
+
+    @given(case=api[operation.path][operation.method].as_strategy(generation_mode=mode))
+    @FEW
+    def check(case):
+        case.call_and_validate(timeout=10, headers=BEARER, **more)
+
+    check()
+
+
+def name(operation) -> str:
+    return f"{operation.method} {operation.path}"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=name)
+def test_what_the_document_allows_is_answered_as_it_says(api, operation):
+    # that thresholds must rise is nothing that a schema can say
+    beyond = [checks.positive_data_acceptance] if operation.path == "/config/update" else []
+    tried(api, operation, GenerationMode.POSITIVE, excluded_checks=beyond)
+
+
+@pytest.mark.parametrize("operation", TAKING, ids=name)
+def test_what_the_document_does_not_allow_is_refused_as_it_says(api, operation):
+    tried(api, operation, GenerationMode.NEGATIVE)
