@@ -610,6 +610,28 @@ async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
     assert said > 15
 
 
+def killed_young(path: Path, seconds: float) -> None:
+    """Let a process make the file, and kill it so long after the file is there."""
+    command = [sys.executable, "-c", WRITER, str(path), "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+    try:
+        while not path.exists():
+            assert process.poll() is None
+        select.select([], [], [], seconds)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+async def test_kill_9_while_the_file_is_made_leaves_one_that_can_be_used(tmp_path):
+    for run in range(8):
+        path = tmp_path / f"{run}.db"
+        killed_young(path, run * 0.002)
+        async with history(path) as store:
+            await store.save(analysis(NOON + DAY, gpu(), number=10**6))
+            assert (await store.latest()).number == 10**6
+
+
 # ── what waits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
