@@ -92,7 +92,7 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t")) else value
+        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, (int, float)) else msgspec.json.encode(value).decode()
