@@ -435,7 +435,7 @@ def fleet(*, now: float) -> Engine:
             "DCGM_FI_DEV_MEM_COPY_UTIL": util / 2,
             "DCGM_FI_DEV_FB_USED": 40000,
             "DCGM_FI_DEV_FB_FREE": 40000,
-            "DCGM_FI_DEV_POWER_USAGE": 300,
+            "DCGM_FI_DEV_POWER_USAGE": 60 + 2.5 * util,
             "DCGM_FI_DEV_SM_CLOCK": 1410,
         }.items():
             engine.add(name, [value] * 21, until=now, **labels, **held)
