@@ -13,17 +13,30 @@ _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
 
 
 def results_table(rows: Sequence[ResultRow], width: int | None) -> Table:
-    """A row for each card or MIG instance, in the order given."""
-    titles = ("NODE", "GPU", "MODEL", "SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "SEEN>", "WHO HAS IT")
-    spared = ("MODEL", "SEEN>", "MEMORY>", "STATUS", "UTIL>", "NODE")
+    """A row for each card or MIG instance, in the order given; where room is short, cards go by node and index."""
+    titles = ("NODE", "#", "GPU", "MODEL", "SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "SEEN>", _WHO)
+    numbered = all(row.gpu_index and not row.mig.startswith("MIG-") for row in rows)
+    spared = (
+        "MODEL",
+        "SEEN>",
+        "MEMORY>",
+        "STATUS",
+        "GPU" if numbered else "#",
+        "UTIL>",
+        "CLASS" if numbered else "NODE",
+    )
     return table(titles, [_cells(row) for row in rows], width, spared=spared)
 
 
+_WHO = "WHO HAS IT"
+
+
 def _cells(row: ResultRow) -> list[Text]:
-    name = row.gpu_id + (f"/{row.mig}" if row.mig and not row.mig.startswith("MIG-") else "")
+    instance = f"/{row.mig}" if row.mig and not row.mig.startswith("MIG-") else ""
     return [
         Text(clean(row.hostname), "bold"),
-        Text(clean(row.mig if row.mig.startswith("MIG-") else name)),
+        Text(clean(row.gpu_index + instance)),
+        Text(clean(row.mig if row.mig.startswith("MIG-") else row.gpu_id + instance)),
         Text(clean(row.model_name), "dim"),
         _number(row.score),
         _number(row.gpu_util, "%"),
