@@ -4,15 +4,17 @@ import asyncio
 import gzip
 import json
 import logging
+import re
 import signal
 import sys
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.contract.clusterrun import promtool_check
-from tests.runtime.serving import SOON, until
+from tests.runtime.serving import SOON, Numbers, served, until
 from tests.services.analyzing import (
     IDLE,
     TOKEN,
@@ -559,3 +561,50 @@ async def test_a_prometheus_that_answers_with_a_page_makes_nobody_idle(process):
         async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
             assert (await client.get("/results")).json() == []
             assert (await client.get("/health")).json()["status"] == "degraded"
+
+
+async def test_a_result_survives_a_kill(process, tmp_path):
+    store = str(tmp_path / "results.db")
+    async with SpoilingServer(fleet(now=time.time())) as prometheus:
+        args = ("--log-format", "json", "--history", store, "--interval", "1")
+        child = await process(*args, PROM_URL=prometheus.url)
+        (first, *_) = await heard(child, "analyzer starts")
+        for _ in range(2):
+            await heard(child, "Analysis completed")
+        async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
+            before = (await client.get("/results")).json()
+        child.kill()
+        await child.wait()
+        prometheus.spoil = lambda query, reply: Hang()
+        child = await process(*args, PROM_URL=prometheus.url)
+        (first, *_) = await heard(child, "Starting GPU")
+        async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
+            after = (await client.get("/results")).json()
+            points = (await client.get("/api/v1/history", params={"gpu_id": uuid(0)})).json()
+    assert [(row["gpu_id"], row["score"]) for row in after] == [(row["gpu_id"], row["score"]) for row in before]
+    assert points
+    assert {point["gpu_id"] for point in points} == {uuid(0)}
+
+
+async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(process):
+    page = (Path(__file__).parents[1] / "golden" / "node.prom").read_bytes()
+
+    class Agent(Numbers):
+        def text(self):
+            return page
+
+    async with served(metrics=Agent) as agent:
+        child = await process(
+            *("--log-format", "json", "--targets", agent.url, "--interval", "1", "--window-minutes", "0.05"),
+            VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL="1",
+        )
+        (first, *_) = await heard(child, "analyzer starts")
+        await heard(child, "Analysis completed")
+        async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
+            rows = (await client.get("/results")).json()
+            health = (await client.get("/health")).json()
+    assert (health["status"], health["source"]) == ("healthy", "own scrapes of 1 targets")
+    assert rows
+    assert {row["gpu_id"] for row in rows} == set(
+        re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode())
+    )
