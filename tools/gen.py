@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
-from vgpuscope.catalog.series import AGENT_SCOPES, CLUSTER_SCOPES
+from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
@@ -18,6 +19,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/metrics.md": lambda: docs.metrics_page("Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES),
     "docs/metrics-cluster.md": lambda: docs.metrics_page(
         "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES
+    ),
+    "docs/metrics-analyzer.md": lambda: docs.metrics_page(
+        "Metrics of the analyzer", analyzer_catalog.METRICS, ANALYZER_SCOPES, fixed=analyzer_catalog.FAMILIES
     ),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
     "docs/scheduling-codes.md": docs_codes.codes_page,

@@ -30,7 +30,7 @@ BUILD = Build(version="1", revision="r", build_date="d", python_version="3", com
 
 def health(**more) -> Health:
     fields = {"analyses": 3, "errors": 1, "seconds": Histogram.empty((1.0,)).with_one(0.5), "dropped": 2}
-    fields |= {"last_success": 1.79e9, "leader": True, "threshold": 20.0, "interval": 300.0}
+    fields |= {"last_success": 1.79e9, "leader": True, "unsaved": 0, "threshold": 20.0, "interval": 300.0}
     return Health(**(fields | {"error_counts": {"QUERY_FAILED": 4}} | more))
 
 

@@ -2,7 +2,7 @@
 
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, same
 
-FAMILIES: tuple[str, ...] = ("native", "gpu-oour", "hami")
+FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
 
 CARD = same("gpu_id", "mig", "pod", "namespace", "hostname")
 SUBJECT = same("gpu_id", "mig", "hostname")
@@ -123,6 +123,7 @@ LAST_SUCCESS = _ours(
 )
 LEADER = _ours("fleet", (), "leader", "1 if this replica is the one that analyses and writes.")
 ERRORS = _ours("fleet", (), "errors_total", "Errors by code; docs/errors.md explains each.", "code", each=None)
+UNSAVED = _ours("fleet", (), "unsaved_results", "Analyses that wait for the store of results to come back.")
 BUILD_INFO = build_info("fleet")
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

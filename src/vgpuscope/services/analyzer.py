@@ -336,6 +336,7 @@ class Analyzer:
             dropped=tally.dropped,
             last_success=tally.last_success,
             leader=self._leads,
+            unsaved=self._outbox.waiting,
             threshold=config.thresholds.low_utilization,
             interval=config.scheduler.interval,
             error_counts=self._errors,

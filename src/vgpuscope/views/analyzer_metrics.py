@@ -32,6 +32,7 @@ class Health(Struct, frozen=True, kw_only=True):
     dropped: int
     last_success: UnixTime | None
     leader: bool
+    unsaved: int
     threshold: float
     interval: float
     error_counts: Mapping[str, int]
@@ -85,6 +86,7 @@ def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
     yield Sample(m.DROPPED, row, health.dropped)
     yield Sample(m.LAST_SUCCESS, row, health.last_success)
     yield Sample(m.LEADER, row, int(health.leader))
+    yield Sample(m.UNSAVED, row, health.unsaved)
     for code, count in health.error_counts.items():
         yield Sample(m.ERRORS, row, count, (code,))
 

@@ -1,18 +1,52 @@
-"""The tables of metrics → docs/metrics.md and docs/metrics-cluster.md."""
+"""The tables of metrics → docs/metrics.md, docs/metrics-cluster.md and docs/metrics-analyzer.md."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric, Scope
 from vgpuscope.catalog.series import series_per
 
-_ALL = frozenset(FAMILIES)
+_ALL = frozenset(FAMILY_HELP)
 
 
-def metrics_page(title: str, metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> str:
-    """One page: the metrics of one process."""
-    families = [f for f in FAMILIES if any(_rows(f, metrics))]
+def metrics_page(
+    title: str, metrics: Sequence[Metric], scopes: Mapping[Scope, str], *, fixed: Sequence[str] = ()
+) -> str:
+    """One page: the metrics of one process, with the families that can be switched or these fixed ones."""
+    families = [f for f in (fixed or FAMILIES) if any(_rows(f, metrics))]
     tables = (line for f in families for line in _family(f, metrics))
+    if fixed:
+        return "\n".join([*_fixed_intro(title, fixed), *_fixed_formula(metrics, scopes, fixed), *tables]) + "\n"
     return "\n".join([*_intro(title, families), *_formula(metrics, scopes), *tables]) + "\n"
+
+
+def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
+    yield f"# {title}"
+    yield ""
+    yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
+    yield ""
+    yield (
+        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. What is "
+        "said of a card goes with it at the next analysis, and all of it when no analysis came to a result for three "
+        "intervals."
+    )
+    yield ""
+    yield "| family | what |"
+    yield "|---|---|"
+    for family in families:
+        yield f"| `{family}` | {FAMILY_HELP[family]} |"
+    yield ""
+
+
+def _fixed_formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str], families: Sequence[str]) -> Iterator[str]:
+    yield "## How many series"
+    yield ""
+    yield "At the most, where everything was measured:"
+    yield ""
+    yield "| per | series |"
+    yield "|---|---|"
+    for scope, what in scopes.items():
+        yield f"| {what} | {series_per(scope, metrics, families)} |"
+    yield ""
 
 
 def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
