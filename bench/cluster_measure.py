@@ -24,7 +24,7 @@ from bench.measure import SPEED
 from bench.programs import Program
 
 _SHARE = 0.01  # of the pods change between two scrapes
-_LOOK = 0.3  # seconds: longer than the exporter's pause between two looks at what changed
+_LOOK = 2.2  # seconds: longer than the exporter's pause between two looks at what changed
 _QUIET_WITHIN = 60.0
 _SEED = 20250601  # the same pods change in every run
 

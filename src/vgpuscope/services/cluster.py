@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SETTLE_EVERY = 1.0  # seconds between two looks at what changed: in a storm several events of a node are one settling
+_SETTLE_EVERY = 0.5  # seconds between two looks at what changed
+_LONGEST_PAUSE = 2.0  # seconds, while changes go on coming
 _FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
@@ -242,7 +243,21 @@ class ClusterExporter:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
             self._settled = listed
-            await asyncio.sleep(_SETTLE_EVERY if listed else _FIRST_EVERY)
+            await self._pause(_SETTLE_EVERY if listed else _FIRST_EVERY)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; in a storm until it is over, or for a while: then several events of a node are one settling."""
+        until, seen = time.monotonic() + _LONGEST_PAUSE, self._told()
+        while True:
+            await asyncio.sleep(seconds)
+            now = self._told()
+            if now == seen or time.monotonic() >= until:
+                return
+            seen = now
+
+    def _told(self) -> int:
+        """How many changes the watches have told so far."""
+        return sum(kind.told for kind in self._kinds)
 
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""

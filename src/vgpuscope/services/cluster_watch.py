@@ -51,7 +51,7 @@ class Kind(Generic[T]):
         self._known: dict[str, T] = {}
         self._error: ScopeError | None = None
         self._heard: float | None = None
-        self._events = 0
+        self.told = 0
         self.listed = False
         self._watch: Watch[T] = Watch(
             path=f"/api/v1/{self._place}",
@@ -100,7 +100,7 @@ class Kind(Generic[T]):
             kind=self.name,
             up=self.listed and error is None,
             objects=len(self._known) if self.listed else None,
-            events=self._events,
+            events=self.told,
             faults=len({fault.uid for fault in self._watch.faults}),
             age_seconds=None if self._heard is None else time.monotonic() - self._heard,
             code=error.code if error else None,
@@ -139,7 +139,7 @@ class Kind(Generic[T]):
         self.listed = True
 
     def _take(self, uid: str, item: T | None) -> None:
-        self._events += 1
+        self.told += 1
         if item is not None:
             self._known[uid] = item
             self._keep(item)

@@ -30,7 +30,8 @@ _PAGE = "500"
 _GRACE = 10.0  # seconds for the server to end a watch when its time is over
 _SHORTEST = 1.0  # seconds between two watches: some proxies end a stream as soon as it is open
 _LONGEST_LINE = 16 * 1024 * 1024  # bytes; no object that the API server takes is as long
-_BREATH = 0.05  # seconds between two reads of a watch: in a storm one read brings many events
+_BREATH = 0.05  # seconds after a chunk of a watch that had to be waited for
+_AT_ONCE = 0.001  # seconds: a chunk that takes longer to come was not there yet
 _BURST = 0.2  # seconds between two yields
 
 _FORBIDDEN = {401, 403}
@@ -297,7 +298,7 @@ class Api:
             yield b""
             rest: list[bytes] = []
             length = 0
-            async for chunk in answer.aiter_bytes():
+            async for chunk in _in_batches(answer.aiter_bytes()):
                 first, *others = chunk.split(b"\n")
                 rest.append(first)
                 length += len(first)
@@ -306,7 +307,6 @@ class Api:
                     rest, length = [other], len(other)
                 if length > _LONGEST_LINE:  # its reader refuses it, and asks for something else
                     yield b"".join(rest)
-                await asyncio.sleep(_BREATH)
         except httpx2.HTTPError:
             return
         finally:
@@ -332,6 +332,18 @@ def _body(answer: "httpx2.Response") -> bytes:
     if answer.status_code != 200:
         _fail(answer.status_code, decode_status(answer.content))
     return answer.content
+
+
+async def _in_batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks; after one that had to be waited for, a pause: what comes meanwhile is read in one go."""
+    clock = asyncio.get_running_loop().time
+    asked = clock()
+    async for chunk in chunks:
+        waited = clock() - asked > _AT_ONCE
+        yield chunk
+        if waited:
+            await asyncio.sleep(_BREATH)
+        asked = clock()
 
 
 def _fail(status: int, message: str) -> NoReturn:
