@@ -225,6 +225,25 @@ async def test_what_was_idle_long_ago_is_no_reason_to_be_idle_now(monkeypatch):
         assert (await analyzer.json("/results"))[0]["verdict"] == "in_use"
 
 
+async def test_what_was_stored_long_ago_is_shown_but_proves_nothing(monkeypatch):
+    ahead = aged(monkeypatch)
+    store = SharedHistory()
+    async with running(StubSource(reading(track(0, util=IDLE))), history=store, **HOURLY) as analyzer:
+        await analyzer.analysed()
+    ahead[0] = 86400
+    source = StubSource(reading(track(0, util=0.07)))
+    source.hang()
+    async with running(source, history=store, **HOURLY) as analyzer:
+        await source.asked.wait()
+        (row,) = await analyzer.json("/results")
+        assert (row["gpu_id"], row["verdict"], row["stale"]) == (uuid(0), "unknown", True)
+        assert uuid(0) not in await analyzer.metrics()
+        source.let_go.set()
+        await analyzer.analysed()
+        (row,) = await analyzer.json("/results")
+        assert (row["verdict"], row["stale"]) == ("in_use", False)
+
+
 # ── what is shown to Prometheus ──────────────────────────────────────────────────────────────────────────────────
 
 SEED_CARD = {

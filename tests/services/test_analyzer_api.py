@@ -5,6 +5,7 @@ import csv
 import io
 import math
 import re
+import threading
 from datetime import datetime, timedelta
 
 import httpx2
@@ -12,6 +13,7 @@ import pytest
 
 from tests.services.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from vgpuscope.model.analysis import Tenant
+from vgpuscope.services.analyzer_settings import Settings
 
 HOURLY = {"scheduler.interval": 3600}
 ROW = ["gpu_id", "pod", "namespace", "hostname", "model_name", "gpu_util", "mem_copy", "mem_used_mb", "mem_total_mb"]
@@ -434,6 +436,32 @@ async def test_changes_at_once_all_count(fleet):
     sent = [fleet.client.post("/config/update", json={"thresholds": {name: wanted[name]}}) for name in names]
     assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
     assert (await fleet.json("/config"))["thresholds"] == wanted
+
+
+async def test_settings_are_changed_by_one_at_a_time(fleet, monkeypatch):
+    inside, most, never = [], [], threading.Event()
+    change = Settings.update
+
+    def slow(self, changes):
+        inside.append(1)
+        most.append(len(inside))
+        never.wait(0.03)
+        inside.pop()
+        return change(self, changes)
+
+    monkeypatch.setattr(Settings, "update", slow)
+    await asyncio.gather(*(fleet.client.post(f"/config/update?threshold={n}") for n in (30, 31, 32)))
+    assert most == [1, 1, 1]
+
+
+async def test_another_threshold_makes_another_answer_even_when_nothing_can_be_read(fleet):
+    tags = [(await fleet.get(path)).headers["etag"] for path in ("/results/low", "/results/stats")]
+    fleet.source.fail()
+    await fleet.client.post("/config/update", params={"threshold": 50})
+    await fleet.analysed(2)
+    low, stats = [await fleet.get(path) for path in ("/results/low", "/results/stats")]
+    assert {low.headers["etag"], stats.headers["etag"]}.isdisjoint(tags)
+    assert low.json()["count"] == stats.json()["low_utilization_count"] == 2
 
 
 async def test_changes_are_refused_where_the_settings_say_so():

@@ -44,6 +44,8 @@ def test_bounds_leave_out_what_is_not_known(rows, least, most):
     page, total = select(rows, Selection(least={"score": least}, most={"score": most}))
     assert list(page) == [row for row in rows if row.score is not None and least <= row.score <= most]
     assert total == len(page)
+    for one in (Selection(least={"score": 0}), Selection(most={"score": 100})):
+        assert list(select(rows, one)[0]) == [row for row in rows if row.score is not None]
 
 
 def test_filters_hold_all_at_once():
