@@ -318,6 +318,22 @@ async def test_a_fleet_that_is_scraped_more_often_is_expected_to_be(engine, eith
     assert by_pod(reading)["train-3"].terms["gpu_util"].samples == 20
 
 
+async def test_a_fleet_that_is_scraped_less_often_than_configured_is_seen_to_be(engine, server):
+    server.samples = 400_000  # statistics do not show when samples were
+    for number in range(3):
+        engine.add(UTIL, [1.0] * 10, step=60, **labels(number))
+    assert (await read(server)).window.interval == 60.0
+
+
+async def test_a_gap_that_all_series_have_is_not_taken_for_their_pace(engine, server):
+    server.samples = 400_000
+    for number in range(3):
+        times = [END - 30 * i for i in range(6)] + [END - 450 - 30 * i for i in range(4)]
+        engine.series.append(({"__name__": UTIL, **labels(number)}, [(at, 0.0) for at in sorted(times)]))
+    reading = await read(server)
+    assert (reading.window.interval, reading.window.expected) == (30.0, 20)
+
+
 async def test_samples_that_all_series_lack_are_missed_nevertheless(engine, either):
     for number in range(3):
         add(engine, number, count=10)

@@ -9,6 +9,8 @@ look     what the raw samples say of these
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
 
 from vgpuscope.formats.promql import (
@@ -33,6 +35,8 @@ _NEARLY = 0.9  # of the expected samples: nothing of note is missing
 _BATCH = 250  # UUIDs in one query: VictoriaMetrics takes 16 KiB
 _ENDLESS = 1e15  # more than any count or time, less than infinity
 _RAW_AT_MOST = 1_000_000  # samples, of all series that are looked at
+_LOOKED_AT = 200  # series whose samples tell how often there are some
+_ENOUGH = 4  # samples of a series that tell it
 
 Cells: TypeAlias = list[float | None]
 Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pace
@@ -51,6 +55,22 @@ class Seen:
         self.exact = False  # first and last are known from the samples themselves
         self.gone = False  # it has ended before the window did
         self.fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
+
+
+class _Pace:
+    """The usual time between two samples, from those of some series; gaps of an outage are not usual."""
+
+    def __init__(self) -> None:
+        self._gaps: list[Seconds] = []
+
+    def look(self, moments: Sequence[UnixTime]) -> None:
+        """The times of the samples of one series."""
+        if len(self._gaps) < _LOOKED_AT and len(moments) >= _ENOUGH:
+            self._gaps.append(median_low([after - before for before, after in pairwise(moments)]))
+
+    @property
+    def seconds(self) -> Seconds | None:
+        return median_low(self._gaps) if self._gaps else None
 
 
 class Puzzle(NamedTuple):
@@ -75,6 +95,7 @@ class Table:
         self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
         self.marked_series: dict[bytes, Seen] = {}  # the marked ones
         self.intervals: dict[Scope, Seconds] = {}
+        self._pace = _Pace()
         self._step = step
         self._rows: dict[bytes, Cells] = {}
         self._names: dict[int, str] = {}  # metric, by column
@@ -112,6 +133,7 @@ class Table:
             good = [v / quantity.scale for v in numbers if quantity.plausible(v)]
             cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(numbers) - len(good))
             if LAST in wanted:
+                self._pace.look([moment for moment, _ in line.values[: len(numbers)]])
                 cells[at + LAST] = line.values[len(numbers) - 1][0]
                 self._spans[raw] = (line.values[0][0], line.values[len(numbers) - 1][0])
             if SAMPLES in wanted:
@@ -193,15 +215,17 @@ class Table:
                 self._estimate(seen)
 
     def _paces(self) -> dict[Scope, Seconds]:
-        """How often each job's series have samples: as configured, or as they show if that is more often.
+        """How often each job's series have samples: as configured, or as they show.
 
-        One of a hundred may have more samples than the others, by being scraped twice, without counting for all.
+        Samples themselves show it if it is less often than configured; their number shows it if it is more often. One
+        of a hundred may have more samples than the others, by being scraped twice, without counting for all.
         """
+        step = max(self._step, self._pace.seconds or 0.0)
         counts: dict[Scope, list[int]] = defaultdict(list)
         for seen in self.seen:
             counts[seen.scope].append(seen.count)
         most = {scope: sorted(numbers, reverse=True)[len(numbers) // 100] for scope, numbers in counts.items()}
-        return {scope: min(self._step, (self.end - self.begin) / max(1, count)) for scope, count in most.items()}
+        return {scope: min(step, (self.end - self.begin) / max(1, count)) for scope, count in most.items()}
 
     def _estimate(self, seen: Seen) -> None:
         """First and last sample as far as count and time of the last one tell."""
