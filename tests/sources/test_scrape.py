@@ -237,7 +237,17 @@ async def test_packed_pages_are_unpacked():
         assert samples(await reading_when(made, samples))
 
 
-@pytest.mark.parametrize("body", [b"nono", gzip.compress(page())[:-9], b""])
+async def test_a_page_that_is_packed_piece_by_piece_is_read_to_its_end():
+    body = gzip.compress(b"# a page in three members\n") + gzip.compress(page()) + gzip.compress(page("GPU-2"))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with exporters(page()) as (one,), source(one.url) as made:
+        one.answer = lambda _: head + body
+        assert set(by_card(await reading_when(made, lambda r: samples(r, "GPU-2")))) == {"GPU-1", "GPU-2"}
+
+
+@pytest.mark.parametrize(
+    "body", [b"nono", gzip.compress(page())[:-9], b"", gzip.compress(page()) + gzip.compress(page())[:-9]]
+)
 async def test_packing_that_is_none_or_cut_off_is_a_fault(body):
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with exporters(page()) as (one,), source(one.url) as made:

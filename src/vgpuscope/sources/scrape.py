@@ -257,19 +257,40 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
 
 async def _body(answer: httpx2.Response) -> bytes:
     """The whole page, unpacked; SourceDown when it is too large, however small it was packed."""
-    packed = answer.headers.get("content-encoding", "") == "gzip"
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    unpack = _Unpacker() if answer.headers.get("content-encoding", "") == "gzip" else None
     parts: list[bytes] = []
     left = _LARGEST
     async for chunk in answer.aiter_raw():
-        try:
-            part = unpack.decompress(chunk, left + 1) if packed else chunk
-        except zlib.error as e:
-            raise SourceDown(f"the page is not packed as it says: {e}") from e
+        part = unpack.more(chunk, left + 1) if unpack else chunk
         left -= len(part)
         if left < 0:
             raise SourceDown(f"the page is larger than {_LARGEST >> 20} MiB")
         parts.append(part)
-    if packed and not unpack.eof:
+    if unpack and not unpack.ended:
         raise SourceDown("the page was cut off")
     return b"".join(parts)
+
+
+class _Unpacker:
+    """Unpacks gzip as it comes: one member after the other, which is how our own large pages are packed."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    @property
+    def ended(self) -> bool:
+        return self._member.eof
+
+    def more(self, chunk: bytes, most: int) -> bytes:
+        """At least all that a page may have, if there is so much."""
+        parts: list[bytes] = []
+        while chunk and most > 0:
+            if self._member.eof:
+                self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                parts.append(self._member.decompress(chunk, most))
+            except zlib.error as e:
+                raise SourceDown(f"the page is not packed as it says: {e}") from e
+            most -= len(parts[-1])
+            chunk = self._member.unused_data
+        return b"".join(parts)
