@@ -321,7 +321,8 @@ async def test_a_fleet_that_is_scraped_more_often_is_expected_to_be(engine, eith
 async def test_a_fleet_that_is_scraped_less_often_than_configured_is_seen_to_be(engine, server):
     server.samples = 400_000  # statistics do not show when samples were
     for number in range(3):
-        engine.add(UTIL, [1.0] * 10, step=60, **labels(number))
+        for name in SIX:
+            engine.add(name, [1.0] * 10, step=60, **labels(number))
     assert (await read(server)).window.interval == 60.0
 
 
@@ -329,7 +330,8 @@ async def test_a_gap_that_all_series_have_is_not_taken_for_their_pace(engine, se
     server.samples = 400_000
     for number in range(3):
         times = [END - 30 * i for i in range(6)] + [END - 450 - 30 * i for i in range(4)]
-        engine.series.append(({"__name__": UTIL, **labels(number)}, [(at, 0.0) for at in sorted(times)]))
+        for name in SIX:
+            engine.series.append(({"__name__": name, **labels(number)}, [(at, 0.0) for at in sorted(times)]))
     reading = await read(server)
     assert (reading.window.interval, reading.window.expected) == (30.0, 20)
 
