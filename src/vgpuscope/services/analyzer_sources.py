@@ -40,18 +40,21 @@ class Sources:
 
     def renew(self, config: Config) -> None:
         """Use what the settings say now; a source that cannot be made leaves the former in place."""
-        if _cluster_url(config) != self._owners_at:
-            self._owners, self._owners_at = _owners(config), _cluster_url(config)
-        if _concerns(config) == self._made_for:
-            return
         try:
-            self.current = make_source(config)
+            self._renew_owners(config)
+            self._renew_source(config)
         except ConfigInvalid as e:
             log.warning("source not changed", extra=error_fields(e))
-            return
-        self._made_for = _concerns(config)
-        self._changed.set()
-        log.info("source changed", extra=fields(source=self.name))
+
+    def _renew_owners(self, config: Config) -> None:
+        if _cluster_url(config) != self._owners_at:
+            self._owners, self._owners_at = _owners(config), _cluster_url(config)
+
+    def _renew_source(self, config: Config) -> None:
+        if _concerns(config) != self._made_for:
+            self.current, self._made_for = make_source(config), _concerns(config)
+            self._changed.set()
+            log.info("source changed", extra=fields(source=self.name))
 
     async def begun(self, *, within: Seconds) -> None:
         """Wait until scrapes of our own have something to show, but no longer than this."""
