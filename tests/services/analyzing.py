@@ -136,9 +136,9 @@ class SharedHistory(Unstored):
         self.saved.append(analysis)
         await super().save(analysis)
 
-    async def latest(self):
+    async def latest(self, *, after=0.0):
         self._check()
-        return await super().latest()
+        return await super().latest(after=after)
 
     async def lead(self, holder, seconds):
         self._check()

@@ -57,6 +57,8 @@ async def test_the_last_analysis_comes_back_whole_after_a_restart(tmp_path_facto
         await store.save(found)
     async with history(path) as store:
         assert await store.latest() == found
+        assert await store.latest(after=found.started) is None
+        assert await store.latest(after=found.started - 0.001) == found
 
 
 async def test_a_new_store_has_nothing(path):

@@ -233,8 +233,9 @@ class Analyzer:
 
     async def _restore(self) -> None:
         """Take over the last result of an earlier run, or of the replica that leads."""
+        known = self._cycle.last()
         try:
-            latest = await self._history.latest()
+            latest = await self._history.latest(after=known.started if known else 0.0)
         except HistoryDown as e:
             self._history_failed(e)
             return

@@ -18,8 +18,8 @@ class History(Protocol):
     async def save(self, analysis: Analysis) -> None:
         """Keep it, whole or not at all; one that is kept already (by started and number) is left as it is."""
 
-    async def latest(self) -> Analysis | None:
-        """The last analysis as it was saved; None when there is none."""
+    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
+        """The last analysis as it was saved; None when there is none that began after this."""
 
     async def points(
         self,
@@ -87,8 +87,8 @@ class Unstored:
         if last is None or (last.started, last.number) < (analysis.started, analysis.number):
             self._latest = analysis
 
-    async def latest(self) -> Analysis | None:
-        return self._latest
+    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
+        return self._latest if self._latest and self._latest.started > after else None
 
     async def points(
         self,

@@ -58,7 +58,7 @@ KEEP_LATEST = (
     "ON CONFLICT (id) DO UPDATE SET started = excluded.started, number = excluded.number, packed = excluded.packed "
     "WHERE (history_latest.started, history_latest.number) < (excluded.started, excluded.number)"
 )
-LATEST = "SELECT packed FROM history_latest"
+LATEST = "SELECT packed FROM history_latest WHERE started > :after"
 
 # ── who it is about ──────────────────────────────────────────────────────────────────────────────────────────────
 

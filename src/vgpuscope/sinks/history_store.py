@@ -121,9 +121,9 @@ class StoredHistory:
         """Keep it; HistoryDown when it is not kept. What is kept already is left as it is."""
         await self._do(lambda: self._save(analysis))
 
-    async def latest(self) -> Analysis | None:
-        """The last analysis, whole; None when there is none that this version can read."""
-        return await self._do(self._latest)
+    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
+        """The last analysis, whole; None when there is none begun after this, or none that this version can read."""
+        return await self._do(lambda: self._latest(after))
 
     async def points(
         self,
@@ -213,9 +213,9 @@ class StoredHistory:
             stored += len(some)
         return stored, learned
 
-    def _latest(self) -> Analysis | None:
+    def _latest(self, after: UnixTime) -> Analysis | None:
         with self._database.reading() as tx:
-            found = tx.all(sql.LATEST)
+            found = tx.all(sql.LATEST, after=after)
         try:
             return unpack(bytes(found[0][0])) if found else None
         except ValueError as e:
