@@ -351,7 +351,7 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         str | None,
         Meta(
             description="The cluster exporter, which knows who owns pods.",
-            extra={"form": "url", "flag": None, "unset": "the one among the targets"},
+            extra={"form": "url", "flag": None, "unset": "the target with its port, 31993"},
         ),
     ] = None
     api_token: Annotated[
