@@ -9,9 +9,10 @@ from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
+from vgpuscope.formats.schemas import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
-from vgpuscope.views import docs, docs_codes, docs_config
+from vgpuscope.views import docs, docs_codes, docs_config, rules
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,6 +26,10 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
     "docs/scheduling-codes.md": docs_codes.codes_page,
+    "deploy/recording-rules.yaml": lambda: rules.rules_file(
+        [(f"{group.schema}-{group.kind}", name, expression) for group, name, expression in recording_rules()],
+        every=RECORDED_EVERY,
+    ),
     "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),
 }
 

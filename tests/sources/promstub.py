@@ -74,6 +74,22 @@ class Engine:
             found = [(labels, _within(samples, begin, end)) for labels, samples in self.series if _fits(labels, wanted)]
             lines = [{"metric": m, "values": [[t, _text(v)] for t, v in inside]} for m, inside in found if inside]
             return {"resultType": "matrix", "result": lines}
+        if evaluated := re.fullmatch(r"max\(timestamp\(([\w:]+)\)\)", query):
+            inside = [
+                _within(samples, end - 300, end)
+                for labels, samples in self.series
+                if labels["__name__"] == evaluated[1]
+            ]
+            times = [samples[-1][0] for samples in inside if samples]
+            rows = [{"metric": {}, "value": [end, _text(max(times))]}] if times else []
+            return {"resultType": "vector", "result": rows}
+        if plain := re.fullmatch(r"([\w:]+)\{(.*)\}", query):
+            wanted = [("__name__", "=", plain[1]), *_matchers(plain[2])]
+            found = [
+                (labels, _within(samples, end - 300, end)) for labels, samples in self.series if _fits(labels, wanted)
+            ]
+            rows = [{"metric": m, "value": [end, _text(inside[-1][1])]} for m, inside in found if inside]
+            return {"resultType": "vector", "result": rows}
         call = re.fullmatch(r"(\w+)\((?:0\.95,)?(\w+)\{(.*)\}(?:\[(\d+)ms\])?\)", query)
         assert call, query
         begin = end - (int(call[4]) / 1000 if call[4] else 300)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.sources.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from vgpuscope.catalog import node as m
+from vgpuscope.formats.schemas import record_name
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
 from vgpuscope.sources.prometheus import PrometheusSource
@@ -354,6 +355,39 @@ async def test_gaps_are_not_taken_for_a_late_begin(engine, either):
     engine.series.append(({"__name__": UTIL, **labels(1)}, [(END - WINDOW + STEP, 0.0), (END, 0.0)]))
     track = by_pod(await read(either))["train-1"]
     assert (track.first, track.last, track.terms["gpu_util"].samples) == (END - WINDOW + STEP, END, 2)
+
+
+# ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def record(engine, *, until=END) -> None:
+    """Rules whose results can be told from what they record: every mean is half of the truth."""
+    for name, value in SIX.items():
+        engine.add(record_name(name, "mean"), [value / 2] * 3, until=until, **labels())
+    engine.add(record_name(UTIL, "p95"), [SIX[UTIL] / 2] * 3, until=until, **labels())
+
+
+async def test_means_are_read_from_recording_rules_and_what_decides_about_idleness_never(engine, server):
+    add(engine)
+    record(engine)
+    terms = by_pod(await read(server))["train-0"].terms
+    assert terms["gpu_util"] == Stat(mean=0.475, max=0.95, p95=0.475, samples=FULL)
+    assert terms["power"].mean == 190.0
+    assert not any("max" in query and "vgpuscope:" in query and "timestamp" not in query for query in server.queries)
+
+
+async def test_rules_that_are_no_longer_evaluated_are_not_believed(engine, server):
+    add(engine)
+    record(engine, until=END - 120)
+    reading = await read(server)
+    assert by_pod(reading)["train-0"].terms["gpu_util"].mean == 0.95
+    assert reading.faults == ()
+
+
+async def test_rules_of_another_window_are_not_made_use_of(engine, server):
+    add(engine)
+    record(engine)
+    assert by_pod(await read(server, seconds=300))["train-0"].terms["gpu_util"].mean == 0.95
 
 
 # ── values that cannot be true ───────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
-from vgpuscope.formats.promql import Matcher, selector
+from vgpuscope.formats.promql import Matcher, selector, window
 from vgpuscope.model.analysis import Schema, Tenant, Term
 from vgpuscope.model.quantity import MIB
 
@@ -95,6 +95,7 @@ class Ask(NamedTuple):
     statistics: tuple[Statistic, ...]
     name: str
     series: str
+    recorded: bool = False  # it is a recording rule's result, and needs only to be read
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -110,20 +111,56 @@ class Ask(NamedTuple):
         return f"{self.group.quantities[self.quantity].term} {' '.join(self.statistics)} ({self.name})"
 
     def query(self, window: str) -> str:
+        if self.recorded:
+            return self.series
         if self.raw:
             return f"{self.series}[{window}]"
         return _FUNCTIONS[self.statistics[0]].format(series=self.series, window=window)
 
 
-def plan(group: Group, *, present: Iterable[str], condition: tuple[Matcher, ...], expected: float) -> Iterator[Ask]:
-    """The queries for a group, by the metrics that are there and the samples that a series may have."""
+def plan(
+    group: Group, *, present: Iterable[str], condition: tuple[Matcher, ...], expected: float, recorded: bool = False
+) -> Iterator[Ask]:
+    """The queries for a group, by the metrics that are there and the samples that a series may have.
+
+    `recorded`: where a recording rule's result is there, it is read.
+    """
     there, matchers = frozenset(present), matchers_for(group, condition)
     for index, quantity in enumerate(group.quantities):
         for statistic in STATISTICS:
             names = quantity.names(statistic, many=expected > _MANY)
             name = next((name for name in names if name in there), None)
-            if name is not None:
+            if name is None:
+                continue
+            rule = record_name(name, statistic)
+            if recorded and statistic in RECORDED and rule in there:
+                yield Ask(group, index, (statistic,), rule, selector(rule, matchers), recorded=True)
+            else:
                 yield Ask(group, index, (statistic,), name, selector(name, matchers))
+
+
+# ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
+
+# Only what does not decide about being idle: a rule that is no longer evaluated goes on saying its last word for five
+# minutes, and in these a card may have begun to work.
+RECORDED: Final[tuple[Statistic, ...]] = ("mean", "p95")
+RECORDED_SECONDS: Final = 600.0  # the window of the rules, which is the analyzer's usual one
+RECORDED_EVERY: Final = 30.0  # seconds between two evaluations
+
+
+def record_name(name: str, statistic: Statistic) -> str:
+    """What the rule for a statistic of a metric is called."""
+    return f"vgpuscope:{name}:{statistic}_10m"
+
+
+def recording_rules() -> Iterator[tuple[Group, str, str]]:
+    """Every rule that the analyzer makes use of: its group, its name, and what it records."""
+    for group in GROUPS:
+        for quantity in group.quantities:
+            for statistic in RECORDED:
+                for name in quantity.names(statistic, many=False)[:1]:
+                    expression = _FUNCTIONS[statistic].format(series=name, window=window(RECORDED_SECONDS))
+                    yield group, record_name(name, statistic), expression
 
 
 def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:

@@ -15,7 +15,16 @@ from typing import Self, TypeVar
 from vgpuscope.formats import promql
 from vgpuscope.formats.promtable import Puzzle, Table
 from vgpuscope.formats.promtracks import refused, tracks
-from vgpuscope.formats.schemas import GROUPS, Ask, gathered, matchers_for, plan
+from vgpuscope.formats.schemas import (
+    GROUPS,
+    RECORDED_EVERY,
+    RECORDED_SECONDS,
+    Ask,
+    gathered,
+    matchers_for,
+    plan,
+    recording_rules,
+)
 from vgpuscope.model.analysis import Fault, Reading, Window
 from vgpuscope.model.errors import AnswerPartial, SamplesRefused, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -25,6 +34,7 @@ T = TypeVar("T")
 
 _SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
 _REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
+_RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not made use of
 _MANY = 20_000  # series: answers of so many fill memory
 _FEW = 4  # answers at once where they do, or may do
 _SLICE = 500  # rows: a few milliseconds
@@ -127,8 +137,9 @@ class PrometheusSource:
         """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
         if self._remembered <= 0:
+            wanted = every | {name for _, name, _ in recording_rules()}
             try:
-                self._present = every & await cycle.names(every)
+                self._present = wanted & await cycle.names(wanted)
             except ScopeError as e:
                 cycle.fault("names of metrics", e)
                 return self._present or every
@@ -139,8 +150,20 @@ class PrometheusSource:
     async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
         """Ask everything; the API lets through as many as may run together."""
         expected = cycle.seconds / self._interval
+        recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
         plans = [
-            (table, list(plan(table.group, present=present, condition=self._condition, expected=expected)))
+            (
+                table,
+                list(
+                    plan(
+                        table.group,
+                        present=present,
+                        condition=self._condition,
+                        expected=expected,
+                        recorded=recorded,
+                    )
+                ),
+            )
             for table in tables
         ]
         if not any(asks for _, asks in plans):
@@ -162,6 +185,16 @@ class PrometheusSource:
         if not any(table.states for table in tables):
             failed = cycle.faults[-1]
             raise SourceDown(f"{self.url}: no query was answered: {failed.code}: {failed.message}")
+
+    async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
+        """Whether there are recording rules, and all groups of them have been evaluated lately."""
+        first = {id(group): name for group, name, _ in reversed(list(recording_rules())) if name in present}
+        try:
+            times = [await cycle.number(f"max(timestamp({name}))") for name in first.values()]
+        except ScopeError as e:
+            cycle.fault("recording rules", e)
+            return False
+        return bool(times) and all(at is not None and at >= cycle.end - _RULES_LATE for at in times)
 
     def _size(self, table: Table) -> int:
         """How many series there seem to be: as in the last reading, or in this one as far as it has come."""
@@ -237,6 +270,12 @@ class _Cycle:
         answer = promql.decode_names(data)
         self._partial("names of metrics", answer.missing)
         return frozenset(answer.rows)
+
+    async def number(self, query: str) -> float | None:
+        """The one number that a query gives; None where it gives none."""
+        self.requests += 1
+        answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
+        return promql.number(answer.rows[0].value[1]) if answer.rows else None
 
     async def ask(self, table: Table, ask: Ask) -> None:
         """One or several columns of a table."""
