@@ -34,6 +34,7 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts
 test: $(STAMP)  ## everything that proves the product; installs what it needs
 	@tools/need cc gcc
 	@tools/need promtool prometheus
+	@tools/need victoria-metrics victoria-metrics
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
