@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import cluster_measure, cluster_report, measure, report, verdict
+from bench import analyzer_measure, analyzer_report, cluster_measure, cluster_report, measure, report, verdict
 
 Bench = tuple[Callable[[bool], Any], Callable[[Any], tuple[verdict.Target, ...]], Callable[[verdict.Result, Any], str]]
 
@@ -18,16 +18,21 @@ def _cluster(quick: bool) -> cluster_measure.ClusterFigures:
     return cluster_measure.run(cluster_measure.CLUSTER_QUICK if quick else cluster_measure.ClusterEffort())
 
 
+def _analyzer(quick: bool) -> analyzer_measure.AnalyzerFigures:
+    return analyzer_measure.run(analyzer_measure.ANALYZER_QUICK if quick else analyzer_measure.AnalyzerEffort())
+
+
 BENCHES: dict[str, Bench] = {
     "agent": (_agent, report.targets, report.markdown),
     "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
+    "analyzer": (_analyzer, analyzer_report.targets, analyzer_report.markdown),
 }
 
 
 def main() -> int:
     """Measure, write the figures down, say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="*", metavar="agent|cluster", help="what to measure; nothing named: both")
+    parser.add_argument("what", nargs="*", metavar="agent|cluster|analyzer", help="what to measure; nothing named: all")
     parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - BENCHES.keys()

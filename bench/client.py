@@ -4,11 +4,13 @@ An order names ports that are scraped in turn, with a random pause before each s
 random moment of its sampling, noise of the machine hits all alike, and a slow answer hides no others.
 """
 
+import http.client
 import json
 import random
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,14 +34,17 @@ class Client:
 
     process: "subprocess.Popen[str]"
 
-    def scrape(self, ports: list[int], *, rounds: int, headers: dict[str, str], pause: float) -> list[list[float]]:
+    def scrape(
+        self, ports: list[int], *, rounds: int, headers: dict[str, str], pause: float, path: str = "/metrics"
+    ) -> list[list[float]]:
         """Seconds of each scrape, by port; each pause is between 0 and twice the given one."""
-        return self._order({"ports": ports, "rounds": rounds, "headers": headers, "pause": pause, "opened": True})
+        how = {"rounds": rounds, "headers": headers, "pause": pause, "path": path}
+        return self._order({"ports": ports, "opened": True, **how})
 
-    def scrape_once(self, port: int, *, headers: dict[str, str]) -> float:
+    def scrape_once(self, port: int, *, headers: dict[str, str], path: str = "/metrics") -> float:
         """Seconds of one scrape, and there is no other before it."""
-        order = {"ports": [port], "rounds": 1, "headers": headers, "pause": 0.0, "opened": False}
-        return self._order(order)[0][0]
+        how = {"rounds": 1, "headers": headers, "pause": 0.0, "path": path}
+        return self._order({"ports": [port], "opened": False, **how})[0][0]
 
     def _order(self, order: dict[str, object]) -> list[list[float]]:
         assert self.process.stdin
@@ -62,14 +67,39 @@ def client() -> Iterator[Client]:
         process.stdin.close()
 
 
+@contextmanager
+def asking_for_health(port: int) -> Iterator[list[float]]:
+    """Seconds of each answer of /healthz, one question after the other."""
+    waits: list[float] = []
+    stop = threading.Event()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask() -> None:
+        while not stop.wait(0.002):
+            began = time.perf_counter()
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            waits.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=ask, name="health")
+    thread.start()
+    try:
+        time.sleep(0.05)
+        yield waits
+    finally:
+        stop.set()
+        thread.join()
+        connection.close()
+
+
 class _Connection:
     """Keep-alive where the server lets us, a new connection where it does not; both counted into the latency."""
 
-    def __init__(self, port: int, headers: dict[str, str]) -> None:
+    def __init__(self, port: int, headers: dict[str, str], path: str) -> None:
         self._port = port
         fields = {"Host": f"127.0.0.1:{port}", **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        self._request = f"GET /metrics HTTP/1.1\r\n{head}\r\n".encode()
+        self._request = f"GET {path} HTTP/1.1\r\n{head}\r\n".encode()
         self._sock: socket.socket | None = None
         self._buffer = bytearray(1 << 20)
 
@@ -123,7 +153,7 @@ class _Connection:
 
 
 def _obey(order: dict[str, object]) -> list[list[float]]:
-    connections = [_Connection(port, order["headers"]) for port in order["ports"]]
+    connections = [_Connection(port, order["headers"], order["path"]) for port in order["ports"]]
     if order["opened"]:
         for connection in connections:
             connection.scrape()  # the first one opens the connection

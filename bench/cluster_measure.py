@@ -8,16 +8,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from msgspec import Struct
 
 from bench import programs
-from bench.client import PROMETHEUS, TEXT, Client, client
+from bench.client import PROMETHEUS, TEXT, Client, asking_for_health, client
 from bench.cluster_feed import Changes, Feed, control_plane, stand_in
 from bench.cluster_objects import PODS, places
 from bench.measure import SPEED
@@ -235,7 +234,7 @@ class _Measured:
 
     def _with_health(self, headers: dict[str, str]) -> tuple[float, float]:
         """Seconds of a scrape, and the longest that /healthz took meanwhile."""
-        with _asking_for_health(self._exporter.port) as waits:
+        with asking_for_health(self._exporter.port) as waits:
             wall = self._scraper.scrape_once(self._exporter.port, headers=headers)
         return wall, max(waits)
 
@@ -261,31 +260,6 @@ class _Measured:
         command = [sys.executable, "-m", "bench.library_page", str(file), str(self._effort.library_rounds)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return Library(plain=found["plain"], gzip=found["gzip"])
-
-
-@contextmanager
-def _asking_for_health(port: int) -> Iterator[list[float]]:
-    """Seconds of each answer of /healthz, one question after the other."""
-    waits: list[float] = []
-    stop = threading.Event()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def ask() -> None:
-        while not stop.wait(0.002):
-            began = time.perf_counter()
-            connection.request("GET", "/healthz")
-            connection.getresponse().read()
-            waits.append(time.perf_counter() - began)
-
-    thread = threading.Thread(target=ask, name="health")
-    thread.start()
-    try:
-        time.sleep(0.05)
-        yield waits
-    finally:
-        stop.set()
-        thread.join()
-        connection.close()
 
 
 def _median(scrapes: list[Scrape]) -> Scrape:

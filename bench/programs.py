@@ -84,6 +84,17 @@ def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
 
 
 @contextmanager
+def analyzer(root: Path, prometheus: str) -> Iterator[Program]:
+    """Our analyzer, once its first analysis is done; it does no further one until it is asked to."""
+    port = _free_port()
+    command: list[str | Path] = [BIN / "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}"]
+    command += ["--prometheus-url", prometheus, "--interval", "86400"]
+    env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # one client asks all the questions
+    with _running("analyzer", command, root=root, env=env, port=port, path="/readyz") as program:
+        yield program
+
+
+@contextmanager
 def static(root: Path, page: bytes) -> Iterator[Program]:
     """A page of bytes that never change, on the same HTTP stack: the lower bound of a scrape."""
     file = root / "page"

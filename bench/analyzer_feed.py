@@ -1,0 +1,60 @@
+"""Where the analyzer's samples come from: a real Prometheus, or a stand-in that has its answers ready."""
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.analyzer_fleet import NAMES, STEP, WINDOW, Holder, holders, values
+from tests.contract import promworld
+from tests.sources.promstub import STALE, Labels, Samples
+
+_AHEAD = 600  # seconds for which samples are written beforehand: every window is full whenever it ends
+_AT_ONCE = 4000  # series in memory
+
+
+@contextmanager
+def prometheus(root: Path, cards: int) -> Iterator[str]:
+    """The address of a real one, filled by remote write."""
+    if shutil.which("prometheus") is None:
+        raise SystemExit("bench: the analyzer's bench needs Prometheus (Debian package prometheus)")
+    with promworld.prometheus(root) as url:
+        begin = int(time.time()) // STEP * STEP - WINDOW - STEP
+        times = [float(at) for at in range(begin, begin + WINDOW + _AHEAD, STEP)]
+        batch: list[tuple[Labels, Samples]] = []
+        for one in _series(cards, times):
+            batch.append(one)
+            if len(batch) >= _AT_ONCE:
+                promworld.write(url, batch)
+                batch = []
+        promworld.write(url, batch)
+        yield url
+
+
+@contextmanager
+def stand_in(cards: int) -> Iterator[str]:
+    """bench.analyzer_stub, in a process of its own."""
+    command = [sys.executable, "-m", "bench.analyzer_stub", str(cards)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+def _series(cards: int, times: list[float]) -> Iterator[tuple[Labels, Samples]]:
+    """Each holder's series; the end of one is marked as Prometheus does it when a series is gone from a page."""
+    dice, handover = random.Random(cards), times[0] + WINDOW * 2 / 3
+    for holder in holders(cards, handovers=True):
+        held = [at for at in times if holder.begins <= at - handover < holder.ends]
+        rows = [values(holder, dice) for _ in held]
+        for name, column in zip(NAMES, zip(*rows, strict=True), strict=True):
+            yield {"__name__": name, **holder.labels}, [*zip(held, column, strict=True), *_end(holder, held)]
+
+
+def _end(holder: Holder, held: list[float]) -> Samples:
+    return [(held[-1] + STEP, STALE)] if holder.ends != float("inf") else []

@@ -1,0 +1,305 @@
+"""What is measured of the analyzer, and how: see docs/performance.md."""
+
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bench import analyzer_feed, programs
+from bench.analyzer_fleet import STEP
+from bench.client import PROMETHEUS, TEXT, TEXT_GZIP, Client, asking_for_health, client
+from bench.measure import SPEED
+from bench.programs import Program
+
+_JSON = {"Accept": "application/json"}
+_GZIP = {"Accept-Encoding": "gzip"}
+_FORMS = {"plain": TEXT, "gzip": TEXT_GZIP, "as Prometheus asks": PROMETHEUS}
+_PAUSE = 0.02  # seconds between two requests, on average
+_WITHIN = 120.0
+_ROUNDING = 0.1001  # points: both round a score to one digit
+
+
+class AnalyzerEffort(Struct, frozen=True, kw_only=True):
+    """How long to measure, and on which fleets."""
+
+    cards: tuple[int, ...] = (100, 1000, 5000)  # in a real Prometheus
+    replayed: int = 100_000  # by the stand-in
+    rounds: int = 9
+    replayed_rounds: int = 7
+    requests: int = 60
+
+
+ANALYZER_QUICK = AnalyzerEffort(cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=3, requests=20)
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """Seconds of time and of CPU, as medians."""
+
+    wall: float
+    cpu: float
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Seconds of a scrape in one form, beside a static page of the same bytes."""
+
+    form: str
+    ours: float
+    static: float
+
+
+class FleetSize(Struct, frozen=True, kw_only=True):
+    """What a fleet of one size costs."""
+
+    cards: int
+    served_by: str
+    ready: float  # seconds from the start until the first analysis is done
+    first: float  # that the first analysis took
+    analysis: Cost  # wall: from POST /analyze until its result is shown; CPU: with all that follows from it
+    own_seconds: float  # as the analyzer says it
+    script: Cost
+    requests: tuple[int, ...]  # of each analysis
+    health_wait: float  # the longest that /healthz took during an analysis
+    results: float
+    results_gzip: float
+    results_first: float  # the first answer after an analysis
+    results_bytes: int
+    pages: tuple[Page, ...]
+    page_bytes: int
+    resident_bytes: int
+    most_resident_bytes: int
+
+    @property
+    def usual_requests(self) -> float:
+        """The median: now and then one more asks which metrics there are."""
+        return statistics.median(self.requests)
+
+    @property
+    def against_script(self) -> float:
+        """Time of an analysis as a multiple of the plain script's."""
+        return self.analysis.wall / self.script.wall
+
+    @property
+    def per_card(self) -> float:
+        """Seconds of an analysis for each card."""
+        return self.analysis.wall / self.cards
+
+
+class AnalyzerFigures(Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    sizes: tuple[FleetSize, ...]
+    replayed: FleetSize
+    speed: float
+
+
+def run(effort: AnalyzerEffort) -> AnalyzerFigures:
+    """One fleet after the other."""
+    with client() as asker:
+        sizes = tuple(_real(cards, asker, effort) for cards in effort.cards)
+        replayed = _replayed(effort.replayed, asker, effort)
+    return AnalyzerFigures(sizes=sizes, replayed=replayed, speed=SPEED.share())
+
+
+def _real(cards: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
+    with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root:
+        _say(f"{cards} GPUs: filling Prometheus")
+        with analyzer_feed.prometheus(Path(root), cards) as url:
+            return _size(url, asker, root=Path(root), cards=cards, served_by="Prometheus", effort=effort)
+
+
+def _replayed(cards: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
+    with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root:
+        _say(f"{cards} GPUs: preparing the stand-in's answers")
+        with analyzer_feed.stand_in(cards) as url:
+            return _size(url, asker, root=Path(root), cards=cards, served_by="stand-in", effort=effort)
+
+
+def _size(url: str, asker: Client, *, root: Path, cards: int, served_by: str, effort: AnalyzerEffort) -> FleetSize:
+    _say(f"{cards} GPUs: first analysis")
+    with programs.analyzer(root, url) as analyzer, _script(url) as script:
+        measured = _Measured(analyzer, script, asker, root=root, cards=cards)
+        return measured.size(effort, served_by=served_by)
+
+
+class _Measured:
+    """An analyzer that is being measured, and the plain script beside it."""
+
+    def __init__(self, analyzer: Program, script: "_Script", asker: Client, *, root: Path, cards: int) -> None:
+        self._analyzer, self._script, self._asker, self._root, self._cards = analyzer, script, asker, root, cards
+        self._connection = http.client.HTTPConnection("127.0.0.1", analyzer.port, timeout=_WITHIN)
+        self._requests: list[int] = []
+        self._own: list[float] = []
+        self._resident: list[int] = []
+
+    def size(self, effort: AnalyzerEffort, *, served_by: str) -> FleetSize:
+        """Everything."""
+        first = float(self._summary()["seconds"])
+        rounds = effort.rounds if served_by == "Prometheus" else effort.replayed_rounds
+        ours, theirs = self._rounds(rounds)
+        first_answer = self._asker.scrape_once(self._analyzer.port, headers=_JSON, path="/results")
+        _say(f"{self._cards} GPUs: /results and /metrics")
+        results, results_gzip = (self._results(headers, effort) for headers in (_JSON, {**_JSON, **_GZIP}))
+        pages = tuple(self._pages(effort))
+        self._resident.append(self._analyzer.resident_bytes())
+        wait = self._health_wait()
+        self._proves_same()
+        return FleetSize(
+            cards=self._cards,
+            served_by=served_by,
+            ready=self._analyzer.start_seconds,
+            first=first,
+            analysis=_median(ours),
+            own_seconds=statistics.median(self._own),
+            script=_median(theirs),
+            requests=tuple(self._requests),
+            health_wait=wait,
+            results=results,
+            results_gzip=results_gzip,
+            results_first=first_answer,
+            results_bytes=len(self._get("/results")),
+            pages=pages,
+            page_bytes=len(self._analyzer.page()),
+            resident_bytes=max(self._resident),
+            most_resident_bytes=self._analyzer.most_resident_bytes(),
+        )
+
+    def _rounds(self, rounds: int) -> tuple[list[Cost], list[Cost]]:
+        """Analyses and runs of the script in turn, so that noise hits both alike."""
+        _say(f"{self._cards} GPUs: {rounds} analyses, and the plain script as often")
+        self._script.run(time.time())
+        ours, theirs = [], []
+        for _ in range(rounds):
+            SPEED.look()
+            ours.append(self._analyze())
+            self._note()
+            theirs.append(self._script.run(time.time()))
+        return ours, theirs
+
+    def _analyze(self) -> Cost:
+        """One analysis: until it is shown, and the CPU until nothing more follows from it."""
+        before = self._shown()
+        while int(time.time()) <= datetime.fromisoformat(before).timestamp():
+            time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
+        cpu, began = self._analyzer.cpu_seconds(), time.perf_counter()
+        self._get("/analyze", method="POST")
+        time.sleep(0.7 * min(self._own, default=0.0))  # questions would take time from it
+        while self._shown() == before:
+            assert time.perf_counter() < began + _WITHIN, "the analysis does not end"
+            time.sleep(0.002)
+        wall = time.perf_counter() - began
+        self._rest()
+        return Cost(wall=wall, cpu=self._analyzer.cpu_seconds() - cpu)
+
+    def _shown(self) -> str:
+        health = json.loads(self._get("/health"))
+        assert not health["error"], health
+        return str(health["last_success"])
+
+    def _note(self) -> None:
+        summary = self._summary()
+        assert not summary["faults"], summary
+        self._requests.append(summary["requests"])
+        self._own.append(summary["seconds"])
+        self._resident.append(self._analyzer.resident_bytes())
+
+    def _rest(self) -> None:
+        """Wait until the analyzer has nothing more to do."""
+        busy = -1.0
+        while (now := self._analyzer.busy_seconds()) - busy > 0.005:
+            busy = now
+            time.sleep(0.1)
+
+    def _results(self, headers: dict[str, str], effort: AnalyzerEffort) -> float:
+        taken = self._asker.scrape(
+            [self._analyzer.port], rounds=effort.requests, headers=headers, pause=_PAUSE, path="/results"
+        )
+        return statistics.median(taken[0])
+
+    def _pages(self, effort: AnalyzerEffort) -> Iterator[Page]:
+        with programs.static(self._root, self._analyzer.page()) as static:
+            ports = [self._analyzer.port, static.port]
+            for form, headers in _FORMS.items():
+                SPEED.look()
+                ours, fixed = self._asker.scrape(ports, rounds=effort.requests, headers=headers, pause=_PAUSE)
+                yield Page(form=form, ours=statistics.median(ours), static=statistics.median(fixed))
+
+    def _health_wait(self) -> float:
+        with asking_for_health(self._analyzer.port) as waits:
+            self._analyze()
+        return max(waits)
+
+    def _proves_same(self) -> None:
+        """The scores are the script's, for every card that had one holder: what was measured was done."""
+        while not 3 < time.time() % STEP < STEP / 2:
+            time.sleep(0.1)  # the window of both must hold the same samples
+        self._analyze()
+        shown = datetime.fromisoformat(self._summary()["timestamp"]).timestamp()
+        expected = self._script.scores(shown + 0.5)
+        cards = Counter(key.split()[0] for key in expected)
+        single = {key.split()[0]: score for key, score in expected.items() if cards[key.split()[0]] == 1}
+        found = {row["gpu_id"]: row["score"] for row in json.loads(self._get("/results"))}
+        assert found.keys() == cards.keys(), (len(found), len(cards))
+        wrong = {card: (found[card], score) for card, score in single.items() if abs(found[card] - score) > _ROUNDING}
+        assert not wrong, f"{len(wrong)} scores differ, as of {next(iter(wrong.items()))}"
+
+    def _summary(self) -> dict[str, Any]:
+        return json.loads(self._get("/api/v1/summary"))  # type: ignore[no-any-return]
+
+    def _get(self, path: str, *, method: str = "GET") -> bytes:
+        self._connection.request(method, path)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, (path, answer.status, body[:500])
+        return body
+
+
+class _Script:
+    """The plain script, from outside."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def run(self, at: float) -> Cost:
+        done = self._order(at, show=False)
+        return Cost(wall=done["seconds"], cpu=done["cpu"])
+
+    def scores(self, at: float) -> dict[str, float]:
+        return self._order(at, show=True)["scores"]  # type: ignore[no-any-return]
+
+    def _order(self, at: float, *, show: bool) -> dict[str, Any]:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps({"at": at, "show": show}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the plain script has ended")
+        return json.loads(answer)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _script(url: str) -> Iterator[_Script]:
+    command = [sys.executable, "-m", "bench.analyzer_script", url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield _Script(process)
+        assert process.stdin
+        process.stdin.close()
+
+
+def _median(costs: list[Cost]) -> Cost:
+    return Cost(wall=statistics.median(one.wall for one in costs), cpu=statistics.median(one.cpu for one in costs))
+
+
+def _say(what: str) -> None:
+    print(f"bench: {what}", file=sys.stderr, flush=True)
