@@ -195,9 +195,11 @@ async def test_after_three_intervals_nothing_is_concluded_any_more(monkeypatch):
         ahead[0] = 3 * 3600 + 5
         rows = await analyzer.json("/results")
         assert {(row["verdict"], row["use_class"], row["stale"]) for row in rows} == {("unknown", "unknown", True)}
+        assert {row["status"] for row in rows} == {"unknown"}
         assert {tenant["verdict"] for row in rows for tenant in row["tenants"]} == {"unknown"}
         assert (await analyzer.json("/results/stats"))["by_verdict"] == {"unknown": 2}
-        assert (await analyzer.json("/results/low"))["stale"] is True
+        low = await analyzer.json("/results/low")
+        assert (low["stale"], low["count"], low["gpus"]) == (True, 0, [])
         (detail,) = await analyzer.json(f"/api/v1/gpus/{uuid(1)}")
         assert (detail["verdict"], detail["tenants"][0]["tenant"]["verdict"]) == ("unknown", "unknown")
         assert [row["idle_gpus"] for row in await analyzer.json("/api/v1/workloads")] == [0, 0]

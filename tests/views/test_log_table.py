@@ -10,7 +10,7 @@ from vgpuscope.views.results import rows
 
 def card(number: int, score: float | None, **more):
     terms = {"gpu_util": Stat(mean=0.5, max=0.5)}
-    return fleets.gpu(number, score=Score(value=score), terms=terms, **more)
+    return fleets.gpu(number, **({"score": Score(value=score), "status": "low", "terms": terms} | more))
 
 
 def shown(*gpus) -> list[str]:

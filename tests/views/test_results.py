@@ -56,7 +56,7 @@ def test_rows_rise_by_score_and_those_without_come_last(analysis):
 @given(fleets.analyses())
 def test_nothing_is_concluded_from_what_is_old(analysis):
     for row in rows(analysis, stale=True):
-        assert (row.verdict, row.use_class, row.stale) == ("unknown", "unknown", True)
+        assert (row.verdict, row.use_class, row.status, row.stale) == ("unknown", "unknown", "unknown", True)
         assert {tenant.verdict for tenant in row.tenants} <= {"unknown"}
     for gpu in analysis.gpus:
         shown = detail(gpu, lang="en", stale=True)
@@ -80,8 +80,12 @@ def test_sums_add_up(analysis):
 
 
 def test_a_score_that_is_not_known_is_not_low():
-    made = rows(fleets.analysis(fleets.NOON, fleets.gpu(0), fleets.gpu(1, score=Score(value=19.94))))
-    assert [row.score for row in low(made, threshold=20)] == [19.9]
+    cards = (
+        fleets.gpu(0),
+        fleets.gpu(1, score=Score(value=19.94), status="low"),
+        fleets.gpu(2, score=Score(value=0.0), status="unknown"),
+    )
+    assert [row.score for row in low(rows(fleets.analysis(fleets.NOON, *cards)), threshold=20)] == [19.9]
 
 
 @given(fleets.analyses())

@@ -135,7 +135,7 @@ def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
         gpu_index=gpu.gpu_index,
         hostname=gpu.hostname,
         model=gpu.model,
-        status=gpu.status,
+        status="unknown" if stale else gpu.status,
         verdict="unknown" if stale else gpu.verdict,
         use_class="unknown" if stale else gpu.use_class,
         score=gpu.score,

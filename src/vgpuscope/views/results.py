@@ -132,8 +132,8 @@ def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None
 
 
 def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
-    """Rows whose score is known and below the threshold."""
-    return [row for row in found if row.score is not None and row.score < threshold]
+    """Rows whose score is below the threshold; not those whose score, being old or of too few terms, says nothing."""
+    return [row for row in found if row.score is not None and row.score < threshold and row.status != "unknown"]
 
 
 def iso(moment: UnixTime) -> str:
@@ -179,7 +179,7 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
         power_usage=mean(terms, "power", scale=1, digits=1),
         sm_clock=mean(terms, "sm_clock", scale=1e-6, digits=0),
         score=None if gpu.score.value is None else round(gpu.score.value, 1),
-        status=gpu.status,
+        status="unknown" if stale else gpu.status,
         timestamp=stamp,
         verdict="unknown" if stale else gpu.verdict,
         use_class="unknown" if stale else gpu.use_class,
