@@ -125,7 +125,13 @@ class SharedHistory(Unstored):
     def __init__(self) -> None:
         super().__init__()
         self.down = False
+        self.let_go = asyncio.Event()
+        self.let_go.set()
         self.saved: list[Analysis] = []
+
+    def hold(self) -> None:
+        """Nobody is told who leads until it is let go."""
+        self.let_go.clear()
 
     def _check(self) -> None:
         if self.down:
@@ -141,6 +147,7 @@ class SharedHistory(Unstored):
         return await super().latest(after=after)
 
     async def lead(self, holder, seconds):
+        await self.let_go.wait()
         self._check()
         return await super().lead(holder, seconds)
 

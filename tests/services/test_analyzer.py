@@ -103,16 +103,9 @@ async def test_it_stops_while_the_source_never_answers():
     source.hang()
     async with running(source) as analyzer:
         await source.asked.wait()
-        analyzer.life.stop()
-        await until(lambda: analyzer.analyzer._cycle._running.cancelled() or _refused(analyzer))
-
-
-async def _refused(analyzer) -> bool:
-    try:
-        await analyzer.get("/health")
-    except httpx2.HTTPError:
-        return True
-    return False
+        async with asyncio.timeout(1):
+            await analyzer.analyzer.close()
+        assert analyzer.analyzer._cycle._running.cancelled()
 
 
 async def test_a_source_that_does_not_keep_its_own_deadline_is_left(monkeypatch):
@@ -363,6 +356,26 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             await until(lambda: follower.analyzer._leads)
             await follower.analysed()
             assert first.reads >= 1
+
+
+async def test_it_is_ready_once_it_knows_who_leads_and_has_what_there_is(quick):
+    store, source = SharedHistory(), StubSource()
+    store.hold()
+    async with running(source, history=store, **HOURLY) as analyzer:
+        assert (await analyzer.get("/readyz")).status_code == 503
+        store.let_go.set()
+        await analyzer.analysed()
+        assert (await analyzer.get("/readyz")).status_code == 200
+
+
+async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet(quick):
+    store = SharedHistory()
+    await store.lead("somebody else", 3600)
+    async with running(history=store, **HOURLY) as follower:
+        await until(lambda: follower.analyzer._stored)
+        assert (await follower.get("/readyz")).status_code == 200
+        assert await follower.json("/results") == []
+        assert follower.source.reads == 0
 
 
 async def test_a_result_survives_a_new_start():
@@ -629,3 +642,19 @@ async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(proce
     assert {row["gpu_id"] for row in rows} == set(
         re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode())
     )
+
+
+async def test_nobody_waits_while_a_large_fleet_is_judged():
+    source = StubSource(reading(*(track(number, util=number % 100 / 100) for number in range(3000))))
+    source.hang()
+    waits = []
+    async with running(source, **HOURLY, **{"analyzer.rate_limit": 1e6}) as analyzer:
+        await source.asked.wait()
+        source.let_go.set()
+        while analyzer.analyzer.pulse().tally.analyses == 0 or not analyzer._shown():
+            began = time.monotonic()
+            assert (await analyzer.get("/health")).status_code == 200
+            waits.append(time.monotonic() - began)
+        assert len(await analyzer.json("/results")) == 3000
+    assert len(waits) > 3
+    assert max(waits) < 0.5

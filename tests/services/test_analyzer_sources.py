@@ -69,9 +69,9 @@ async def test_a_former_source_is_closed_once_nobody_reads_from_it(monkeypatch):
     sources = Sources(config(**PROMETHEUS))
     first = sources.current
     running = asyncio.create_task(sources.run(finished=reading.wait))
-    await asyncio.sleep(0)
+    await until(lambda: len(asyncio.all_tasks()) >= 4)  # it waits for a change
     sources.renew(config(prometheus__url="http://127.0.0.1:2"))
-    await until(sources._changed.is_set)
+    await until(lambda: len(asyncio.all_tasks()) < 4)  # it has seen one
     assert closed == []
     reading.set()
     await until(lambda: closed == [first])

@@ -371,6 +371,7 @@ async def test_without_a_store_the_last_analysis_is_still_there():
         await store.save(last)
         await store.save(analysis(NOON - 60, gpu(), number=1))
         assert await store.latest() is last
+        assert await store.latest(after=last.started) is None
         assert await every_point(store) == {"analysis": [], "hour": [], "day": []}
 
 
