@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import Struct
 
 from bench import analyzer_feed, programs
-from bench.analyzer_fleet import STEP
 from bench.client import PROMETHEUS, TEXT, TEXT_GZIP, Client, asking_for_health, client
 from bench.measure import SPEED
 from bench.programs import Program
@@ -137,13 +136,13 @@ class _Measured:
 
     def __init__(self, analyzer: Program, script: "_Script", asker: Client, *, root: Path, cards: int) -> None:
         self._analyzer, self._script, self._asker, self._root, self._cards = analyzer, script, asker, root, cards
-        self._connection = http.client.HTTPConnection("127.0.0.1", analyzer.port, timeout=_WITHIN)
         self._requests: list[int] = []
         self._own: list[float] = []
         self._resident: list[int] = []
 
     def size(self, effort: AnalyzerEffort, *, served_by: str) -> FleetSize:
         """Everything."""
+        self._rest()
         first = float(self._summary()["seconds"])
         rounds = effort.rounds if served_by == "Prometheus" else effort.replayed_rounds
         ours, theirs = self._rounds(rounds)
@@ -188,18 +187,22 @@ class _Measured:
 
     def _analyze(self) -> Cost:
         """One analysis: until it is shown, and the CPU until nothing more follows from it."""
+        cpu, wall = self._analyzer.cpu_seconds(), self._until_shown()
+        self._rest()
+        return Cost(wall=wall, cpu=self._analyzer.cpu_seconds() - cpu)
+
+    def _until_shown(self) -> float:
         before = self._shown()
         while int(time.time()) <= datetime.fromisoformat(before).timestamp():
             time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
-        cpu, began = self._analyzer.cpu_seconds(), time.perf_counter()
-        self._get("/analyze", method="POST")
+        began = time.perf_counter()
+        said = self._get("/analyze", method="POST")
+        assert b"started" in said, said
         time.sleep(0.7 * min(self._own, default=0.0))  # questions would take time from it
         while self._shown() == before:
             assert time.perf_counter() < began + _WITHIN, "the analysis does not end"
             time.sleep(0.002)
-        wall = time.perf_counter() - began
-        self._rest()
-        return Cost(wall=wall, cpu=self._analyzer.cpu_seconds() - cpu)
+        return time.perf_counter() - began
 
     def _shown(self) -> str:
         health = json.loads(self._get("/health"))
@@ -215,10 +218,11 @@ class _Measured:
 
     def _rest(self) -> None:
         """Wait until the analyzer has nothing more to do."""
-        busy = -1.0
-        while (now := self._analyzer.busy_seconds()) - busy > 0.005:
-            busy = now
+        quiet, busy = 0, self._analyzer.busy_seconds()
+        while quiet < 2:
             time.sleep(0.1)
+            before, busy = busy, self._analyzer.busy_seconds()
+            quiet = quiet + 1 if busy - before < 0.01 else 0
 
     def _results(self, headers: dict[str, str], effort: AnalyzerEffort) -> float:
         taken = self._asker.scrape(
@@ -236,16 +240,15 @@ class _Measured:
 
     def _health_wait(self) -> float:
         with asking_for_health(self._analyzer.port) as waits:
-            self._analyze()
+            self._until_shown()
+        self._rest()
         return max(waits)
 
     def _proves_same(self) -> None:
         """The scores are the script's, for every card that had one holder: what was measured was done."""
-        while not 3 < time.time() % STEP < STEP / 2:
-            time.sleep(0.1)  # the window of both must hold the same samples
         self._analyze()
         shown = datetime.fromisoformat(self._summary()["timestamp"]).timestamp()
-        expected = self._script.scores(shown + 0.5)
+        expected = self._script.scores(shown + 0.5)  # no sample lies within a second: the windows hold the same
         cards = Counter(key.split()[0] for key in expected)
         single = {key.split()[0]: score for key, score in expected.items() if cards[key.split()[0]] == 1}
         found = {row["gpu_id"]: row["score"] for row in json.loads(self._get("/results"))}
@@ -254,12 +257,16 @@ class _Measured:
         assert not wrong, f"{len(wrong)} scores differ, as of {next(iter(wrong.items()))}"
 
     def _summary(self) -> dict[str, Any]:
-        return json.loads(self._get("/api/v1/summary"))  # type: ignore[no-any-return]
+        summary = json.loads(self._get("/api/v1/summary"))
+        assert summary["seconds"] is not None, self._get("/health")
+        return summary  # type: ignore[no-any-return]
 
     def _get(self, path: str, *, method: str = "GET") -> bytes:
-        self._connection.request(method, path)
-        answer = self._connection.getresponse()
+        connection = http.client.HTTPConnection("127.0.0.1", self._analyzer.port, timeout=_WITHIN)
+        connection.request(method, path)
+        answer = connection.getresponse()
         body = answer.read()
+        connection.close()
         assert answer.status == 200, (path, answer.status, body[:500])
         return body
 
