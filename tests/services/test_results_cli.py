@@ -4,7 +4,7 @@ import asyncio
 import csv
 import io
 import json
-import sys
+import logging
 import time
 
 import pytest
@@ -13,24 +13,27 @@ from tests.runtime.serving import SOON
 from tests.services.analyzing import IDLE, TOKEN, StubSource, reading, running, track, uuid
 from tests.services.test_analyzer import fleet
 from tests.sources.promstub import Reply, SpoilingServer
+from vgpuscope import cli
 
 HOURLY = {"scheduler.interval": 3600}
 
 
-async def vgpuscope(*args, columns=120, **environ):
-    """Exit code, standard output and standard error of a command."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "vgpuscope",
-        *args,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": str(columns), **environ},
-    )
-    async with asyncio.timeout(3 * SOON):
-        out, err = await child.communicate()
-    return child.returncode, out.decode(), err.decode()
+@pytest.fixture
+def vgpuscope(capfdbinary, monkeypatch):
+    """Exit code, standard output and standard error of a command, as the shell would see them."""
+    logger = logging.getLogger("vgpuscope")
+    level = logger.level
+
+    async def run(*args, **environ):
+        for name, value in {"COLUMNS": "120", **environ}.items():
+            monkeypatch.setenv(name, value)
+        capfdbinary.readouterr()
+        code = await asyncio.wait_for(asyncio.to_thread(cli.main, args), 3 * SOON)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    yield run
+    logger.setLevel(level)
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ async def analyzer():
         yield found
 
 
-async def test_results_are_printed_as_a_table(analyzer):
+async def test_results_are_printed_as_a_table(analyzer, vgpuscope):
     code, out, err = await vgpuscope("results", str(analyzer.client.base_url))
     assert (code, err) == (0, "")
     assert uuid(0) in out
@@ -48,7 +51,7 @@ async def test_results_are_printed_as_a_table(analyzer):
     assert "ml/train-1" in out
 
 
-async def test_results_are_printed_as_json_and_csv(analyzer):
+async def test_results_are_printed_as_json_and_csv(analyzer, vgpuscope):
     url = str(analyzer.client.base_url)
     _, out, _ = await vgpuscope("results", url, "--json")
     assert json.loads(out) == await analyzer.json("/results")
@@ -56,12 +59,12 @@ async def test_results_are_printed_as_json_and_csv(analyzer):
     assert [row["gpu_id"] for row in csv.DictReader(io.StringIO(out))] == [uuid(1), uuid(0)]
 
 
-async def test_only_low_ones_are_printed_when_asked_for(analyzer):
+async def test_only_low_ones_are_printed_when_asked_for(analyzer, vgpuscope):
     _, out, _ = await vgpuscope("results", str(analyzer.client.base_url), "--low", "--json")
     assert [row["gpu_id"] for row in json.loads(out)] == [uuid(1)]
 
 
-async def test_no_results_are_no_error():
+async def test_no_results_are_no_error(vgpuscope):
     async with running(StubSource(reading()), **HOURLY) as analyzer:
         await analyzer.analysed()
         url = str(analyzer.client.base_url)
@@ -70,14 +73,14 @@ async def test_no_results_are_no_error():
         assert (await vgpuscope("results", url, "--csv"))[1].startswith("gpu_id,pod,namespace,")
 
 
-async def test_an_analyzer_that_is_not_there_is_told_in_one_line():
+async def test_an_analyzer_that_is_not_there_is_told_in_one_line(vgpuscope):
     code, out, err = await vgpuscope("results", "127.0.0.1:1")
     assert (code, out) == (1, "")
     assert err.startswith("vgpuscope: SOURCE_DOWN: no analyzer answers at http://127.0.0.1:1")
     assert "Traceback" not in err
 
 
-async def test_a_token_is_sent_where_reading_needs_one():
+async def test_a_token_is_sent_where_reading_needs_one(vgpuscope):
     flags = {"analyzer.api_token": TOKEN, "analyzer.protect_reads": "true"}
     async with running(**HOURLY, **flags) as analyzer:
         await analyzer.analysed()
@@ -88,7 +91,7 @@ async def test_a_token_is_sent_where_reading_needs_one():
         assert (await vgpuscope("results", url, "--low", VGPUSCOPE_TOKEN=TOKEN))[0] == 0
 
 
-async def test_one_analysis_can_be_made_without_a_service():
+async def test_one_analysis_can_be_made_without_a_service(vgpuscope):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         code, out, err = await vgpuscope("analyze", "--once", "--json", PROM_URL=prometheus.url)
         assert (code, err) == (0, "")
@@ -102,7 +105,7 @@ async def test_one_analysis_can_be_made_without_a_service():
         assert "in_use" in out
 
 
-async def test_what_is_missing_from_one_analysis_is_told_apart():
+async def test_what_is_missing_from_one_analysis_is_told_apart(vgpuscope):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         prometheus.spoil = lambda query, reply: Reply(503) if "MEM_COPY" in query else reply
         code, out, err = await vgpuscope("analyze", "--once", "--json", PROM_URL=prometheus.url)
@@ -112,21 +115,23 @@ async def test_what_is_missing_from_one_analysis_is_told_apart():
         assert "Traceback" not in err
 
 
-async def test_one_analysis_that_fails_is_told_once():
-    code, out, err = await vgpuscope("analyze", "--once", PROM_URL="http://127.0.0.1:1")
+async def test_one_analysis_that_fails_is_told_once(vgpuscope):
+    code, out, err = await vgpuscope(
+        "analyze", "--once", PROM_URL="http://127.0.0.1:1", VGPUSCOPE_PROMETHEUS_DEADLINE="1"
+    )
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 2
     assert err.splitlines()[1].startswith("hint: ")
 
 
 @pytest.mark.parametrize("args", [("analyze", "--once"), ("results", "--json", "--csv"), ("results", "http://")])
-async def test_what_was_asked_wrongly_is_told(args):
+async def test_what_was_asked_wrongly_is_told(args, vgpuscope):
     code, out, err = await vgpuscope(*args)
     assert (code, out) == (2, "")
     assert err.startswith("vgpuscope: CONFIG_INVALID: ")
 
 
-async def test_without_a_prometheus_one_window_is_scraped_first():
+async def test_without_a_prometheus_one_window_is_scraped_first(vgpuscope):
     from tests.runtime.serving import served
 
     async with served() as agent:
