@@ -139,7 +139,7 @@ class PrometheusSource:
         if self._remembered <= 0:
             wanted = every | {name for _, name, _ in recording_rules()}
             try:
-                self._present = wanted & await cycle.names(wanted)
+                self._present = wanted & await cycle.names(wanted, _for_all(self._condition))
             except ScopeError as e:
                 cycle.fault("names of metrics", e)
                 return self._present or every
@@ -261,9 +261,9 @@ class _Cycle:
         """Work that takes longer than others who live in this event loop should wait."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def names(self, of: Iterable[str]) -> frozenset[str]:
+    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> frozenset[str]:
         """Which of these metrics exist."""
-        match = f"{{{promql.one_of('__name__', sorted(of))}}}"
+        match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
         data = await self._api.label_values(
             "__name__", match=match, begin=self.end - self.seconds, end=self.end, by=self._by, sent=self._sent
         )
@@ -343,6 +343,11 @@ async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:
     for at in range(0, max(1, len(rows)), _SLICE):
         yield rows[at : at + _SLICE]
         await asyncio.sleep(0)
+
+
+def _for_all(condition: tuple[promql.Matcher, ...]) -> tuple[promql.Matcher, ...]:
+    """The part of the condition that applies to every group."""
+    return tuple(matcher for matcher in condition if all(matcher in matchers_for(one, condition) for one in GROUPS))
 
 
 def _alone(asks: Iterable[Ask]) -> list[Ask]:
