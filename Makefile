@@ -39,7 +39,7 @@ test: $(STAMP)  ## everything that proves the product; installs what it needs
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-fast: $(STAMP)  ## the part without other programs; under a minute
+test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
 
 soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat

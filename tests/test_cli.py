@@ -112,9 +112,9 @@ def test_colour_is_off_where_the_environment_says_so(called, monkeypatch):
     assert called[0][1]["color"] is False
 
 
-def test_the_demo_gets_port_and_seed(called):
-    cli.main(["demo", "--port", "20000", "--seed", "7"])
-    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None}
+def test_the_demo_gets_port_seed_and_window(called):
+    cli.main(["demo", "--port", "20000", "--seed", "7", "--window-minutes", "0.5"])
+    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None, "window": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,9 @@ def test_the_demo_gets_port_and_seed(called):
         (["agent", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
         (["agent", "--ratio", "0"], "RATIO_INVALID"),
         (["agents"], "agents"),
+        (["demo", "--window-minutes", "0"], "'0' is not from 0.1 to 60 minutes"),
+        (["results", "--json", "--csv"], "not allowed with"),
+        (["analyzer", "--interval", "0"], "scheduler.interval: '0' from flag --interval"),
         (["top", "--interval", "0"], "0.1 to 3600"),
         (["demo", "--port", "0"], "1 to 65535"),
         (["config", "print", "--pods", "x"], "agent.pods"),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from vgpuscope.model.quantity import UnixTime
 
 
-@lru_cache(maxsize=8192)  # a pod that changes says the same times again
+@lru_cache(maxsize=512)  # a pod that changes says the same times again
 def from_rfc3339(text: str | None) -> UnixTime | None:
     """2026-11-15T08:00:00Z, with or without fractions; None for what is no time, or has no zone and so is none."""
     if not text or len(text) > 40:
