@@ -55,21 +55,35 @@ class Fleet(Engine):
         self.card(19, pod="no-memory-metrics", memory=False)
         self.card(20, pod="infinite", false=math.inf)
         self.card(21, pod="not-a-number", false=math.nan)
+        self.card(22, pod="lean", copy=0, power=60, used=400)
         self.card(30, pod="elsewhere", util=0, cluster="b")
         self.card(40, pod="calms-down", cluster="earlier", namespace="ml")
         self.card(41, pod="ends", cluster="earlier", namespace="short-lived")
         self.card(40, pod="calms-down", util=0, cluster="later", namespace="ml")
 
     def card(
-        self, number, *, util=95, power=None, limit=400, memory=True, false=None, since=-1200, until=900, **more
+        self,
+        number,
+        *,
+        util=95,
+        copy=60,
+        used=72_000,
+        power=None,
+        limit=400,
+        memory=True,
+        false=None,
+        since=-1200,
+        until=900,
+        **more,
     ) -> None:
         """`since` and `until` are seconds from now; who ends before now is marked as ended, as Prometheus does."""
         labels = {"UUID": uuid(number), "gpu": str(number % 8), "modelName": MODEL, "Hostname": f"node-{number // 8}"}
         labels |= {"job": "dcgm", "cluster": "a", "namespace": "ml", "container": "main"} | more
         busy = util > 0
-        values = {"GPU_UTIL": util, "MEM_COPY_UTIL": 60 if busy else 0, "SM_CLOCK": 1410}
+        values = {"GPU_UTIL": util, "MEM_COPY_UTIL": copy if busy else 0, "SM_CLOCK": 1410}
         values |= {"POWER_USAGE": power or (372 if busy else 60)}
-        values |= {"FB_USED": 72_000 if busy else 0, "FB_FREE": 8_000 if busy else 80_000} if memory else {}
+        used = used if busy else 0
+        values |= {"FB_USED": used, "FB_FREE": 80_000 - used} if memory else {}
         values |= {"POWER_MGMT_LIMIT": limit} if limit else {}
         count = (until - since) // STEP + 1
         for name, value in values.items():
@@ -81,7 +95,7 @@ class Fleet(Engine):
                 samples.append((self.now + until + STEP, STALE))
 
 
-BUSY = {uuid(number) for number in (*range(8), 9, 11, 15, 16, 19, 20, 21)}
+BUSY = {uuid(number) for number in (*range(8), 9, 11, 15, 16, 19, 20, 21, 22)}
 BUSY_INSTANCE = (uuid(10), "GI-1")
 
 
@@ -136,10 +150,13 @@ class Proxy:
             httpx2.AsyncClient(base_url=self._upstream, timeout=WITHIN) as self._client,
             SpoilingServer(self._passed_on) as server,
         ):
-            server.spoil = lambda query, reply: self.spoil(query, reply)
+            server.spoil = self._spoilt
             self.url = server.url
             self._ready.set()
             await self._over.wait()
+
+    def _spoilt(self, query: str, reply: Reply) -> Any:
+        return self.spoil(query, reply)  # as it is told by then
 
     async def _passed_on(self, path: str, form: dict[str, str]) -> Reply:
         self.asked.append(form)

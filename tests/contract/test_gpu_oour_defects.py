@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -101,7 +102,7 @@ SPOILT = {
     "every other row": lambda reply: rowless(reply, lambda row: sum(map(ord, str(row["metric"]))) % 2),
 }
 UNTOLD = {"NaN", "no rows", "every other row"}  # which an engine may say in good faith
-CYCLES = 4
+SLOW = {"no answer", "503", "connection lost", "connection lost half-way"}  # which are asked again, or waited for
 
 
 def spoiling(kind: str, cycle: int, share: float = 0.5):
@@ -116,11 +117,17 @@ def spoiling(kind: str, cycle: int, share: float = 0.5):
 
 @pytest.mark.parametrize("kind", SPOILT)
 def test_no_failed_query_makes_a_busy_card_idle(behind, proxy, kind):
-    errors = behind.errors()
-    for cycle in range(CYCLES):
+    errors, cycles, partial = behind.errors(), 3 if kind in SLOW else 8, False
+    for cycle in range(cycles):
         proxy.spoil = spoiling(kind, cycle)
         assert called_idle(behind.analyse()) == []
-    assert behind.errors() == errors + CYCLES or kind in UNTOLD
+        assert not BUSY & {row["gpu_id"] for row in behind.get("/results/low")["gpus"]}
+        assert not BUSY & {
+            labels["gpu_id"] for labels, _ in behind.page().named("gpu_utilization_score", status="idle")
+        }
+        health = behind.get("/health")
+        partial = partial or (health["partial"] and health["error"] is None)
+    assert kind in UNTOLD or (partial and behind.errors() == errors + cycles)
     proxy.spoil = lambda _, reply: reply
     rows = behind.analyse()
     assert called_idle(rows) == []
@@ -137,7 +144,8 @@ def test_when_every_query_fails_nobody_becomes_idle(behind, proxy, kind):
 
 # A busy card whose memory nobody can tell is as busy as before (gpu-oour: a missing metric counts as 0, 86.8 -> 69.5)
 def test_a_metric_that_is_missing_gives_its_weight_to_the_others(behind, proxy):
-    assert behind.analyse() and behind.of("busy-0")["score"] == pytest.approx(BUSY_SCORE, abs=0.1)
+    assert behind.analyse()
+    assert behind.of("busy-0")["score"] == pytest.approx(BUSY_SCORE, abs=0.1)
     proxy.spoil = lambda query, reply: Reply(503) if "FB_USED" in query else reply
     behind.analyse()
     row = behind.of("busy-0")
@@ -195,12 +203,15 @@ def test_pods_that_have_finished_are_not_listed(calm):
 # ── 4. A busy card is busy in every time zone (gpu-oour: any TZ but UTC moves the window, and all become idle) ───
 
 
+def essence(row: dict) -> tuple:
+    return tuple(row[name] for name in ("gpu_id", "mig", "pod", "gpu_util", "score", "status", "verdict"))
+
+
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York"])
 def test_the_time_zone_changes_nothing(real, calm, tmp_path, zone):
     with analyzer(tmp_path, PROM_URL=real, TZ=zone) as there:
-        told = [{name: row[name] for name in ("gpu_id", "mig", "gpu_util", "status", "verdict")} for row in there.rows()]
-        stamp = there.rows()[0]["timestamp"]
-    assert told == [{name: row[name] for name in told[0]} for row in calm.rows()]
+        told, stamp = map(essence, there.rows()), there.rows()[0]["timestamp"]
+        assert list(told) == list(map(essence, calm.rows()))
     assert stamp.endswith("Z")
     assert stamp[:10] in {time.strftime("%Y-%m-%d", time.gmtime(time.time() - ago)) for ago in (0, 120)}
 
@@ -255,26 +266,25 @@ def test_the_condition_is_part_of_every_query(proxy, tmp_path):
 # ── 8. A busy card's old result proves nothing (gpu-oour: old values are served for ever, with no error) ─────────
 
 
-def test_results_are_stale_once_prometheus_is_gone(fleet, proxy, tmp_path):
-    with analyzer(tmp_path, PROM_URL=proxy.url, INTERVAL="1") as found:
-        assert found.of("honest")["verdict"] == "idle"
-        assert found.page().has("gpu_utilization_score")
-        proxy.spoil = lambda _, reply: Drop()
-        found.wait(lambda: all(row["stale"] for row in found.rows()))
-        rows, low = found.rows(), found.get("/results/low")
-        assert rows
-        assert {row["verdict"] for row in rows} == {row["use_class"] for row in rows} == {"unknown"}
-        assert {tenant["verdict"] for row in rows for tenant in row["tenants"]} == {"unknown"}
-        assert low["stale"]
-        page = found.page()
-        assert not [name for name, labels in page if "gpu_id" in dict(labels)]
-        assert not page.has("gpu_idle_count")
-        assert page.one("gpu_analysis_errors_total") > 0
-        health = found.get("/health")
-        assert (health["status"], health["prometheus_connected"]) == ("warning", False)
-        proxy.reset()
-        found.wait(lambda: not any(row["stale"] for row in found.rows()))
-        assert found.of("honest")["verdict"] == "idle"
+def test_results_are_stale_once_prometheus_is_gone(fleet, tmp_path):
+    with ExitStack() as life:
+        url = life.enter_context(prometheus(tmp_path))
+        write(url, fleet.series)
+        with analyzer(tmp_path, PROM_URL=url, INTERVAL="1") as found:
+            assert found.of("honest")["verdict"] == "idle"
+            assert found.page().has("gpu_utilization_score")
+            life.close()
+            found.wait(lambda: all(row["stale"] for row in found.rows()))
+            rows = found.rows()
+            assert len(rows) > 15
+            assert {row["verdict"] for row in rows} == {row["use_class"] for row in rows} == {"unknown"}
+            assert {tenant["verdict"] for row in rows for tenant in row["tenants"]} == {"unknown"}
+            assert found.get("/results/low")["stale"]
+            page, health = found.page(), found.get("/health")
+    assert not [name for name, labels in page if "gpu_id" in dict(labels)]
+    assert not page.has("gpu_idle_count")
+    assert page.one("gpu_analysis_errors_total") > 0
+    assert (health["status"], health["prometheus_connected"]) == ("warning", False)
 
 
 def test_a_prometheus_that_is_not_there_at_the_start_is_an_error(tmp_path):
@@ -328,15 +338,18 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
 # Calls to a control service are not part of this release; that they hold nothing up is to be held when they are.
 
 
-def test_no_control_service_is_ever_called(real, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as control:
-        control.setblocking(False)
-        url = f"http://127.0.0.1:{control.getsockname()[1]}/api/optimize"
-        with analyzer(tmp_path, PROM_URL=real, CONTROL_API_ENABLED="true", CONTROL_API=url) as found:
+def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        nobody.setblocking(False)
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
+        wanted = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url, "AI_ENABLED": "true", "AI_API_URL": url}
+        with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
-            assert found.get("/")["features"]["control_api"] is False
+            features = found.get("/")["features"]
+            assert (features["control_api"], features["ai_analysis"]) == (False, False)
+            assert found.get("/health")["ai_enabled"] is False
         with pytest.raises(BlockingIOError):
-            control.accept()
+            nobody.accept()
 
 
 # ── 12. A busy card is not idle because Prometheus is slow (gpu-oour: 60 s for each card, and then idle) ─────────
