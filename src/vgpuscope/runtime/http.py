@@ -45,7 +45,7 @@ _JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/ lists what there is."),
-    405: ("METHOD_NOT_ALLOWED", "this path does not take this method", "GET and HEAD are served everywhere."),
+    405: ("METHOD_NOT_ALLOWED", "this path does not take this method", "The allow header names those that it takes."),
     429: ("TOO_MANY_REQUESTS", "too many requests", "Come again in a second."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
 }
