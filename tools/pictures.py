@@ -1,13 +1,21 @@
-"""Draw the terminal pictures of the documentation from simulated nodes: docs/img/top-*.svg."""
+"""Draw the terminal pictures of the documentation from simulated nodes: docs/img/*.svg."""
 
 import asyncio
 import re
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+import msgspec
+from rich.console import Console, RenderableType
 
+from vgpuscope.model.pending import PendingList
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.log import setup
 from vgpuscope.services.agent_sampler import Sampler
@@ -17,6 +25,9 @@ from vgpuscope.sim.node import Node
 from vgpuscope.sources.podfile import PodFile
 from vgpuscope.sources.podresources import PodResources
 from vgpuscope.views import top
+from vgpuscope.views.pending import pending_table
+from vgpuscope.views.results import ResultRow
+from vgpuscope.views.results_table import results_table
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"
 WIDTH = 150
@@ -59,12 +70,57 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
 
 def draw(snapshot: NodeSnapshot, path: Path) -> None:
     """The node as `vgpuscope top` shows it, as a picture."""
-    console = Console(record=True, width=WIDTH, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
+    console = paper()
     state = top.sampled(top.State(url=""), snapshot, now=snapshot.at + 0.4)
     for line in top.page(state, WIDTH):
         console.print(line, no_wrap=True, overflow="crop")
-    picture = console.export_svg(title=f"vgpuscope top — {snapshot.node}")
-    path.write_text(_FOREIGN_FONTS.sub("", picture))
+    save(console, f"vgpuscope top — {snapshot.node}", path)
+
+
+def paper() -> Console:
+    """Something to draw on."""
+    return Console(record=True, width=WIDTH, file=open("/dev/null", "w"), force_terminal=True)
+
+
+def save(console: Console, title: str, path: Path) -> None:
+    """What was drawn, as a picture."""
+    path.write_text(_FOREIGN_FONTS.sub("", console.export_svg(title=title)))
+    print(path.relative_to(IMAGES.parents[1]))
+
+
+def draw_table(table: RenderableType, title: str, path: Path) -> None:
+    """What a command prints, as a picture."""
+    console = paper()
+    console.print(table)
+    save(console, title, path)
+
+
+@contextmanager
+def demo() -> Iterator[tuple[str, str]]:
+    """The addresses of a running demo's cluster exporter and analyzer, once it has come to verdicts."""
+    command = [sys.executable, "-m", "vgpuscope", "demo", "--port", "23394", "--window-minutes", "0.5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        printed = ""
+        while "Ctrl-C ends everything" not in printed:
+            printed += process.stdout.readline()
+        exporter, analyzer = re.findall(r"http://127\.0\.0\.1:\d+(?=/metrics)", printed)[5:7]
+        while not any(row.use_class == "idle-held" for row in results(analyzer)):
+            time.sleep(1)
+        yield exporter, analyzer
+        process.send_signal(signal.SIGTERM)
+
+
+def results(url: str) -> list[ResultRow]:
+    """What the analyzer says."""
+    return msgspec.json.decode(fetched(f"{url}/results"), type=list[ResultRow])
+
+
+def fetched(url: str) -> bytes:
+    """The body of an answer."""
+    with urllib.request.urlopen(url) as answer:
+        body: bytes = answer.read()
+        return body
 
 
 def main() -> None:
@@ -74,7 +130,10 @@ def main() -> None:
     for kind in ("hami-a", "mig-c", "sick-e"):
         with tempfile.TemporaryDirectory() as directory:
             draw(asyncio.run(snapshot_of(kind, Path(directory))), IMAGES / f"top-{kind}.svg")
-        print(f"docs/img/top-{kind}.svg")
+    with demo() as (exporter, analyzer):
+        draw_table(results_table(results(analyzer), WIDTH), "vgpuscope results", IMAGES / "results.svg")
+        waiting = msgspec.json.decode(fetched(f"{exporter}/api/v1/pending"), type=PendingList)
+        draw_table(pending_table(waiting, WIDTH, outcomes=False), "vgpuscope pending", IMAGES / "pending.svg")
 
 
 if __name__ == "__main__":

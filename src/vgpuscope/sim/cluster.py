@@ -129,8 +129,7 @@ class _Wait(NamedTuple):
 
 _NO_MEMORY: Mapping[str, tuple[str, ...]] = {"CardInsufficientMemory": ("hami-a", "mig-c"), "CardCordoned": (_WORN,)}
 _NO_CARDS: Mapping[str, tuple[str, ...]] = {
-    "AllocatedCardsInsufficientRequest": ("hami-a",),
-    "CardTypeMismatch": ("mig-c",),
+    "AllocatedCardsInsufficientRequest": ("hami-a", "mig-c"),
     "CardCordoned": (_WORN,),
 }
 _NO_QUOTA: Mapping[str, tuple[str, ...]] = {"ResourceQuotaNotFit": ("hami-a", "mig-c")}
