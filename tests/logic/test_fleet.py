@@ -437,3 +437,10 @@ def test_a_card_of_whose_compute_nothing_is_known_has_a_score_but_no_status():
     assert (use.score.value, use.status, use.verdict) == (0.0, "unknown", "unknown")
     use = only(track(terms={**memory, "engine_active": Stat(mean=0.0, max=0.0, samples=20)}, mig="MIG-1", tenant=A))
     assert (use.status, use.verdict) == ("idle", "idle")
+
+
+def test_a_card_that_was_seen_too_little_is_not_told_to_be_idle_or_low():
+    thin = replace(track(0.0, tenant=A), terms=terms(0.0, samples=8))
+    assert (only(thin).score.value, only(thin).status) == (0.0, "unknown")
+    busy = replace(track(0.9, tenant=A), terms=terms(0.9, samples=8))
+    assert (only(busy).status, only(busy).verdict) == ("normal", "unknown")

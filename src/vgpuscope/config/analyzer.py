@@ -340,6 +340,13 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             extra={"form": "duration", "flag": None},
         ),
     ] = 15.0
+    scrape_token: Annotated[
+        str | None,
+        Meta(
+            description="Without a Prometheus: bearer token that agents and cluster exporter want.",
+            extra={"flag": None, "secret": True, "unset": "none"},
+        ),
+    ] = None
     kubeconfig: Annotated[
         str | None,
         Meta(

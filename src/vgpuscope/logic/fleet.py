@@ -19,6 +19,7 @@ from vgpuscope.model.analysis import (
     GpuUse,
     Reading,
     Stat,
+    Status,
     Tenant,
     TenantUse,
     Term,
@@ -345,13 +346,19 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         model=base.model,
         terms=base.terms,
         score=found,
-        status=own_status,
+        status=_sure(own_status, evidence, desk.rules),
         verdict=verdict,
         use_class=use_class,
         evidence=evidence,
         tenants=_tenants(guests, gone, concluded, key=key, seen_since=seen_since, desk=desk) if guests else (),
         former=tuple(_former(guest, desk) for guest in gone) if gone else (),
     )
+
+
+def _sure(found: Status, evidence: Evidence, rules: VerdictRules) -> Status:
+    """The status; of a card that was seen for too little of the window nobody may be told that it is idle or low."""
+    seen = evidence.coverage is not None and evidence.coverage >= rules.min_coverage
+    return found if seen or found not in {"idle", "low"} else "unknown"
 
 
 def _device(tracks: list[Track], present: list[Track], desk: _Desk) -> tuple[Track, Mapping[Term, Track]]:

@@ -147,6 +147,7 @@ def _scrapes(config: Config) -> ScrapeSource:
             interval=analyzer.scrape_interval,
             keep=window,
             concurrency=config.scheduler.max_workers,
+            token=analyzer.scrape_token,
         )
     api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
     targets = ServiceTargets(analyzer.discover_services, api=api)
@@ -156,6 +157,7 @@ def _scrapes(config: Config) -> ScrapeSource:
         interval=analyzer.scrape_interval,
         keep=window,
         concurrency=config.scheduler.max_workers,
+        token=analyzer.scrape_token,
     )
 
 
@@ -171,7 +173,7 @@ def check_source(config: Config) -> None:
 
 def _owners(config: Config) -> Owners | None:
     url = _cluster_url(config)
-    return Owners(url) if url else None
+    return Owners(url, token=config.analyzer.scrape_token) if url else None
 
 
 def _cluster_url(config: Config) -> str | None:
@@ -196,10 +198,11 @@ def _concerns(config: Config) -> object:
     """The settings that a source is made from."""
     analyzer = config.analyzer
     return (
-        config.prometheus,
+        config.prometheus if config.prometheus.url else None,  # what concerns queries does not concern own scrapes
         config.scheduler.max_workers,
         analyzer.targets,
         analyzer.discover_services,
         analyzer.scrape_interval,
+        analyzer.scrape_token,
         analyzer.kubeconfig,
     )

@@ -21,6 +21,7 @@ from vgpuscope.runtime.terminal import speak_plainly
 from vgpuscope.services.analyzer_cycle import Board, Cycle
 from vgpuscope.services.analyzer_settings import Settings
 from vgpuscope.services.analyzer_sources import Sources, check_source
+from vgpuscope.sources.prometheus import PrometheusSource
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
 from vgpuscope.views.results import ResultRow
@@ -85,8 +86,9 @@ async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
         with _bar() as bar:
             if isinstance(sources.current, ScrapeSource):
                 await _collect(sources.current, settings.config, bar)
-            else:
+            elif isinstance(sources.current, PrometheusSource):
                 bar.add_task("asking Prometheus", total=None)
+                await sources.current.ready()  # who typed a wrong address wants to know it soon
             cycle.trigger()
             await cycle.finished()
     finally:
