@@ -56,6 +56,8 @@ class Fleet(Engine):
         self.card(20, pod="infinite", false=math.inf)
         self.card(21, pod="not-a-number", false=math.nan)
         self.card(22, pod="lean", copy=0, power=60, used=400)
+        self.card(23, pod="both", GPU_I_ID="1", GPU_I_PROFILE="3g.40gb")
+        self.card(23, pod="both", util=0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb")
         self.card(30, pod="elsewhere", util=0, cluster="b")
         self.card(40, pod="calms-down", cluster="earlier", namespace="ml")
         self.card(41, pod="ends", cluster="earlier", namespace="short-lived")
@@ -96,12 +98,12 @@ class Fleet(Engine):
 
 
 BUSY = {uuid(number) for number in (*range(8), 9, 11, 15, 16, 19, 20, 21, 22)}
-BUSY_INSTANCE = (uuid(10), "GI-1")
+BUSY_INSTANCES = {(uuid(10), "GI-1"), (uuid(23), "GI-1")}
 
 
 def called_idle(rows: list[dict]) -> list[dict]:
     """The busy cards and instances of cluster a that are said to be idle in any way."""
-    busy = [row for row in rows if row["gpu_id"] in BUSY or (row["gpu_id"], row["mig"]) == BUSY_INSTANCE]
+    busy = [row for row in rows if row["gpu_id"] in BUSY or (row["gpu_id"], row["mig"]) in BUSY_INSTANCES]
     return [
         row
         for row in busy

@@ -21,6 +21,7 @@ from tests.sources.promstub import Cut, Drop, Hang, Reply
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour")]
 TOKEN = "a-token-of-the-tests"
+WEIGHTS = ("gpu_util_weight", "mem_copy_weight", "mem_used_weight", "power_weight")
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +172,14 @@ def test_instances_of_one_card_are_judged_apart(calm):
     assert (idle["gpu_util"], idle["status"], idle["verdict"]) == (0.0, "idle", "idle")
 
 
+def test_instances_that_one_pod_has_are_judged_apart(calm):
+    rows = [row for row in calm.rows() if row["pod"] == "both"]
+    assert {row["mig"]: (row["gpu_util"], row["verdict"]) for row in rows} == {
+        "GI-1": (95.0, "in_use"),
+        "GI-2": (0.0, "idle"),
+    }
+
+
 def test_a_card_that_several_share_is_one_card(calm):
     rows = [row for row in calm.rows() if row["gpu_id"] == uuid(11)]
     assert [(row["shared"], row["verdict"], len(row["tenants"])) for row in rows] == [(True, "in_use", 2)]
@@ -196,8 +205,8 @@ def test_pods_that_have_finished_are_not_listed(calm):
     assert not gone & {tenant["pod"] for row in calm.rows() for tenant in row["tenants"]}
     assert not gone & {labels.get("pod") for (_, pairs) in calm.page() for labels in [dict(pairs)]}
     assert not {uuid(12), uuid(13), uuid(14)} & {row["gpu_id"] for row in calm.rows()}
-    assert calm.get("/results/low")["count"] == 4
-    assert calm.get("/results/stats")["idle_count"] == calm.page().one("gpu_idle_count") == 4
+    assert calm.get("/results/low")["count"] == 5
+    assert calm.get("/results/stats")["idle_count"] == calm.page().one("gpu_idle_count") == 5
 
 
 # ── 4. A busy card is busy in every time zone (gpu-oour: any TZ but UTC moves the window, and all become idle) ───
@@ -417,6 +426,25 @@ def test_settings_are_changed_all_or_none(behind, changes):
     assert behind.get("/config") == before
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"thresholds": {"low_utilization": 25}, "scheduler": {"interval": 0}},
+        {"scheduler": {"interval": 60}, "thresholds": {"idle": 50}},
+        {"thresholds": {"low_utilization": 25}, "ai": {"enabled": True}},
+        {"thresholds": {"low_utilization": 25}, "prometheus": {"url": "http://127.0.0.1:9"}},
+        {"thresholds": {"low_utilization": 25, "ilde": 5}},
+        {"thresholds": {"low_utilization": 25}, "scoring": dict.fromkeys(WEIGHTS, 0)},
+    ],
+    ids=str,
+)
+def test_settings_in_a_body_are_changed_all_or_none(behind, body):
+    before = behind.get("/config")
+    answer = behind.client.post("/config/update", json=body)
+    assert (answer.status_code, set(answer.json()["error"])) == (422, {"code", "message", "hint"})
+    assert behind.get("/config") == before
+
+
 def test_a_changed_interval_counts_at_once_and_is_told(real, tmp_path):
     with analyzer(tmp_path, PROM_URL=real) as found:
         assert found.post("/config/update", threshold=25, interval=1).json()["status"] == "updated"
@@ -466,9 +494,6 @@ def test_a_sample_that_is_no_number_is_dropped_and_counted(calm, pod):
 
 
 # ── 19. A busy card is judged by settings that mean something (gpu-oour: traceback, silent defaults, endless loop) ─
-
-
-WEIGHTS = ("gpu_util_weight", "mem_copy_weight", "mem_used_weight", "power_weight")
 
 
 @pytest.mark.parametrize(
