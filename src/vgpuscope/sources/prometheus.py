@@ -26,7 +26,7 @@ from vgpuscope.formats.schemas import (
     recording_rules,
 )
 from vgpuscope.model.analysis import Fault, Reading, Window
-from vgpuscope.model.errors import AnswerPartial, SamplesRefused, ScopeError, SourceDown
+from vgpuscope.model.errors import AnswerPartial, QueryFailed, QueryForbidden, SamplesRefused, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.promapi import PromApi
 
@@ -110,7 +110,13 @@ class PrometheusSource:
     async def ready(self) -> None:
         """SourceDown when it does not answer queries."""
         by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
-        promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
+        try:
+            promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
+        except QueryForbidden:
+            raise
+        except QueryFailed as e:
+            hint = "Check prometheus.url: it is what stands before /api/v1/query."
+            raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
         """The window that ends at `end`; SourceDown when not one query was answered."""
