@@ -59,8 +59,9 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent or BENCH=cluster for one of them
+bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, cluster or analyzer for one of them
 	@tools/need cc gcc
+	@tools/need promtool prometheus
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 

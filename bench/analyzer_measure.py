@@ -39,7 +39,7 @@ class AnalyzerEffort(Struct, frozen=True, kw_only=True):
     requests: int = 60
 
 
-ANALYZER_QUICK = AnalyzerEffort(cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=3, requests=20)
+ANALYZER_QUICK = AnalyzerEffort(cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=2, requests=10)
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -198,10 +198,11 @@ class _Measured:
         began = time.perf_counter()
         said = self._get("/analyze", method="POST")
         assert b"started" in said, said
-        time.sleep(0.7 * min(self._own, default=0.0))  # questions would take time from it
+        usual = min(self._own, default=0.0)
+        time.sleep(0.8 * usual)  # questions would take time from it
         while self._shown() == before:
             assert time.perf_counter() < began + _WITHIN, "the analysis does not end"
-            time.sleep(0.002)
+            time.sleep(max(0.002, 0.01 * usual))
         return time.perf_counter() - began
 
     def _shown(self) -> str:

@@ -17,7 +17,7 @@ def _of_size(s: FleetSize) -> Iterator[Target]:
     at = f"{s.cards} GPUs: "
     yield _target(f"{at}analysis, time / plain script, {s.served_by}", s.against_script, 1.5, "×")
     memory = next(bound for cards, bound in _MEMORY if s.cards <= cards)
-    yield _target(f"{at}resident memory, at its most", s.most_resident_bytes / 1e6, memory, "MB")
+    yield _target(f"{at}resident memory", s.resident_bytes / 1e6, memory, "MB")
     if s.cards <= 5_000:
         yield _target(f"{at}/results", s.results * 1e3, 50, "ms")
         yield _target(f"{at}/results, first after an analysis", s.results_first * 1e3, 50, "ms")
@@ -48,7 +48,7 @@ def markdown(result: Result, f: AnalyzerFigures) -> str:
             *promises(result),
             "",
             "| GPUs | served by | analysis | as it says itself | plain script | CPU | CPU of the script "
-            "| first analysis | ready after | requests | longest /healthz meanwhile | resident | at its most |",
+            "| first analysis | ready after | requests | longest /healthz meanwhile | resident | the most it was |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
             *(_analysis_row(s) for s in sizes),
             "",

@@ -54,8 +54,8 @@ class Engine:
                 writer.write(lead % (status, len(body)))
                 writer.write(body)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has gone, or it is time to end
         finally:
             writer.close()
 
