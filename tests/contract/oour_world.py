@@ -17,6 +17,7 @@ import httpx2
 
 from tests.services.noderoot import WITHIN, Samples, free_port
 from tests.sources.promstub import STALE, Engine, Reply, SpoilingServer
+from vgpuscope.formats.schemas import recording_rules
 
 STEP = 30
 MODEL = "NVIDIA A100-SXM4-80GB"
@@ -59,6 +60,7 @@ class Fleet(Engine):
         self.card(23, pod="both", GPU_I_ID="1", GPU_I_PROFILE="3g.40gb")
         self.card(23, pod="both", util=0, GPU_I_ID="2", GPU_I_PROFILE="3g.40gb")
         self.card(30, pod="elsewhere", util=0, cluster="b")
+        self._recorded(30, pod="elsewhere", cluster="b")
         self.card(40, pod="calms-down", cluster="earlier", namespace="ml")
         self.card(41, pod="ends", cluster="earlier", namespace="short-lived")
         self.card(40, pod="calms-down", util=0, cluster="later", namespace="ml")
@@ -95,6 +97,14 @@ class Fleet(Engine):
                 samples[:] = [(at, false if at == self.now - 4 * STEP else v) for at, v in samples]
             if until < 0:
                 samples.append((self.now + until + STEP, STALE))
+
+    def _recorded(self, number: int, **labels: str) -> None:
+        """What recording rules make of a card, where somebody has them."""
+        for _, name, _ in recording_rules():
+            if "DCGM" in name:
+                self.add(
+                    name, [0.0] * 50, until=self.now + 900, UUID=uuid(number), namespace="ml", job="dcgm", **labels
+                )
 
 
 BUSY = {uuid(number) for number in (*range(8), 9, 11, 15, 16, 19, 20, 21, 22)}

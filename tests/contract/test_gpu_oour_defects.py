@@ -272,6 +272,12 @@ def test_the_condition_is_part_of_every_query(proxy, tmp_path):
         assert {"query": 'pod!=""' in said, "match[]": True}["query" if "query" in form else "match[]"]
 
 
+def test_what_another_cluster_has_recorded_is_not_looked_for_in_this_one(behind, proxy):
+    behind.analyse()
+    assert behind.of("busy-0")["score"] == pytest.approx(BUSY_SCORE, abs=0.1)
+    assert not [form for form in proxy.asked if "query" in form and "vgpuscope:" in form["query"]]
+
+
 # ── 8. A busy card's old result proves nothing (gpu-oour: old values are served for ever, with no error) ─────────
 
 
