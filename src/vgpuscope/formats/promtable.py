@@ -126,11 +126,12 @@ class Table:
         """Series with all their samples become several columns; AnswerUnreadable if one is no number."""
         quantity, at = self.group.quantities[ask.quantity], ask.quantity * WIDTH
         wanted = frozenset(column % WIDTH for column in ask.columns)
+        scale, high = quantity.scale, quantity.highest  # looked up once: there are many samples
         found = [(line, _ended([number(text) for _, text in line.values])) for line in lines if line.values]
         keys = _keys(ask.name, [line for line, _ in found])
         self._note(ask, missing)
         for (line, numbers), raw in zip(found, keys, strict=True):
-            good = [v / quantity.scale for v in numbers if quantity.plausible(v)]
+            good = [ours for v in numbers if 0.0 <= (ours := v / scale) <= high]
             cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(numbers) - len(good))
             if LAST in wanted:
                 self._pace.look([moment for moment, _ in line.values[: len(numbers)]])
