@@ -27,7 +27,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
     "docs/scheduling-codes.md": docs_codes.codes_page,
     "deploy/recording-rules.yaml": lambda: rules.rules_file(
-        [(f"{group.schema}-{group.kind}", name, expression) for group, name, expression in recording_rules()],
+        [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],
         every=RECORDED_EVERY,
     ),
     "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),

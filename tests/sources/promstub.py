@@ -67,6 +67,12 @@ class Engine:
             return Reply(body=_answer({"resultType": "vector", "result": [{"metric": {}, "value": [0, "1"]}]}))
         return Reply(body=_answer(self._evaluated(query, float(form["time"]))))
 
+    def _now(self, name: str, matchers: str, end: float) -> list[Samples]:
+        """What is there of a metric at a time."""
+        wanted = [("__name__", "=", name), *_matchers(matchers)]
+        found = (_within(samples, end - 300, end) for labels, samples in self.series if _fits(labels, wanted))
+        return [inside for inside in found if inside]
+
     def _evaluated(self, query: str, end: float) -> dict:
         if raw := re.fullmatch(r"(\w*)\{(.*)\}\[(\d+)ms\]", query):
             begin, wanted = end - int(raw[3]) / 1000, _matchers(raw[2])
@@ -74,15 +80,12 @@ class Engine:
             found = [(labels, _within(samples, begin, end)) for labels, samples in self.series if _fits(labels, wanted)]
             lines = [{"metric": m, "values": [[t, _text(v)] for t, v in inside]} for m, inside in found if inside]
             return {"resultType": "matrix", "result": lines}
-        if evaluated := re.fullmatch(r"max\(timestamp\(([\w:]+)\)\)", query):
-            inside = [
-                _within(samples, end - 300, end)
-                for labels, samples in self.series
-                if labels["__name__"] == evaluated[1]
-            ]
-            times = [samples[-1][0] for samples in inside if samples]
-            rows = [{"metric": {}, "value": [end, _text(max(times))]}] if times else []
-            return {"resultType": "vector", "result": rows}
+        if evaluated := re.fullmatch(r"max\(timestamp\(([\w:]+)\{(.*)\}\)\)", query):
+            times = [samples[-1][0] for samples in self._now(evaluated[1], evaluated[2], end)]
+            return _vector([({}, max(times))] if times else [], end)
+        if lacking := re.fullmatch(r"count\((\w+)\{(.*)\}\) - count\(([\w:]+)\{(.*)\}\)", query):
+            counts = [len(self._now(lacking[i], lacking[i + 1], end)) for i in (1, 3)]
+            return _vector([({}, counts[0] - counts[1])] if all(counts) else [], end)
         if plain := re.fullmatch(r"([\w:]+)\{(.*)\}", query):
             wanted = [("__name__", "=", plain[1]), *_matchers(plain[2])]
             found = [
@@ -102,6 +105,11 @@ class Engine:
                 shown = {k: v for k, v in labels.items() if k != "__name__" or self.keeps_names}
                 rows.append({"metric": shown, "value": [end, _text(_FUNCTIONS[call[1]](inside))]})
         return {"resultType": "vector", "result": rows}
+
+
+def _vector(rows: list[tuple[dict[str, str], float]], end: float) -> dict:
+    found = [{"metric": labels, "value": [end, _text(value)]} for labels, value in rows]
+    return {"resultType": "vector", "result": found}
 
 
 def _mean(samples: Samples) -> float:

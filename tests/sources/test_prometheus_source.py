@@ -384,6 +384,21 @@ async def test_rules_that_are_no_longer_evaluated_are_not_believed(engine, serve
     assert reading.faults == ()
 
 
+async def test_rules_that_do_not_know_every_card_are_not_made_use_of(engine, server):
+    add(engine)
+    add(engine, 1)
+    record(engine)
+    assert by_pod(await read(server))["train-0"].terms["gpu_util"].mean == 0.95
+
+
+async def test_rules_of_another_cluster_say_nothing_of_ours(engine, server):
+    add(engine, more={"cluster": "a"})
+    for name in SIX:
+        engine.add(record_name(name, "mean"), [0.0] * 3, **labels(0, cluster="b"))
+    found = by_pod(await read(server, condition='{pod!="",cluster="a"}'))
+    assert found["train-0"].terms["gpu_util"].mean == 0.95
+
+
 async def test_rules_of_another_window_are_not_made_use_of(engine, server):
     add(engine)
     record(engine)

@@ -153,14 +153,23 @@ def record_name(name: str, statistic: Statistic) -> str:
     return f"vgpuscope:{name}:{statistic}_10m"
 
 
-def recording_rules() -> Iterator[tuple[Group, str, str]]:
-    """Every rule that the analyzer makes use of: its group, its name, and what it records."""
+class Rule(NamedTuple):
+    """A recording rule that the analyzer makes use of."""
+
+    group: Group
+    metric: str  # what it records a statistic of
+    name: str
+    expression: str
+
+
+def recording_rules() -> Iterator[Rule]:
+    """All of them."""
     for group in GROUPS:
         for quantity in group.quantities:
             for statistic in RECORDED:
                 for name in quantity.names(statistic, many=False)[:1]:
                     expression = _FUNCTIONS[statistic].format(series=name, window=window(RECORDED_SECONDS))
-                    yield group, record_name(name, statistic), expression
+                    yield Rule(group, name, record_name(name, statistic), expression)
 
 
 def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:

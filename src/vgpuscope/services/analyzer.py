@@ -76,6 +76,9 @@ async def serve(settings: Settings, life: lifecycle.Lifecycle) -> None:
     log.info("analyzer starts", extra=fields(url=server.url, source=analyzer.source_name))
     if analyzer.read_only:
         log.warning("read-only: no token is set and the listener is not on a loopback address")
+    for name in ("ai", "control"):
+        if getattr(settings.config, name).enabled:
+            log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
     try:
         with _on_hangup(analyzer.hang_up):
             await life.run(analyzer.loops(), server=server)

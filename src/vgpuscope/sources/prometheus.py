@@ -20,6 +20,7 @@ from vgpuscope.formats.schemas import (
     RECORDED_EVERY,
     RECORDED_SECONDS,
     Ask,
+    Rule,
     gathered,
     matchers_for,
     plan,
@@ -143,7 +144,7 @@ class PrometheusSource:
         """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
         if self._remembered <= 0:
-            wanted = every | {name for _, name, _ in recording_rules()}
+            wanted = every | {rule.name for rule in recording_rules()}
             try:
                 self._present = wanted & await cycle.names(wanted, _for_all(self._condition))
             except ScopeError as e:
@@ -193,14 +194,22 @@ class PrometheusSource:
             raise SourceDown(f"{self.url}: no query was answered: {failed.code}: {failed.message}")
 
     async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
-        """Whether there are recording rules, and all groups of them have been evaluated lately."""
-        first = {id(group): name for group, name, _ in reversed(list(recording_rules())) if name in present}
+        """Whether there are recording rules, evaluated lately and for as many series as there are."""
+        first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
         try:
-            times = [await cycle.number(f"max(timestamp({name}))") for name in first.values()]
+            return bool(first) and all([await self._rule_is_current(cycle, rule) for rule in first.values()])
         except ScopeError as e:
             cycle.fault("recording rules", e)
             return False
-        return bool(times) and all(at is not None and at >= cycle.end - _RULES_LATE for at in times)
+
+    async def _rule_is_current(self, cycle: "_Cycle", rule: Rule) -> bool:
+        matchers = matchers_for(rule.group, self._condition)
+        recorded, raw = promql.selector(rule.name, matchers), promql.selector(rule.metric, matchers)
+        at = await cycle.number(f"max(timestamp({recorded}))")
+        if at is None or at < cycle.end - _RULES_LATE:
+            return False
+        missing = await cycle.number(f"count({raw}) - count({recorded})")
+        return missing is not None and missing <= 0
 
     def _size(self, table: Table) -> int:
         """How many series there seem to be: as in the last reading, or in this one as far as it has come."""

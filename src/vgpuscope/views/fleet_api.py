@@ -170,7 +170,7 @@ def workloads(rows: Iterable[ResultRow]) -> list[WorkloadRow]:
 
 def shown_config(config: Any) -> dict[str, Any]:
     """The settings that concern the analyzer, section by section, without secrets."""
-    ai, control, prometheus = config.ai, config.control, config.prometheus
+    prometheus = config.prometheus
     return {
         "prometheus": {
             "url": prometheus.url or "",
@@ -183,8 +183,8 @@ def shown_config(config: Any) -> dict[str, Any]:
         "verdict": msgspec.to_builtins(config.verdict),
         "scheduler": _section(config.scheduler),
         "gpu_defaults": _section(config.gpu_defaults),
-        "ai": {"enabled": ai.enabled, "model": ai.model if ai.enabled else None},
-        "control": {"enabled": control.enabled, "api_url": control.api_url if control.enabled else None},
+        "ai": {"enabled": False, "model": None},  # neither is part of this release, whatever was set
+        "control": {"enabled": False, "api_url": None},
     }
 
 
