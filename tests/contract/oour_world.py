@@ -100,7 +100,7 @@ class Fleet(Engine):
 
     def _recorded(self, number: int, **labels: str) -> None:
         """What recording rules make of a card, where somebody has them."""
-        for _, name, _ in recording_rules():
+        for name in (rule.name for rule in recording_rules()):
             if "DCGM" in name:
                 self.add(
                     name, [0.0] * 50, until=self.now + 900, UUID=uuid(number), namespace="ml", job="dcgm", **labels
