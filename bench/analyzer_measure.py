@@ -36,10 +36,13 @@ class AnalyzerEffort(Struct, frozen=True, kw_only=True):
     replayed: int = 100_000  # by the stand-in
     rounds: int = 9
     replayed_rounds: int = 7
-    requests: int = 60
+    requests: int = 60  # of each answer in each form
+    replayed_requests: int = 7
 
 
-ANALYZER_QUICK = AnalyzerEffort(cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=2, requests=10)
+ANALYZER_QUICK = AnalyzerEffort(
+    cards=(100, 1000), replayed=25_000, rounds=7, replayed_rounds=2, requests=10, replayed_requests=3
+)
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -144,12 +147,14 @@ class _Measured:
         """Everything."""
         self._rest()
         first = float(self._summary()["seconds"])
-        rounds = effort.rounds if served_by == "Prometheus" else effort.replayed_rounds
+        real = served_by == "Prometheus"
+        rounds = effort.rounds if real else effort.replayed_rounds
+        requests = effort.requests if real else effort.replayed_requests
         ours, theirs = self._rounds(rounds)
         first_answer = self._asker.scrape_once(self._analyzer.port, headers=_JSON, path="/results")
         _say(f"{self._cards} GPUs: /results and /metrics")
-        results, results_gzip = (self._results(headers, effort) for headers in (_JSON, {**_JSON, **_GZIP}))
-        pages = tuple(self._pages(effort))
+        results, results_gzip = (self._results(headers, requests) for headers in (_JSON, {**_JSON, **_GZIP}))
+        pages = tuple(self._pages(requests))
         self._resident.append(self._analyzer.resident_bytes())
         wait = self._health_wait()
         self._proves_same()
@@ -225,18 +230,18 @@ class _Measured:
             before, busy = busy, self._analyzer.busy_seconds()
             quiet = quiet + 1 if busy - before < 0.01 else 0
 
-    def _results(self, headers: dict[str, str], effort: AnalyzerEffort) -> float:
+    def _results(self, headers: dict[str, str], requests: int) -> float:
         taken = self._asker.scrape(
-            [self._analyzer.port], rounds=effort.requests, headers=headers, pause=_PAUSE, path="/results"
+            [self._analyzer.port], rounds=requests, headers=headers, pause=_PAUSE, path="/results"
         )
         return statistics.median(taken[0])
 
-    def _pages(self, effort: AnalyzerEffort) -> Iterator[Page]:
+    def _pages(self, requests: int) -> Iterator[Page]:
         with programs.static(self._root, self._analyzer.page()) as static:
             ports = [self._analyzer.port, static.port]
             for form, headers in _FORMS.items():
                 SPEED.look()
-                ours, fixed = self._asker.scrape(ports, rounds=effort.requests, headers=headers, pause=_PAUSE)
+                ours, fixed = self._asker.scrape(ports, rounds=requests, headers=headers, pause=_PAUSE)
                 yield Page(form=form, ours=statistics.median(ours), static=statistics.median(fixed))
 
     def _health_wait(self) -> float:
