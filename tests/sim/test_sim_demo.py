@@ -57,6 +57,10 @@ class Running:
     def children(self) -> list[int]:
         return [int(p) for p in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
+    def grandchildren(self) -> list[int]:
+        found = (Path(f"/proc/{pid}/task/{pid}/children").read_text().split() for pid in self.children())
+        return [int(pid) for pids in found for pid in pids]
+
     def end(self, number: int) -> int:
         self.process.send_signal(number)
         return self.process.wait(10)
@@ -185,10 +189,12 @@ def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
         assert running.end(signal.SIGTERM) == 0
 
 
-def test_agents_do_not_outlive_a_demo_that_was_killed(started):
+def test_nothing_outlives_a_demo_that_was_killed(started, monkeypatch):
+    if shutil.which("prometheus") is not None:
+        monkeypatch.setenv("DEMO_PROMETHEUS", "1")
     running = started()
     running.until(END)
-    agents, root = running.children(), running.root
+    agents, root = [*running.children(), *running.grandchildren()], running.root
     running.end(signal.SIGKILL)
     try:
         eventually(lambda: not any(alive(pid) for pid in agents))

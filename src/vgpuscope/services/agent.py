@@ -8,7 +8,6 @@ podresources┘
 """
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -29,6 +28,7 @@ from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime import address, lifecycle
+from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import OnChange, fields, setup
 from vgpuscope.services.agent_sampler import Sampler
@@ -45,7 +45,6 @@ _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is trie
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
 _SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; see docs/performance.md
-_M_ARENA_MAX = -8  # of malloc.h
 _TIDY_EVERY = 60  # samples
 _GC_EVERY = 10_000  # objects, in case that many gather before tidy() looks
 
@@ -80,10 +79,7 @@ def tune() -> None:
     sys.setswitchinterval(_SWITCH)
     gc.set_threshold(_GC_EVERY)
     gc.freeze()  # what was imported stays: tidy() need not look at it
-    # threads that take turns need no heap each, and every heap keeps what it once held: 1 to 2 MB less with glibc
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
+    one_heap()  # 1 to 2 MB less
 
 
 def tidy(sample: int) -> None:

@@ -20,6 +20,7 @@ from vgpuscope.model.analysis import Analysis, Fault, Reading, Verdict
 from vgpuscope.model.errors import QueryTimeout, ScopeError
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.views.log_table import RULE
 from vgpuscope.views.results import ResultRow, Stats, iso, rows, stats
@@ -141,8 +142,9 @@ class Cycle:
         log.info(RULE)
         log.info("Starting GPU utilization analysis")
         try:
-            analysis = await self._look(began, monotonic)
-            await self._show(analysis)
+            with without_collections():
+                analysis = await self._look(began, monotonic)
+                await self._show(analysis)
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.monotonic() - monotonic)
