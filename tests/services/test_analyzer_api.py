@@ -438,6 +438,12 @@ async def test_changes_at_once_all_count(fleet):
     assert (await fleet.json("/config"))["thresholds"] == wanted
 
 
+async def test_a_setting_that_is_given_twice_is_refused(fleet):
+    sent = {"thresholds": {"low_utilization": -5}}
+    error = refused(await fleet.client.post("/config/update?threshold=25", json=sent), 422, "BODY_INVALID")
+    assert "thresholds.low_utilization" in error["message"]
+
+
 async def test_settings_are_changed_by_one_at_a_time(fleet, monkeypatch):
     inside, most, never = [], [], threading.Event()
     change = Settings.update

@@ -335,7 +335,10 @@ class AnalyzerApi:
 
     async def _update(self, request: Request, asked: dict[str, Any]) -> Response:
         given = {_NAMES[name]: value for name, value in asked.items() if value is not None}
-        changes = await _body_changes(request) | given
+        named = await _body_changes(request)
+        if twice := sorted(given.keys() & named.keys()):
+            raise BodyInvalid(f"{twice[0]} stands in the body and among the parameters", hint="Say it once.")
+        changes = named | given
         if not changes:
             raise BodyInvalid("nothing to change was given", hint='For example {"thresholds": {"idle": 5}}.')
         done = await self._desk.update(changes)
