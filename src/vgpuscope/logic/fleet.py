@@ -18,6 +18,7 @@ from vgpuscope.model.analysis import (
     Evidence,
     GpuUse,
     Reading,
+    Score,
     Stat,
     Status,
     Tenant,
@@ -314,7 +315,7 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         expected=pace.expected,
     )
     # memory alone says nothing of use: who acts on the status must not take a card for idle that nobody looked at
-    told = found.value if any(share(base.terms.get(signal)) is not None for signal in SIGNALS) else None
+    told = found.value if _compute_is_known(found, base.terms) else None
     own_status, surely = status(told, desk.thresholds), measured_value(found, base.terms)
     key = (base.gpu_id, base.mig)
     seen_since = _seen_since(tracks) if len(tracks) > 1 else base.first
@@ -353,6 +354,12 @@ def _use(tracks: list[Track], desk: _Desk) -> GpuUse | None:
         tenants=_tenants(guests, gone, concluded, key=key, seen_since=seen_since, desk=desk) if guests else (),
         former=tuple(_former(guest, desk) for guest in gone) if gone else (),
     )
+
+
+def _compute_is_known(found: Score, terms: Mapping[Term, Stat]) -> bool:
+    if found.terms and found.terms[0].value is not None:  # utilisation is a term of the score itself
+        return True
+    return any(share(terms.get(signal)) is not None for signal in SIGNALS)
 
 
 def _sure(found: Status, evidence: Evidence, rules: VerdictRules) -> Status:

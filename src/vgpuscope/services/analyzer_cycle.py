@@ -20,7 +20,7 @@ from vgpuscope.model.analysis import Analysis, Fault, Reading, Verdict
 from vgpuscope.model.errors import QueryTimeout, ScopeError
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
-from vgpuscope.runtime.heap import without_collections
+from vgpuscope.runtime.heap import give_back, without_collections
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.views.log_table import RULE
 from vgpuscope.views.results import ResultRow, Stats, iso, rows, stats
@@ -159,6 +159,7 @@ class Cycle:
         except Exception:
             log.exception("result not passed on", extra=fields(error_code=ScopeError.code))
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
+        await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
 
     async def _look(self, began: UnixTime, monotonic: float) -> Analysis:
         config = self._config()
