@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sinks.fleets import NOON
-from vgpuscope.logic.rollup import daily, hourly
+from tests.sinks.rollup import daily, hourly
 from vgpuscope.model.history import HistoryPoint
 
 _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}

@@ -1,6 +1,6 @@
 """Times as Kubernetes and HAMi write them."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 
 from vgpuscope.model.quantity import UnixTime
@@ -23,8 +23,3 @@ def from_unix(text: str | None) -> UnixTime | None:
     if not text or len(text) > 12 or not (text.isascii() and text.isdigit()):
         return None
     return float(text)
-
-
-def to_rfc3339(moment: UnixTime) -> str:
-    """The time in UTC, to the second."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

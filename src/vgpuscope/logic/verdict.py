@@ -122,18 +122,10 @@ def judge(
     else:
         use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
     stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
-    reasons = [reason]
-    if use_class in _BY_CLASS:
-        reasons.append(_BY_CLASS[use_class])
-    if verdict == "idle" and work.most >= rules.idle_enter:
-        reasons.append("VERDICT_IDLE_KEPT")
-    if partial and reason != "VERDICT_PARTIAL_READING":
-        reasons.append("VERDICT_PARTIAL_READING")
-    if stat.dropped:
-        reasons.append("VERDICT_SAMPLES_DROPPED")
+    kept = verdict == "idle" and work.most >= rules.idle_enter
     beyond = work.term if seen and work.term != seen.name else None
     evidence = Evidence(
-        reasons=tuple(reasons),
+        reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=stat.dropped > 0),
         signal=seen.name if seen else None,
         signal_mean=measured(stat.mean),
         signal_max=measured(stat.max),
@@ -158,6 +150,20 @@ def judge(
         steady_for=steady + 1 if verdict == previous else 1,
     )
     return verdict, use_class, evidence
+
+
+def _all_reasons(deciding: str, use_class: UseClass, *, kept: bool, partial: bool, dropped: bool) -> tuple[str, ...]:
+    """The deciding one, and what else a reader should know."""
+    reasons = [deciding]
+    if use_class in _BY_CLASS:
+        reasons.append(_BY_CLASS[use_class])
+    if kept:
+        reasons.append("VERDICT_IDLE_KEPT")
+    if partial and deciding != "VERDICT_PARTIAL_READING":
+        reasons.append("VERDICT_PARTIAL_READING")
+    if dropped:
+        reasons.append("VERDICT_SAMPLES_DROPPED")
+    return tuple(reasons)
 
 
 def best_signal(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vgpuscope.catalog import analyzer as m
 from vgpuscope.catalog.metric import Exposed, Metric
@@ -58,14 +58,7 @@ def gpu_samples(gpu: GpuUse) -> Iterator[Sample]:
 
 def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: Health) -> Iterator[Sample]:
     """Everything shown of the fleet as a whole, and of the analyzer itself."""
-    row = FleetRow(
-        version=build.version,
-        revision=build.revision,
-        build_date=build.build_date,
-        python_version=build.python_version,
-        compiler=build.compiler,
-        platform=build.platform,
-    )
+    row = FleetRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _service(row, build, health)
     if analysis is not None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import structs
+
 from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog.cluster import CapacityMetrics
 from vgpuscope.catalog.rows import (
@@ -112,14 +114,7 @@ def cluster_samples(
     errors: dict[str, int],
 ) -> Iterator[Sample]:
     """What is shown of the cluster as a whole, and of the exporter itself."""
-    row = ClusterRow(
-        version=build.version,
-        revision=build.revision,
-        build_date=build.build_date,
-        python_version=build.python_version,
-        compiler=build.compiler,
-        platform=build.platform,
-    )
+    row = ClusterRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
     for code, count in errors.items():

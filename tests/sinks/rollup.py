@@ -1,7 +1,6 @@
 """Points of single analyses → points of hours → points of days: sums, means and extremes, exact however they are cut.
 
-The store does the same inside the database; this is the definition it is held against, and what adds up points of
-several cards to those of a pod, a namespace or the fleet.
+The store does the same inside the database; this is the definition it is held against.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
