@@ -144,7 +144,7 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(
             ge=1,
             le=256,
-            description="Queries, or scrapes, that run at once.",
+            description="Queries that run at once.",
             extra={"flag": None, "aliases": ("MAX_WORKERS",)},
         ),
     ] = 8

@@ -146,7 +146,6 @@ def _scrapes(config: Config) -> ScrapeSource:
             targets=StaticTargets(analyzer.targets),
             interval=analyzer.scrape_interval,
             keep=window,
-            concurrency=config.scheduler.max_workers,
             token=analyzer.scrape_token,
         )
     api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
@@ -156,7 +155,6 @@ def _scrapes(config: Config) -> ScrapeSource:
         target_faults=targets.faults,
         interval=analyzer.scrape_interval,
         keep=window,
-        concurrency=config.scheduler.max_workers,
         token=analyzer.scrape_token,
     )
 
@@ -198,8 +196,7 @@ def _concerns(config: Config) -> object:
     """The settings that a source is made from."""
     analyzer = config.analyzer
     return (
-        config.prometheus if config.prometheus.url else None,  # what concerns queries does not concern own scrapes
-        config.scheduler.max_workers,
+        (config.prometheus, config.scheduler.max_workers) if config.prometheus.url else None,  # not for own scrapes
         analyzer.targets,
         analyzer.discover_services,
         analyzer.scrape_interval,

@@ -25,6 +25,7 @@ from vgpuscope.sources.served_api import addresses
 log = logging.getLogger(__name__)
 
 _LARGEST = 32 * 1024 * 1024  # bytes of a page; an agent's has well below one million
+_STEP = 64 * 1024  # bytes unpacked at a time: what is behind a member is copied for each
 _LONGEST = 10.0  # seconds for a page to come
 _FROZEN = 60.0  # seconds, or two intervals: an agent that has shown one sample for longer has stopped taking them
 _SLICE = 0.005  # seconds that a reading takes at a time
@@ -41,20 +42,15 @@ class ScrapeSource:
         targets: Callable[[], Awaitable[tuple[str, ...]]],
         interval: Seconds,
         keep: Seconds,
-        concurrency: int,
         token: str | None = None,
         timeout: Seconds | None = None,
         target_faults: Callable[[], tuple[Fault, ...]] = tuple,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out.
-
-        `concurrency`: pages that are received at once.
-        """
+        """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out."""
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
-        self._places = asyncio.Semaphore(concurrency)
         self._known: dict[str, _Target] = {}  # also those that are gone, as long as their samples are of use
         self._lost: ScopeError | None = None  # why the targets could not be listed
         self._scrapes = 0
@@ -177,14 +173,15 @@ class ScrapeSource:
             target.failed(e)
 
     async def _page(self, target: "_Target") -> bytes:
-        """What the target serves; a place is taken only once it begins to answer, so that those who hang have none."""
+        """What the target serves, unpacked."""
         async with self._client.stream("GET", target.url) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise SourceDown(f"answers {answer.status_code} {answer.reason_phrase}".rstrip(), hint=_CHECK)
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise SourceDown("answers with HTML, not with metrics", hint=_CHECK)
-            async with self._places:
-                return await _body(answer)
+            packed = answer.headers.get("content-encoding", "") == "gzip"
+            body = await _body(answer)
+        return _unpacked(body) if packed else body
 
 
 class _Target:
@@ -256,19 +253,34 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
 
 
 async def _body(answer: httpx2.Response) -> bytes:
-    """The whole page, unpacked; SourceDown when it is too large, however small it was packed."""
-    unpack = _Unpacker() if answer.headers.get("content-encoding", "") == "gzip" else None
+    """The whole page as it comes: packed, all targets may be under way at once without taking much memory."""
     parts: list[bytes] = []
     left = _LARGEST
     async for chunk in answer.aiter_raw():
-        part = unpack.more(chunk, left + 1) if unpack else chunk
-        left -= len(part)
+        left -= len(chunk)
         if left < 0:
-            raise SourceDown(f"the page is larger than {_LARGEST >> 20} MiB")
-        parts.append(part)
-    if unpack and not unpack.ended:
+            raise _too_large()
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The page in it; SourceDown when it is too large, however small it was packed."""
+    unpacker = _Unpacker()
+    parts: list[bytes] = []
+    left = _LARGEST
+    for at in range(0, len(body), _STEP):
+        parts.append(unpacker.more(body[at : at + _STEP], left + 1))
+        left -= len(parts[-1])
+        if left < 0:
+            raise _too_large()
+    if not unpacker.ended:
         raise SourceDown("the page was cut off")
     return b"".join(parts)
+
+
+def _too_large() -> SourceDown:
+    return SourceDown(f"the page is larger than {_LARGEST >> 20} MiB")
 
 
 class _Unpacker:
