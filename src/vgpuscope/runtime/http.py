@@ -63,7 +63,8 @@ class Page(Protocol):
 class LargePage(Protocol):
     """One state of /metrics that is made while it is sent, a chunk at a time."""
 
-    def chunks(self, *, openmetrics: bool, gzipped: bool) -> Iterator[bytes]: ...
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
+        """How many bytes there are in all, where that is known before they are made; and they."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +146,7 @@ class App:
         if gzipped:
             headers.append((b"content-encoding", b"gzip"))
         if isinstance(page, LargePage):
-            await _send_chunks(send, headers, page.chunks(openmetrics=openmetrics, gzipped=gzipped))
+            await _send_chunks(send, headers, *page.chunks(openmetrics=openmetrics, gzipped=gzipped))
         elif gzipped:
             await _send(send, 200, headers, page.gzipped(openmetrics))
         else:
@@ -372,8 +373,15 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
     await send({"type": "http.response.body", "body": body})
 
 
-async def _send_chunks(send: Send, headers: list[tuple[bytes, bytes]], chunks: Iterator[bytes]) -> None:
-    """Send what is made on the way: others get their turn between two chunks, and a slow client keeps one waiting."""
+async def _send_chunks(
+    send: Send, headers: list[tuple[bytes, bytes]], length: int | None, chunks: Iterator[bytes]
+) -> None:
+    """Send what is made on the way: others get their turn between two chunks, and a slow client keeps one waiting.
+
+    With a length no chunk is copied once more to be framed.
+    """
+    if length is not None:
+        headers = [*headers, (b"content-length", b"%d" % length)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for chunk in chunks:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})

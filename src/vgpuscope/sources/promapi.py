@@ -19,6 +19,13 @@ _FORBIDDEN = frozenset({401, 403})
 _NO_POST = 405  # gateways that let everybody read often mean GET
 _BACKOFF: Seconds = 0.2  # before the second try; twice as long before each further one
 _ERROR_TEXT = 64 * 1024  # bytes of an error's body that are read
+_CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
+    9: "It is not valid yet: compare the clocks of server and analyzer.",
+    10: "The server needs a new certificate; compare the clocks too.",
+    62: "Name the server in prometheus.url as its certificate does.",
+    64: "Name the server in prometheus.url as its certificate does.",
+}
+_AUTHORITY_HINT = "Name the authority that signed it in prometheus.ca_file, in PEM."
 
 
 class PromApi:
@@ -42,7 +49,8 @@ class PromApi:
         self.url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         if basic is None and parts.username and not (token or token_file):
             basic = unquote(parts.username), unquote(parts.password or "")
-        self._token, self._token_file = token, token_file
+        self._token, self._token_file = token and token.strip(), token_file
+        _check_sendable({**headers, "the bearer token": self._token or ""})
         self._retries, self._largest = retries, largest
         self._slots = asyncio.Semaphore(concurrency)
         self._verb = "POST"
@@ -53,7 +61,7 @@ class PromApi:
                 headers={**plain, **headers},
                 auth=basic,
                 verify=_verification(ca_file, insecure=insecure),
-                mounts=dict.fromkeys(_DIRECT) if parts.scheme == "http" else {},
+                mounts=dict.fromkeys(_DIRECT),
                 limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
                 timeout=None,  # every request has a deadline of its own
             )
@@ -140,6 +148,8 @@ class PromApi:
                     token = file.read().strip()
             except (OSError, UnicodeDecodeError) as e:
                 raise QueryForbidden(f"the token file cannot be read: {e}") from e
+            if not _sendable(token):
+                raise QueryForbidden(f"the token file {self._token_file} holds more than a token")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     @contextmanager
@@ -149,6 +159,9 @@ class PromApi:
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise QueryTimeout("no answer in time") from e
         except (httpx2.NetworkError, httpx2.RemoteProtocolError, OSError) as e:
+            if refusal := _refusal(e):
+                hint = _CERTIFICATE_HINTS.get(refusal.verify_code, _AUTHORITY_HINT)
+                raise QueryFailed(f"its certificate is refused: {refusal.verify_message}", hint=hint) from e
             raise _Passing(QueryFailed(str(e) or type(e).__name__)) from e
         except httpx2.DecodingError as e:
             raise AnswerUnreadable(f"the answer is not compressed as it says: {e}") from e
@@ -162,6 +175,25 @@ class _Passing(Exception):
     def __init__(self, error: QueryFailed, wait: Seconds = 0.0) -> None:
         super().__init__(str(error))
         self.error, self.wait = error, wait
+
+
+def _refusal(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """What is wrong with the server's certificate, if that is why."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _check_sendable(values: Mapping[str, str]) -> None:
+    """ConfigInvalid without the value, which may be a secret; the HTTP library's own errors would show it."""
+    hint = "Look for line breaks and letters beyond ASCII in prometheus.headers and prometheus.bearer_token."
+    for name, value in values.items():
+        if not _sendable(value):
+            raise ConfigInvalid(f"{name}: a value with characters that no header can carry", hint=hint)
+
+
+def _sendable(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()
 
 
 def _seconds(text: str | None) -> Seconds:

@@ -116,7 +116,8 @@ class PrometheusSource:
         except QueryForbidden:
             raise
         except QueryFailed as e:
-            hint = "Check prometheus.url: it is what stands before /api/v1/query."
+            usual = "Check prometheus.url: it is what stands before /api/v1/query."
+            hint = usual if e.advice == e.hint else e.advice
             raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
@@ -146,11 +147,14 @@ class PrometheusSource:
         if self._remembered <= 0:
             wanted = every | {rule.name for rule in recording_rules()}
             try:
-                self._present = wanted & await cycle.names(wanted, _for_all(self._condition))
+                told = await cycle.names(wanted, _for_all(self._condition))
             except ScopeError as e:
                 cycle.fault("names of metrics", e)
                 return self._present or every
-            self._remembered = _REMEMBER
+            found = wanted & frozenset(told.rows)
+            if told.missing:  # a name that is not there may be where nobody answers, and be back for the next query
+                return found | every
+            self._present, self._remembered = found, _REMEMBER
         self._remembered -= 1
         return self._present
 
@@ -191,7 +195,8 @@ class PrometheusSource:
         await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
         if not any(table.states for table in tables):
             failed = cycle.faults[-1]
-            raise SourceDown(f"{self.url}: no query was answered: {failed.code}: {failed.message}")
+            text = f"{self.url}: no query was answered: {failed.code}: {failed.message}"
+            raise SourceDown(text, hint=cycle.advice)
 
     async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
         """Whether there are recording rules, evaluated lately and for as many series as there are."""
@@ -268,15 +273,17 @@ class _Cycle:
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
+        self.advice: str | None = None  # on the last one
 
     def fault(self, part: str, error: ScopeError) -> None:
+        self.advice = error.advice
         self.faults.append(Fault(part=part, code=error.code, message=str(error)))
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Work that takes longer than others who live in this event loop should wait."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> frozenset[str]:
+    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
         """Which of these metrics exist."""
         match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
         data = await self._api.label_values(
@@ -284,7 +291,7 @@ class _Cycle:
         )
         answer = promql.decode_names(data)
         self._partial("names of metrics", answer.missing)
-        return frozenset(answer.rows)
+        return answer
 
     async def number(self, query: str) -> float | None:
         """The one number that a query gives; None where it gives none."""

@@ -1,10 +1,10 @@
 """A page of very many series, most of which did not change since it was last asked for.
 
-The page is cut into shards (a node, a namespace); a shard into things (a device, a container). For each name a shard
-keeps one block of bytes, the lines of all its things. A change writes the lines anew whose values changed and puts
-them into their blocks; a scrape only puts blocks together. Compressed, each block is a gzip member of its own: members
-may be concatenated, so only what changed is compressed again. Blocks of a line or two, which would grow by that, share
-a member with the name's head; it is made for each scrape.
+The page is cut into shards (a node, a namespace); a shard into things (a device, a container). A name is a column, in
+which each shard has one block of bytes, the lines of all its things. A change writes the lines anew whose values
+changed and puts them into their blocks; a scrape only puts blocks together, and looks at none of them. Compressed, each
+block is a gzip member of its own: members may be concatenated, so only what changed is compressed again. Blocks of a
+line or two, which would grow by that, share a member with the name's head; it is made for each scrape.
 
 Lines are kept nowhere else than in the blocks, because text is most of what a large cluster takes in memory. Whose a
 line is follows from its place: a block has the lines of its things in their order, and a thing's shape says how many.
@@ -51,26 +51,49 @@ class _Thing:
 
 
 class _Shard:
-    """One shard: its things, and for each name the lines of all of them, plain and (once asked for) compressed."""
+    """One shard: its things, and how many lines all of them have."""
 
-    __slots__ = ("blocks", "packed", "series", "things")
+    __slots__ = ("series", "things")
 
     def __init__(self) -> None:
         self.things: dict[Row, _Thing] = {}
-        self.blocks: dict[int, bytes] = {}
-        self.packed: dict[int, bytes] = {}
         self.series = 0
 
-    def lines(self, number: int) -> list[bytes]:
-        """The lines of a name, and the empty rest behind the last."""
-        return self.blocks[number].split(b"\n")
 
-    def put(self, number: int, lines: list[bytes]) -> None:
-        """Let these be the lines of a name, with an empty rest; a block that stays the same stays compressed."""
-        block = b"\n".join(lines)
-        if block != self.blocks.get(number):
-            self.blocks[number] = block
-            self.packed.pop(number, None)
+class _Column:
+    """Everything under one name: the block of each shard, plain and (once asked for) compressed."""
+
+    __slots__ = ("blocks", "packed", "short", "size")
+
+    def __init__(self) -> None:
+        self.short: dict[_Shard, bytes] = {}  # not worth a member of their own
+        self.blocks: dict[_Shard, bytes] = {}  # the others
+        self.packed: dict[_Shard, bytes] = {}  # members of these, where they are current
+        self.size = 0  # bytes of all blocks
+
+    def lines(self, shard: _Shard) -> list[bytes]:
+        """The lines of a shard, and the empty rest behind the last."""
+        return self.get(shard).split(b"\n")
+
+    def get(self, shard: _Shard) -> bytes:
+        """The block of a shard; empty if it has none."""
+        return self.blocks.get(shard) or self.short.get(shard, b"")
+
+    def put(self, shard: _Shard, lines: list[bytes]) -> None:
+        """Let these be the lines of a shard, with an empty rest; a block that stays the same stays compressed."""
+        block, before = b"\n".join(lines), self.get(shard)
+        if block == before:
+            return
+        self.size += len(block) - len(before)
+        self.packed.pop(shard, None)
+        into, other = (self.short, self.blocks) if len(block) < _SMALL else (self.blocks, self.short)
+        other.pop(shard, None)
+        into[shard] = block
+
+    def drop(self, shard: _Shard) -> None:
+        """The shard has no lines here."""
+        self.size -= len(self.blocks.pop(shard, b"")) + len(self.short.pop(shard, b""))
+        self.packed.pop(shard, None)
 
 
 class ShardedPage:
@@ -82,6 +105,7 @@ class ShardedPage:
         self._plans: dict[str, tuple[tuple[int, Exposed], ...]] = {}
         for metric in metrics:
             self._plans[metric.name] = tuple((self._number(e), e) for e in metric.exposed(on))
+        self._columns = [_Column() for _ in self._names]
         self._shards: dict[Hashable, _Shard] = {}
         self._shapes: dict[tuple[tuple[int, int], ...], _Shape] = {}
         self._heads = {
@@ -115,59 +139,52 @@ class ShardedPage:
 
     def drop(self, key: Hashable) -> None:
         """Forget a shard."""
-        self._shards.pop(key, None)
+        shard = self._shards.pop(key, None)
+        if shard:
+            for column in self._columns:
+                column.drop(shard)
 
     def text(self) -> bytes:
         """The page in text format 0.0.4."""
-        return b"".join(self._pieces(openmetrics=False))
+        return b"".join(self.chunks(openmetrics=False, gzipped=False)[1])
 
     def openmetrics(self) -> bytes:
         """The page in OpenMetrics 1.0."""
-        return b"".join([*self._pieces(openmetrics=True), b"# EOF\n"])
+        return b"".join(self.chunks(openmetrics=True, gzipped=False)[1])
 
     def gzipped(self, openmetrics: bool) -> bytes:
         """Either form, as concatenated gzip members."""
-        return b"".join(self.chunks(openmetrics=openmetrics, gzipped=True))
+        return b"".join(self.chunks(openmetrics=openmetrics, gzipped=True)[1])
 
-    def chunks(self, *, openmetrics: bool, gzipped: bool) -> Iterator[bytes]:
-        """The page of this moment in pieces, each of which takes little time to make.
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
+        """The page of this moment in pieces, each of which takes little time to make; and its size, if that is known.
 
         Between two of them the page may change: the rest is still that of the moment.
         """
         end = b"# EOF\n" if openmetrics else b""
         if gzipped:
-            return _packed_chunks(self._members(openmetrics=openmetrics), end)
-        return _plain_chunks(self._pieces(openmetrics=openmetrics), end)
+            return None, _packed_chunks(self._members(openmetrics=openmetrics), end)
+        pieces = [*self._pieces(openmetrics=openmetrics), ([end], len(end))]
+        return sum(size for _, size in pieces), _plain_chunks(pieces)
 
-    def _pieces(self, *, openmetrics: bool) -> list[bytes]:
-        pieces: list[bytes] = []
-        shards = [shard.blocks for shard in self._shards.values()]
-        for number, head in enumerate(self._heads[openmetrics]):
-            blocks = [block for shard in shards if (block := shard.get(number))]
-            if blocks:
-                pieces.append(head)
-                small = [block for block in blocks if len(block) < _SMALL]
-                pieces += small
-                pieces += [block for block in blocks if len(block) >= _SMALL] if small else blocks
-        return pieces
+    def _pieces(self, *, openmetrics: bool) -> list[tuple[list[bytes], int]]:
+        """The head and blocks of each name, and their size: to look at each block would mean to wait for memory."""
+        return [
+            ([head, *column.short.values(), *column.blocks.values()], len(head) + column.size)
+            for head, column in zip(self._heads[openmetrics], self._columns, strict=True)
+            if column.size
+        ]
 
     def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
         """Members where there are some already, and what to make the others from; as text it is the same."""
         members: list[bytes | _Unpacked] = []
-        shards = [(shard, shard.blocks, shard.packed) for shard in self._shards.values()]
-        for number, head in enumerate(self._heads[openmetrics]):
-            first, found = [head], list[bytes | _Unpacked]()
-            for shard, blocks, packed in shards:
-                member = packed.get(number)
-                if member is not None:
-                    found.append(member)
-                elif block := blocks.get(number):
-                    if len(block) < _SMALL:
-                        first.append(block)
-                    else:
-                        found.append(_Unpacked(block, shard, number))
-            if found or len(first) > 1:
-                members += (_Unpacked(b"".join(first)), *found)
+        for head, column in zip(self._heads[openmetrics], self._columns, strict=True):
+            if column.size:
+                packed = column.packed
+                members.append(_Unpacked(b"".join([head, *column.short.values()])))
+                members += [
+                    packed.get(shard) or _Unpacked(block, column, shard) for shard, block in column.blocks.items()
+                ]
         return members
 
     def _number(self, exposed: Exposed) -> int:
@@ -186,13 +203,13 @@ class ShardedPage:
                 for number, exposed, at, old, new in self._differing(row, thing, changed[row]):
                     lines = opened.get(number)
                     if lines is None:
-                        lines = opened[number] = shard.lines(number)
+                        lines = opened[number] = self._columns[number].lines(shard)
                     place = at + sum(times * shape.counts.get(number, 0) for shape, times in ahead.items())
                     lines[place] = _again(lines[place], exposed, old, new)
                 thing.samples = changed[row]
             ahead[thing.shape] = ahead.get(thing.shape, 0) + 1
         for number, lines in opened.items():
-            shard.put(number, lines)
+            self._columns[number].put(shard, lines)
 
     def _differing(
         self, row: Row, thing: _Thing, after: list[Sample]
@@ -212,7 +229,7 @@ class ShardedPage:
 
     def _rebuild(self, shard: _Shard, now: dict[Row, list[Sample]]) -> None:
         """Put the blocks together from the lines of things that stay as they are and of those that are new."""
-        kept = _lines_of(shard, {row for row, t in shard.things.items() if now.get(row) == t.samples})
+        kept = self._kept(shard, {row for row, t in shard.things.items() if now.get(row) == t.samples})
         things: dict[Row, _Thing] = {}
         blocks: Lines = {}
         for row, samples in now.items():
@@ -225,12 +242,21 @@ class ShardedPage:
             for number, found in lines.items():
                 blocks.setdefault(number, []).extend(found)
         shard.things = things
-        for number in shard.blocks.keys() - blocks.keys():
-            del shard.blocks[number]
-            shard.packed.pop(number, None)
-        for number, found in blocks.items():
-            shard.put(number, [*found, b""])
+        for number, column in enumerate(self._columns):
+            if number in blocks:
+                column.put(shard, [*blocks[number], b""])
+            else:
+                column.drop(shard)
         shard.series = sum(map(len, blocks.values()))
+
+    def _kept(self, shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
+        """The lines of these things, taken from the blocks."""
+        blocks = [iter(column.lines(shard)) for column in self._columns]
+        taken = {
+            row: {number: list(islice(blocks[number], count)) for number, count in thing.shape.counts.items()}
+            for row, thing in shard.things.items()
+        }
+        return {row: lines for row, lines in taken.items() if row in rows}
 
     def _lines(self, row: Row, samples: list[Sample]) -> Lines:
         made: Lines = {}
@@ -266,40 +292,35 @@ def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
     return b"%b %r" % (line[: line.rindex(b" ")], textline.scaled(new.value, exposed.scale))
 
 
-def _lines_of(shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
-    """The lines of these things, taken from the blocks."""
-    blocks = {number: iter(shard.lines(number)) for number in shard.blocks}
-    taken = {
-        row: {number: list(islice(blocks[number], count)) for number, count in thing.shape.counts.items()}
-        for row, thing in shard.things.items()
-    }
-    return {row: lines for row, lines in taken.items() if row in rows}
-
-
 class _Unpacked:
-    """Text that is not compressed yet: a block of a shard, or what is put together for one scrape."""
+    """Text that is not compressed yet: a shard's block in a column, or what is put together for one scrape."""
 
-    __slots__ = ("number", "shard", "text")
+    __slots__ = ("column", "shard", "text")
 
-    def __init__(self, text: bytes, shard: _Shard | None = None, number: int = 0) -> None:
-        self.text, self.shard, self.number = text, shard, number
+    def __init__(self, text: bytes, column: _Column | None = None, shard: _Shard | None = None) -> None:
+        self.text, self.column, self.shard = text, column, shard
 
     def pack(self) -> bytes:
         """Compress it; a block's member is kept for as long as the block is current."""
         member = _pack(self.text)
-        if self.shard and self.shard.blocks.get(self.number) is self.text:
-            self.shard.packed[self.number] = member
+        if self.column and self.shard and self.column.blocks.get(self.shard) is self.text:
+            self.column.packed[self.shard] = member
         return member
 
 
-def _plain_chunks(pieces: list[bytes], end: bytes) -> Iterator[bytes]:
-    start = size = 0
-    for place, piece in enumerate(pieces, 1):
-        size += len(piece)
-        if size > _CHUNK:
-            yield b"".join(pieces[start:place])
-            start, size = place, 0
-    yield b"".join([*pieces[start:], end])
+def _plain_chunks(columns: list[tuple[list[bytes], int]]) -> Iterator[bytes]:
+    """Chunks of about the same size; each column is cut by the average of its pieces."""
+    pieces: list[bytes] = []
+    size = 0
+    for more, its_size in columns:
+        pieces += more
+        size += its_size
+        if size >= _CHUNK:
+            step = -(-len(pieces) * _CHUNK // size)
+            for at in range(0, len(pieces), step):
+                yield b"".join(pieces[at : at + step])
+            pieces, size = [], 0
+    yield b"".join(pieces)
 
 
 def _packed_chunks(members: "list[bytes | _Unpacked]", end: bytes) -> Iterator[bytes]:
