@@ -193,10 +193,11 @@ class PrometheusSource:
         ]
         progress.total = len(first) + len(rest)
         await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
-        if not any(table.states for table in tables):
-            failed = cycle.faults[-1]
-            text = f"{self.url}: no query was answered: {failed.code}: {failed.message}"
-            raise SourceDown(text, hint=cycle.advice)
+        states = {state for table in tables for state in table.states.values()}
+        if not states:
+            raise cycle.down(f"{self.url}: no query was answered")
+        if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
+            raise cycle.down(f"{self.url}: answers are partial, and nothing is in them")
 
     async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
         """Whether there are recording rules, evaluated lately and for as many series as there are."""
@@ -273,11 +274,15 @@ class _Cycle:
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
-        self.advice: str | None = None  # on the last one
+        self._advice: str | None = None  # on the last one
 
     def fault(self, part: str, error: ScopeError) -> None:
-        self.advice = error.advice
+        self._advice = error.advice
         self.faults.append(Fault(part=part, code=error.code, message=str(error)))
+
+    def down(self, text: str) -> SourceDown:
+        """There is nothing to show for all the queries; the last fault says why."""
+        return SourceDown(f"{text}: {self.faults[-1].code}: {self.faults[-1].message}", hint=self._advice)
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Work that takes longer than others who live in this event loop should wait."""
