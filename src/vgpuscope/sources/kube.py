@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from urllib.request import getproxies
 
 from vgpuscope.formats.apigroup import decode_group_versions
 from vgpuscope.formats.kubelist import Event, Fault, Page, decode_status
@@ -34,6 +35,7 @@ _BREATH = 0.05  # seconds after a chunk of a watch that had to be waited for
 _AT_ONCE = 0.001  # seconds: a chunk that takes longer to come was not there yet
 _BURST = 0.2  # seconds between two yields
 
+_PROXIES = {"http", "https", "all"}
 _FORBIDDEN = {401, 403}
 _FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or (after a restored backup) from the future
 
@@ -103,10 +105,15 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
     """A client that is authenticated at the API server; the caller closes it."""
     import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 
+    from vgpuscope.sources.kube_stream import KubeTransport  # noqa: PLC0415
+
     try:
-        return httpx2.AsyncClient(**_connection(kubeconfig))
+        found = _connection(kubeconfig)
     except ConfigInvalid as e:
         raise KubeUnreadable(str(e)) from e
+    if not getproxies().keys() & _PROXIES:  # httpx knows how to go through one
+        found["transport"] = KubeTransport(found["verify"])
+    return httpx2.AsyncClient(**found)
 
 
 async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str | None:
@@ -287,8 +294,12 @@ class Api:
         """
         import httpx2  # noqa: PLC0415
 
+        from vgpuscope.sources.kube_stream import WATCH  # noqa: PLC0415
+
         timeout = httpx2.Timeout(self._timeout, read=silence)
-        request = self._client.build_request("GET", path, params=dict(params), timeout=timeout)
+        request = self._client.build_request(
+            "GET", path, params=dict(params), timeout=timeout, extensions={WATCH: True}
+        )
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
                 answer = await self._client.send(request, stream=True)

@@ -302,7 +302,7 @@ class _Cycle:
         """The one number that a query gives; None where it gives none."""
         self.requests += 1
         answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
-        return promql.number(answer.rows[0].value[1]) if answer.rows else None
+        return answer.rows[0].value[1] if answer.rows else None
 
     async def ask(self, table: Table, ask: Ask) -> None:
         """One or several columns of a table."""
