@@ -27,7 +27,7 @@ from vgpuscope.formats.promql import (
 from vgpuscope.formats.promtable import Table, quantile
 from vgpuscope.formats.promtracks import refused, tracks
 from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS, plan
-from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, ScopeError
+from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "__name__")
 matchers = st.builds(Matcher, names, st.sampled_from(["=", "!=", "=~", "!~"]), st.text(max_size=12))
@@ -117,7 +117,12 @@ def vector(rows, **more) -> bytes:
 def test_labels_and_values_come_through(labels, value):
     [row] = decode_vector(vector([(labels, value)])).rows
     assert decode_labels(row.metric) == labels
-    assert row.value[1] == value
+    assert str(row.value[1]) == str(float(value))
+
+
+def test_infinity_as_a_label_is_a_text():
+    [row] = decode_vector(vector([({"le": "+Inf"}, "+Inf")])).rows
+    assert (decode_labels(row.metric), row.value[1]) == ({"le": "+Inf"}, math.inf)
 
 
 def test_a_metrics_name_is_not_one_of_its_labels():
@@ -140,6 +145,7 @@ def test_any_bytes_are_an_answer_or_refused(decode, data):
         (b'{"status":"success","data":{"resu', "cut off"),
         (b'{"status":"success"}', "nothing"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "matrix"),
+        (vector([({"a": "b"}, "1"), ({"a": "c"}, "x")]), "float"),
     ],
 )
 def test_a_refusal_says_what_came_instead(data, says):
@@ -174,16 +180,14 @@ def filled(series: dict[str, list[float]]) -> Table:
 
 
 def row(uuid: str, value: float) -> Row:
-    return Row(msgspec.Raw(json.dumps({"UUID": uuid, "pod": "p"}).encode()), (END, str(value)))
+    return Row(msgspec.Raw(json.dumps({"UUID": uuid, "pod": "p"}).encode()), (END, value))
 
 
 def line(name: str, uuid: str, values: list[float]) -> Line:
     times = [END - STEP * (len(values) - 1 - i) for i in range(len(values))]
     labels = {"__name__": name, "pod": "p", "UUID": uuid}
-    return Line(
-        msgspec.Raw(json.dumps(labels).encode()),
-        tuple((at, str(value)) for at, value in zip(times, values, strict=True)),
-    )
+    samples = [(at, str(value)) for at, value in zip(times, values, strict=True)]
+    return Line(msgspec.Raw(json.dumps(labels).encode()), msgspec.Raw(json.dumps(samples).encode()))
 
 
 def _statistic(statistic: str, values: list[float]) -> float:
@@ -217,22 +221,21 @@ def test_a_quantile_lies_between_two_samples_and_grows(values, q):
     assert quantile(1, values) == max(values)
 
 
-def test_an_answer_with_one_value_that_is_no_number_can_be_forgotten():
+def test_an_answer_with_one_sample_that_is_no_number_can_be_forgotten():
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
-    ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))
-    rows = [row("GPU-1", 1.0), Row(msgspec.Raw(b'{"UUID":"GPU-2"}'), (END, "x"))]
-    table.take(ask, rows[:1])
-    with pytest.raises(ScopeError):
-        table.take(ask, rows[1:])
+    ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))._replace(statistics=STATISTICS)
+    table.take_samples(ask, [line(ask.name, "GPU-1", [1.0, 2.0])])
+    with pytest.raises(AnswerUnreadable):
+        table.take_samples(ask, [Line(msgspec.Raw(b'{"UUID":"GPU-2"}'), msgspec.Raw(b'[[1,"1"],[2,"x"]]'))])
     table.forget(ask)
     table.settle()
-    assert list(tracks(table)) == []
+    assert [track.terms for track in tracks(table)] == []
 
 
 def test_a_series_that_names_no_card_is_none():
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))
-    table.take(ask, [Row(msgspec.Raw(b'{"pod":"p"}'), (END, "1"))])
+    table.take(ask, [Row(msgspec.Raw(b'{"pod":"p"}'), (END, 1.0))])
     table.settle()
     assert list(tracks(table)) == []
 

@@ -7,7 +7,7 @@ answers nearly all labels are the same again, so those of a vector stay bytes un
 
 import re
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -110,18 +110,28 @@ def _wrong(text: str, why: str) -> ConfigInvalid:
 # ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+Sample: TypeAlias = tuple[float, float]  # time and value
+
+
 class Row(Struct, gc=False):
     """One series of a vector; its labels are still JSON."""
 
     metric: msgspec.Raw
-    value: tuple[float, str]
+    value: Sample
 
 
 class Line(Struct, gc=False):
-    """One series of a matrix, with its samples in time; its labels are still JSON."""
+    """One series of a matrix; its labels and its samples are still JSON."""
 
     metric: msgspec.Raw
-    values: tuple[tuple[float, str], ...] = ()
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+
+    def samples(self) -> list[Sample]:
+        """In time; AnswerUnreadable if one is no number."""
+        try:
+            return _SAMPLES.decode(self.values)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+            raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
 
 
 class Answer(Struct, Generic[T], frozen=True):
@@ -145,8 +155,11 @@ class _Envelope(Struct, Generic[T]):
     partial: bool | None = msgspec.field(name="isPartial", default=False)
 
 
-_VECTOR = msgspec.json.Decoder(_Envelope[_Data[Row]])
+# numbers are written as text: not to be strict is to take them
+_VECTOR = msgspec.json.Decoder(_Envelope[_Data[Row]], strict=False)
 _MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
+_SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
+_INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
 _NAMES = msgspec.json.Decoder(_Envelope[list[str]])
 _ANY = msgspec.json.Decoder(_Envelope[msgspec.Raw])
 _LABELS = msgspec.json.Decoder(dict[str, str])
@@ -154,12 +167,12 @@ _LABELS = msgspec.json.Decoder(dict[str, str])
 
 def decode_vector(data: bytes) -> Answer[Row]:
     """The rows of an instant query; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_VECTOR, data), "vector")
+    return _table(_opened(_VECTOR, _readable(data)), "vector")
 
 
 def decode_matrix(data: bytes) -> Answer[Line]:
     """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_MATRIX, data), "matrix")
+    return _table(_opened(_MATRIX, _readable(data)), "matrix")
 
 
 def decode_names(data: bytes) -> Answer[str]:
@@ -182,10 +195,11 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
     return labels.pop("__name__", ""), labels
 
 
-def without_name(raw: bytes, name: str) -> bytes:
-    """Labels as they are written for another metric of the same thing."""
+def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:
+    """Labels of series as they are written for another metric of the same things."""
     given = f'"__name__":"{name}"'.encode()
-    return raw.replace(given + b",", b"", 1).replace(b"," + given, b"", 1)
+    first, later = given + b",", b"," + given
+    return [raw.replace(first, b"", 1).replace(later, b"", 1) for raw in raws]
 
 
 def in_order(raw: bytes) -> bytes:
@@ -202,12 +216,9 @@ def decode_error(status: int, data: bytes) -> str:
     return f"{status} {envelope.kind}: {_line(envelope.error)}" if envelope.error else str(status)
 
 
-def number(text: str) -> float:
-    """A sample's value, NaN and ±Inf included; AnswerUnreadable."""
-    try:
-        return float(text)
-    except ValueError as e:
-        raise AnswerUnreadable(f"{text[:40]!r} is no number") from e
+def _readable(data: bytes) -> bytes:
+    """The decoder knows Inf without its sign, and with the other one."""
+    return _INFINITE.sub(b'"Inf"', data) if b'"+Inf"' in data else data
 
 
 def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:

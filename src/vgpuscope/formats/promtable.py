@@ -17,10 +17,10 @@ from vgpuscope.formats.promql import (
     Line,
     Matcher,
     Row,
+    Sample,
     decode_labels,
     decode_named,
     in_order,
-    number,
     one_of,
     without_name,
 )
@@ -63,10 +63,10 @@ class _Pace:
     def __init__(self) -> None:
         self._gaps: list[Seconds] = []
 
-    def look(self, moments: Sequence[UnixTime]) -> None:
-        """The times of the samples of one series."""
-        if len(self._gaps) < _LOOKED_AT and len(moments) >= _ENOUGH:
-            self._gaps.append(median_low([after - before for before, after in pairwise(moments)]))
+    def look(self, samples: Sequence[Sample]) -> None:
+        """The samples of one series."""
+        if len(self._gaps) < _LOOKED_AT and len(samples) >= _ENOUGH:
+            self._gaps.append(median_low([after - before for (before, _), (after, _) in pairwise(samples)]))
 
     @property
     def seconds(self) -> Seconds | None:
@@ -106,16 +106,14 @@ class Table:
     # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, ask: Ask, rows: Sequence[Row], *, missing: str = "") -> None:
-        """Rows of an answer become a column; AnswerUnreadable if not every value is a number."""
+        """Rows of an answer become a column."""
         [column], quantity = ask.columns, self.group.quantities[ask.quantity]
-        values = [number(row.value[1]) for row in rows]
         self._note(ask, missing)
         plain = column % WIDTH in {SAMPLES, LAST}
         scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
-        keys = _keys(ask.name, rows)
-        for raw, value in zip(keys, values, strict=True):
+        for raw, row in zip(_keys(ask.name, rows), rows, strict=True):
             cells = self._cells(raw)
-            ours = value / scale
+            ours = row.value[1] / scale
             if 0.0 <= ours <= high:
                 cells[column] = ours
             elif not plain:  # a count or a time that is no number is none
@@ -127,18 +125,19 @@ class Table:
         quantity, at = self.group.quantities[ask.quantity], ask.quantity * WIDTH
         wanted = frozenset(column % WIDTH for column in ask.columns)
         scale, high = quantity.scale, quantity.highest  # looked up once: there are many samples
-        found = [(line, _ended([number(text) for _, text in line.values])) for line in lines if line.values]
-        keys = _keys(ask.name, [line for line, _ in found])
+        all_samples = [_ended(line.samples()) for line in lines]
         self._note(ask, missing)
-        for (line, numbers), raw in zip(found, keys, strict=True):
-            good = [ours for v in numbers if 0.0 <= (ours := v / scale) <= high]
-            cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(numbers) - len(good))
+        for raw, samples in zip(_keys(ask.name, lines), all_samples, strict=True):
+            if not samples:
+                continue
+            good = [ours for _, value in samples if 0.0 <= (ours := value / scale) <= high]
+            cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(samples) - len(good))
             if LAST in wanted:
-                self._pace.look([moment for moment, _ in line.values[: len(numbers)]])
-                cells[at + LAST] = line.values[len(numbers) - 1][0]
-                self._spans[raw] = (line.values[0][0], line.values[len(numbers) - 1][0])
+                self._pace.look(samples)
+                self._spans[raw] = (samples[0][0], samples[-1][0])
+                cells[at + LAST] = samples[-1][0]
             if SAMPLES in wanted:
-                cells[at + SAMPLES] = len(numbers)
+                cells[at + SAMPLES] = len(samples)
             cells[at + MEAN], cells[at + MAX], cells[at + P95] = stat.mean, stat.max, stat.p95
             if stat.dropped:
                 self.marked.setdefault(raw, set()).add(ask.quantity)
@@ -274,7 +273,7 @@ class Table:
 
     def _explain(self, seen: Seen, lines: Mapping[str, Line]) -> None:
         clocks = [line for c in self._of(LAST) if (line := lines.get(self._names[c]))]
-        times = [at for line in clocks for at, text in line.values if text != "NaN"]  # VictoriaMetrics' mark of an end
+        times = [at for line in clocks for at, value in line.samples() if not math.isnan(value)]  # NaN: marks an end
         if times:
             seen.first, seen.last = min(times), max(times)
         for index in self.marked.get(seen.raw, ()):
@@ -288,7 +287,7 @@ class Table:
         dropped = 0
         for column in self._columns(index):
             line = lines.get(self._names[column])
-            numbers = [number(text) for _, text in line.values] if line else []
+            numbers = [value for _, value in line.samples()] if line else []
             good[column % WIDTH] = kept = [v / quantity.scale for v in numbers if quantity.plausible(v)]
             dropped = max(dropped, int(min(len(numbers), most)) - len(kept))
         mean, top, tail = good.get(MEAN), good.get(MAX), good.get(P95)
@@ -335,10 +334,10 @@ class Table:
         return sorted(odd, key=urgency)
 
 
-def _ended(numbers: list[float]) -> list[float]:
+def _ended(samples: list[Sample]) -> list[Sample]:
     """Samples without VictoriaMetrics' mark of a series' end, which is a NaN after a number."""
-    marked = len(numbers) > 1 and math.isnan(numbers[-1]) and not math.isnan(numbers[-2])
-    return numbers[:-1] if marked else numbers
+    marked = len(samples) > 1 and math.isnan(samples[-1][1]) and not math.isnan(samples[-2][1])
+    return samples[:-1] if marked else samples
 
 
 def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
@@ -348,7 +347,7 @@ def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
     """
     raws = [bytes(one.metric) for one in series]
     if any(b'"__name__"' in raw for raw in raws[:3]):
-        raws = [without_name(raw, name) for raw in raws]
+        raws = without_name(raws, name)
     ordered = all(list(labels) == sorted(labels) for labels in map(decode_labels, raws[:3]))
     return raws if ordered else [in_order(raw) for raw in raws]
 
