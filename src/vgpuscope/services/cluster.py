@@ -7,6 +7,7 @@ pods, events ─────► SchedulingBook, PendingBook ──────�
 """
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -51,9 +52,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SETTLE_EVERY = 0.5  # seconds between two looks at what changed
-_LONGEST_PAUSE = 2.0  # seconds, while changes go on coming
+_LONGEST_PAUSE = 5.0  # seconds, while changes go on coming
 _FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
+_GC_EVERY = 20_000  # objects more than before, until garbage is looked for: what comes here has hardly any in cycles
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
@@ -61,13 +63,14 @@ _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a n
 def main(config: Config) -> int:
     """`vgpuscope cluster`."""
     setup(v=config.log.v, format=config.log.format)
+    gc.set_threshold(_GC_EVERY)
     return lifecycle.main(lambda life: _serve(config.cluster, life))
 
 
 async def _serve(config: ClusterConfig, life: lifecycle.Lifecycle) -> None:
     if config.kubeconfig is not None:
         check_kubeconfig(config.kubeconfig)
-    exporter = ClusterExporter(config)
+    exporter = ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
     guard = _guard(config, exporter.count)
     server = Server(exporter.app(guard), sock=address.bind(config.listen), guard=guard)
     log.info("cluster exporter starts", extra=fields(url=server.url, families=",".join(config.families)))
@@ -77,8 +80,8 @@ async def _serve(config: ClusterConfig, life: lifecycle.Lifecycle) -> None:
 class ClusterExporter:
     """The parts of the exporter, and what it knows. Everything but the watches' waiting happens on one thread."""
 
-    def __init__(self, config: ClusterConfig) -> None:
-        self._config = config
+    def __init__(self, config: ClusterConfig, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        self._config, self._on_ready = config, on_ready
         self._ledger = ClusterLedger()
         self._dra = DraBook(
             keep_node=self._ledger.set_node,
@@ -242,7 +245,9 @@ class ClusterExporter:
             for kind in self._kinds:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
-            self._settled = listed
+            if listed and not self._settled:
+                self._settled = True
+                self._on_ready()
             await self._pause(_SETTLE_EVERY if listed else _FIRST_EVERY)
 
     async def _pause(self, seconds: float) -> None:

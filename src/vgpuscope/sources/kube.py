@@ -192,7 +192,8 @@ class Watch(Generic[T]):
         self._version, self._proven = event.resource_version or self._version, True
         if event.type == "BOOKMARK":
             return
-        self.faults = (*(fault for fault in self.faults if fault.uid != event.uid), *event.faults)
+        if self.faults or event.faults:
+            self.faults = (*(fault for fault in self.faults if fault.uid != event.uid), *event.faults)
         if event.item is None:
             self._objects.pop(event.uid, None)
         else:
