@@ -91,6 +91,8 @@ class PrometheusSource:
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
+        self._fleet = 0  # hash of what these series are
+        self._sparing = 0  # readings to come without questions for samples, because such were refused
 
     @property
     def url(self) -> str:
@@ -125,9 +127,15 @@ class PrometheusSource:
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
         cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
-        tables = [Table(group, begin=end - seconds, end=end, step=self._interval) for group in GROUPS]
-        await self._fill(cycle, tables, await self._names(cycle))
-        await self._look_closer(cycle, tables)
+        remembered, present = self._remembered > 0, await self._names(cycle)
+        tables = await self._tables(cycle, present)
+        fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
+        if remembered and fleet != self._fleet:  # who came may have brought metrics along that show work
+            self._remembered, known = 0, len(cycle.faults)
+            if not (now := await self._names(cycle)) <= present:
+                del cycle.faults[:known]  # all of it is asked anew
+                tables = await self._tables(cycle, now)
+        self._fleet = fleet
         self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
         if not found:
@@ -141,6 +149,14 @@ class PrometheusSource:
             faults=tuple(cycle.faults),
         )
 
+    async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
+        """What the metrics that exist say of the window."""
+        begin = cycle.end - cycle.seconds
+        tables = [Table(group, begin=begin, end=cycle.end, step=self._interval) for group in GROUPS]
+        await self._fill(cycle, tables, present)
+        await self._look_closer(cycle, tables)
+        return tables
+
     async def _names(self, cycle: "_Cycle") -> frozenset[str]:
         """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
@@ -150,7 +166,7 @@ class PrometheusSource:
                 told = await cycle.names(wanted, _for_all(self._condition))
             except ScopeError as e:
                 cycle.fault("names of metrics", e)
-                return self._present or every
+                return self._present | every
             found = wanted & frozenset(told.rows)
             if told.missing:  # a name that is not there may be where nobody answers, and be back for the next query
                 return found | every
@@ -186,13 +202,18 @@ class PrometheusSource:
         first = [asyncio.create_task(progress.counted(one)) for one in work]
         if first and not self._series:  # the size of an answer tells how many there are, and so how to ask for the rest
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        most = 0 if self._sparing else self._samples
         rest = [
             (table, ask)
             for table, asks in plans
-            for ask in (gathered if 0 < self._size(table) * expected <= self._samples else iter)(_together(asks))
+            for ask in (gathered if 0 < self._size(table) * expected <= most else iter)(_together(asks))
         ]
         progress.total = len(first) + len(rest)
         await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
+        if cycle.samples_refused:  # as by a VictoriaMetrics that lacks a store, and has statistics nevertheless
+            self._sparing = _REMEMBER
+        elif not cycle.faults:
+            self._sparing = max(0, self._sparing - 1)
         states = {state for table in tables for state in table.states.values()}
         if not states:
             raise cycle.down(f"{self.url}: no query was answered")
@@ -274,7 +295,8 @@ class _Cycle:
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
-        self._advice: str | None = None  # on the last one
+        self.samples_refused = False
+        self._advice: str | None = None  # on the last fault
 
     def fault(self, part: str, error: ScopeError) -> None:
         self._advice = error.advice
@@ -321,6 +343,7 @@ class _Cycle:
 
         if not await self._part(ask.part, ask.query(self._window), take):
             table.forget(ask)
+            self.samples_refused |= ask.raw
 
     async def learn(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
         """The labels of a table's info metric."""
