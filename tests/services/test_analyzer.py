@@ -7,6 +7,7 @@ import logging
 import re
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -69,6 +70,19 @@ async def test_a_shorter_interval_takes_effect_at_once():
         await analyzer.analysed()
         await analyzer.client.post("/config/update", params={"interval": 1})
         await analyzer.analysed(3)
+
+
+async def test_an_analysis_says_how_long_it_took_until_its_result_was_shown(monkeypatch):
+    def slowly(self, *args, **kwargs):
+        board = made(self, *args, **kwargs)
+        never.wait(0.3)
+        return board
+
+    made, never = Cycle._make_board, threading.Event()
+    monkeypatch.setattr(Cycle, "_make_board", slowly)
+    async with running(**HOURLY) as analyzer:
+        await analyzer.analysed()
+        assert (await analyzer.json("/api/v1/summary"))["seconds"] >= 0.3
 
 
 async def test_triggers_join_the_analysis_that_runs():

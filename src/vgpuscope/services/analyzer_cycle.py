@@ -143,8 +143,8 @@ class Cycle:
         log.info("Starting GPU utilization analysis")
         try:
             with without_collections():
-                analysis = await self._look(began, monotonic)
-                await self._show(analysis)
+                analysis = await self._look(began)
+                await self._show(analysis, since=monotonic)
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.monotonic() - monotonic)
@@ -153,7 +153,7 @@ class Cycle:
             log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
             self._failed(ScopeError("the analysis failed; the log says where"), time.monotonic() - monotonic)
             return
-        self._succeeded(analysis)
+        self._succeeded()
         try:
             await self._done(self._board)
         except Exception:
@@ -161,7 +161,7 @@ class Cycle:
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
         await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
 
-    async def _look(self, began: UnixTime, monotonic: float) -> Analysis:
+    async def _look(self, began: UnixTime) -> Analysis:
         config = self._config()
         within = config.prometheus.deadline + _SLACK
         try:
@@ -185,7 +185,7 @@ class Cycle:
         return Analysis(
             number=self.tally.analyses + 1,
             started=began,
-            seconds=time.monotonic() - monotonic,
+            seconds=0.0,  # until it is on the board
             window=reading.window,
             gpus=gpus,
             source=reading.source,
@@ -201,26 +201,29 @@ class Cycle:
         except ScopeError as e:
             return {}, (Fault(part="owners", code=e.code, message=str(e)),)
 
-    async def _show(self, analysis: Analysis) -> None:
-        """What is too old to be believed is shown, but nothing follows from it."""
+    async def _show(self, analysis: Analysis, *, since: float | None = None) -> None:
+        """What is too old to be believed is shown, but nothing follows from it. `since`: when a new one began."""
         old = self._too_old(analysis)
-        board = await asyncio.to_thread(self._make_board, analysis, stale=old)
         gpus = () if old else analysis.gpus
-        self._previous, self._steady = await asyncio.to_thread(remembered, gpus)
+        board, known = await asyncio.to_thread(lambda: (self._make_board(analysis, stale=old), remembered(gpus)))
+        if since is not None:
+            board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.monotonic() - since))
         self._board = board
+        self._previous, self._steady = known
 
     def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:
         made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
         sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
-        dropped = sum(stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values())
+        dropped = sum([stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()])
         return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
 
     def _too_old(self, analysis: Analysis) -> bool:
         """Also what seems to come from the future: a clock was wrong, and may be for long."""
         return abs(self._clock() - analysis.started) > _OLD * self._config().scheduler.interval
 
-    def _succeeded(self, analysis: Analysis) -> None:
-        tally = self.tally
+    def _succeeded(self) -> None:
+        tally, analysis = self.tally, self._board.analysis
+        assert analysis is not None
         self.tally = _with(
             tally,
             analyses=tally.analyses + 1,
