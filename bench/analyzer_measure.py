@@ -67,8 +67,8 @@ class FleetSize(Struct, frozen=True, kw_only=True):
     served_by: str
     ready: float  # seconds from the start until the first analysis is done
     first: float  # that the first analysis took
-    analysis: Cost  # wall: from POST /analyze until its result is shown; CPU: with all that follows from it
-    own_seconds: float  # as the analyzer says it
+    analysis: Cost  # wall: as the analyzer says it, until the result is shown; CPU: with all that follows from it
+    outside: float  # seconds from POST /analyze until a client has seen that the result is shown
     script: Cost
     requests: tuple[int, ...]  # of each analysis
     health_wait: float  # the longest that /healthz took during an analysis
@@ -141,6 +141,7 @@ class _Measured:
         self._analyzer, self._script, self._asker, self._root, self._cards = analyzer, script, asker, root, cards
         self._requests: list[int] = []
         self._own: list[float] = []
+        self._outside: list[float] = []
         self._resident: list[int] = []
 
     def size(self, effort: AnalyzerEffort, *, served_by: str) -> FleetSize:
@@ -164,7 +165,7 @@ class _Measured:
             ready=self._analyzer.start_seconds,
             first=first,
             analysis=_median(ours),
-            own_seconds=statistics.median(self._own),
+            outside=statistics.median(self._outside),
             script=_median(theirs),
             requests=tuple(self._requests),
             health_wait=wait,
@@ -179,22 +180,23 @@ class _Measured:
         )
 
     def _rounds(self, rounds: int) -> tuple[list[Cost], list[Cost]]:
-        """Analyses and runs of the script in turn, so that noise hits both alike."""
+        """Analyses and runs of the script in turn, so that noise hits both alike; each tells its own time."""
         _say(f"{self._cards} GPUs: {rounds} analyses, and the plain script as often")
         self._script.run(time.time())
         ours, theirs = [], []
         for _ in range(rounds):
             SPEED.look()
             ours.append(self._analyze())
-            self._note()
             theirs.append(self._script.run(time.time()))
         return ours, theirs
 
     def _analyze(self) -> Cost:
         """One analysis: until it is shown, and the CPU until nothing more follows from it."""
-        cpu, wall = self._analyzer.cpu_seconds(), self._until_shown()
+        cpu, outside = self._analyzer.cpu_seconds(), self._until_shown()
         self._rest()
-        return Cost(wall=wall, cpu=self._analyzer.cpu_seconds() - cpu)
+        cpu = self._analyzer.cpu_seconds() - cpu
+        own = self._noted(outside)
+        return Cost(wall=own, cpu=cpu)
 
     def _until_shown(self) -> float:
         before = self._shown()
@@ -204,7 +206,7 @@ class _Measured:
         said = self._get("/analyze", method="POST")
         assert b"started" in said, said
         usual = min(self._own, default=0.0)
-        time.sleep(0.8 * usual)  # questions would take time from it
+        time.sleep(usual)  # questions would take time from it
         while self._shown() == before:
             assert time.perf_counter() < began + _WITHIN, "the analysis does not end"
             time.sleep(max(0.002, 0.01 * usual))
@@ -215,12 +217,16 @@ class _Measured:
         assert not health["error"], health
         return str(health["last_success"])
 
-    def _note(self) -> None:
+    def _noted(self, outside: float) -> float:
+        """What the analyzer says of an analysis: its seconds, which cannot be more than a client saw."""
         summary = self._summary()
         assert not summary["faults"], summary
+        assert summary["seconds"] <= outside, (summary, outside)
         self._requests.append(summary["requests"])
         self._own.append(summary["seconds"])
+        self._outside.append(outside)
         self._resident.append(self._analyzer.resident_bytes())
+        return float(summary["seconds"])
 
     def _rest(self) -> None:
         """Wait until the analyzer has nothing more to do."""

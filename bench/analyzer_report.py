@@ -47,7 +47,7 @@ def markdown(result: Result, f: AnalyzerFigures) -> str:
             "",
             *promises(result),
             "",
-            "| GPUs | served by | analysis | as it says itself | plain script | CPU | CPU of the script "
+            "| GPUs | served by | analysis | plain script | as a client sees it | CPU | CPU of the script "
             "| first analysis | ready after | requests | longest /healthz meanwhile | resident | the most it was |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
             *(_analysis_row(s) for s in sizes),
@@ -64,7 +64,7 @@ def markdown(result: Result, f: AnalyzerFigures) -> str:
 def _analysis_row(s: FleetSize) -> str:
     requests = " or ".join(str(number) for number in sorted(set(s.requests)))
     return (
-        f"| {s.cards} | {s.served_by} | {_ms(s.analysis.wall)} | {_ms(s.own_seconds)} | {_ms(s.script.wall)} "
+        f"| {s.cards} | {s.served_by} | {_ms(s.analysis.wall)} | {_ms(s.script.wall)} | {_ms(s.outside)} "
         f"| {_ms(s.analysis.cpu)} | {_ms(s.script.cpu)} | {_ms(s.first)} | {s.ready:.1f} s | {requests} "
         f"| {_ms(s.health_wait)} | {s.resident_bytes / 1e6:.0f} MB | {s.most_resident_bytes / 1e6:.0f} MB |"
     )
