@@ -169,6 +169,21 @@ async def test_names_that_a_stopped_store_has_are_asked_for_when_it_is_back(reco
 
 
 @servers
+@both_ways
+async def test_a_store_that_is_back_within_a_reading_makes_nobody_idle(recording, samples):
+    answers = Recorded(recording, "one store stopped")
+
+    def back(query: str, reply: Reply) -> Reply:
+        answers.state = "whole"  # after the names, which come first
+        return reply
+
+    async with SpoilingServer(answers) as server, source(server, samples=samples) as prometheus:
+        server.spoil = back
+        reading = await read(prometheus, recording)
+    assert verdicts(reading) == {"in_use": WORKING, "idle": RESTING, "unknown": set()}
+
+
+@servers
 async def test_with_all_stores_stopped_there_is_an_error_and_no_empty_fleet(recording):
     with pytest.raises(SourceDown, match="connection refused"):
         await read_once(recording, "all stores stopped")
@@ -202,6 +217,16 @@ async def test_victoriametrics_may_be_told_to_deny_partial_answers():
 
 
 # ── Thanos ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_cards_that_are_not_in_the_missing_store_are_judged():
+    answers = Recorded(THANOS)
+    async with SpoilingServer(answers) as server, source(server) as prometheus:
+        await read(prometheus, THANOS)
+        answers.state = "one store stopped"
+        reading = await read(prometheus, THANOS)
+    assert reading.partial
+    assert verdicts(reading)["in_use"] == {"busy-1", "busy-3"}
 
 
 async def test_thanos_names_the_store_that_is_missing():

@@ -130,7 +130,8 @@ class PrometheusSource:
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
-        if remembered and fleet != self._fleet:  # who came may have brought metrics along that show work
+        # who came may have brought metrics along that show work, and so may a store that is back
+        if cycle.names_are_partial or (remembered and fleet != self._fleet):
             self._remembered, known = 0, len(cycle.faults)
             if not (now := await self._names(cycle)) <= present:
                 del cycle.faults[:known]  # all of it is asked anew
@@ -146,7 +147,7 @@ class PrometheusSource:
             schemas=tuple(dict.fromkeys(track.schema for track in found)),
             source=self.url,
             requests=cycle.requests,
-            faults=tuple(cycle.faults),
+            faults=tuple(dict.fromkeys(cycle.faults)),
         )
 
     async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
@@ -168,8 +169,8 @@ class PrometheusSource:
                 cycle.fault("names of metrics", e)
                 return self._present | every
             found = wanted & frozenset(told.rows)
-            if told.missing:  # a name that is not there may be where nobody answers, and be back for the next query
-                return found | every
+            if told.missing:  # nothing to remember
+                return found | self._present or every
             self._present, self._remembered = found, _REMEMBER
         self._remembered -= 1
         return self._present
@@ -295,7 +296,7 @@ class _Cycle:
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
-        self.samples_refused = False
+        self.samples_refused = self.names_are_partial = False
         self._advice: str | None = None  # on the last fault
 
     def fault(self, part: str, error: ScopeError) -> None:
@@ -318,6 +319,7 @@ class _Cycle:
         )
         answer = promql.decode_names(data)
         self._partial("names of metrics", answer.missing)
+        self.names_are_partial = bool(answer.missing)
         return answer
 
     async def number(self, query: str) -> float | None:
