@@ -16,12 +16,13 @@ from vgpuscope.logic.fleet import assemble
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading
-from vgpuscope.model.errors import SourceDown
+from vgpuscope.model.errors import QueryForbidden, SourceDown
 from vgpuscope.sources.prometheus import PrometheusSource
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "promapi"
 VICTORIA = json.loads((FIXTURES / "victoriametrics-cluster-1.99.0.json").read_text())
 THANOS = json.loads((FIXTURES / "thanos-0.42.4.json").read_text())
+CORTEX = json.loads((FIXTURES / "cortex-1.19.0.json").read_text())
 METRICS = ("GPU_UTIL", "MEM_COPY_UTIL", "ENC_UTIL")
 WORKING = {"busy-0", "busy-1", "busy-2", "busy-3", "video"}
 RESTING = {"idle-0", "idle-1"}
@@ -121,7 +122,7 @@ def test_an_answer_that_lacks_a_store_is_known_by_what_the_server_says(recording
 # ── what is made of them ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@servers
+@pytest.mark.parametrize("recording", [VICTORIA, THANOS, CORTEX], ids=["VictoriaMetrics cluster", "Thanos", "Cortex"])
 @both_ways
 async def test_a_whole_answer_is_read_in_full(recording, samples):
     reading = await read_once(recording, "whole", samples=samples)
@@ -257,3 +258,16 @@ async def test_names_are_not_asked_for_again_while_the_fleet_stays_the_same():
         for _ in range(4):
             await read(prometheus, THANOS)
     assert sum(query.endswith("/values") for query in server.queries) == 1
+
+
+# ── Cortex ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_tenant_that_is_missing_is_told_in_the_servers_words_with_the_headers_name():
+    async with SpoilingServer(Recorded(CORTEX, "no tenant")) as server, source(server) as prometheus:
+        with pytest.raises(QueryForbidden, match="401 no org id") as asked:
+            await prometheus.ready()
+        with pytest.raises(SourceDown, match="QUERY_FORBIDDEN: refused: 401 no org id") as read_:
+            await read(prometheus, CORTEX)
+    assert "X-Scope-OrgID" in asked.value.advice
+    assert "X-Scope-OrgID" in read_.value.advice
