@@ -121,17 +121,16 @@ class Table:
                 self.marked.setdefault(raw, set()).add(ask.quantity)
 
     def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
-        """Series with all their samples become several columns; AnswerUnreadable if one is no number."""
+        """Series with all their samples become several columns; AnswerUnreadable if a sample is no number."""
         quantity, at = self.group.quantities[ask.quantity], ask.quantity * WIDTH
         wanted = frozenset(column % WIDTH for column in ask.columns)
-        scale, high = quantity.scale, quantity.highest  # looked up once: there are many samples
-        all_samples = [_ended(line.samples()) for line in lines]
+        most = quantity.highest * quantity.scale  # there are many samples, so not these but what follows is scaled
         self._note(ask, missing)
-        for raw, samples in zip(_keys(ask.name, lines), all_samples, strict=True):
-            if not samples:
+        for raw, line in zip(_keys(ask.name, lines), lines, strict=True):
+            if not (samples := _ended(line.samples())):
                 continue
-            good = [ours for _, value in samples if 0.0 <= (ours := value / scale) <= high]
-            cells, stat = self._cells(raw), _statistics(good, wanted, dropped=len(samples) - len(good))
+            good = [value for _, value in samples if 0.0 <= value <= most]
+            cells, stat = self._cells(raw), _statistics(good, wanted, quantity.scale, dropped=len(samples) - len(good))
             if LAST in wanted:
                 self._pace.look(samples)
                 self._spans[raw] = (samples[0][0], samples[-1][0])
@@ -352,11 +351,13 @@ def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
     return raws if ordered else [in_order(raw) for raw in raws]
 
 
-def _statistics(good: list[float], wanted: frozenset[int], *, dropped: int) -> Stat:
+def _statistics(good: list[float], wanted: frozenset[int], scale: float, *, dropped: int) -> Stat:
+    if not good:
+        return Stat(dropped=dropped)
     return Stat(
-        mean=math.fsum(good) / len(good) if good and MEAN in wanted else None,
-        max=max(good) if good and MAX in wanted else None,
-        p95=quantile(0.95, good) if good and P95 in wanted else None,
+        mean=math.fsum(good) / len(good) / scale if MEAN in wanted else None,
+        max=max(good) / scale if MAX in wanted else None,
+        p95=quantile(0.95, good) / scale if P95 in wanted else None,
         samples=len(good),
         dropped=dropped,
     )
