@@ -62,7 +62,7 @@ def called(monkeypatch):
 
 def ran(*args):
     return subprocess.run(
-        [sys.executable, "-m", "vgpuscope", *args], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "vgpuscope", *args], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -190,7 +190,7 @@ def test_an_interrupt_is_quiet(called, monkeypatch, capsys):
 
 def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -m vgpuscope config print | head -1; exit ${{PIPESTATUS[0]}}"
-    end = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+    end = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (end.returncode, end.stderr) == (0, "")
 
 
@@ -219,5 +219,5 @@ def test_looking_at_the_settings_imports_no_service():
         "import sys; from vgpuscope.cli import main; main(['config', 'print']);"
         "print([m for m in sys.modules if m.split('.')[0] in ('uvicorn', 'starlette', 'pynvml', 'lightkube', 'rich')])"
     )
-    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert end.stdout.splitlines()[-1] == "[]"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import Object, node, pod
-from tests.services.noderoot import RunningAgent, Samples, free_port
+from tests.services.noderoot import WITHIN, RunningAgent, Samples, free_port
 from vgpuscope.catalog.scheduling import PENDING_OLDEST
 
 MIB = 2**20
@@ -58,7 +58,7 @@ def exporter(
         running.wait(lambda: running.status("/readyz" if ready else "/healthz") == 200)
         yield running
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, log.read_text()
+        assert process.wait(WITHIN) == 0, log.read_text()
         assert "Traceback" not in log.read_text(), log.read_text()
     finally:
         if process.poll() is None:

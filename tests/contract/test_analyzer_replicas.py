@@ -48,7 +48,7 @@ async def replica(*, store, prometheus):
 
     listening = asyncio.create_task(listen())
     try:
-        async with httpx2.AsyncClient(base_url=first["url"], timeout=10) as client:
+        async with httpx2.AsyncClient(base_url=first["url"], timeout=WITHIN) as client:
             yield Replica(process, client, log)
     finally:
         with contextlib.suppress(ProcessLookupError):

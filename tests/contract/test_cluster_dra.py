@@ -111,8 +111,8 @@ class Reader:
 
     async def until(self, condition, *, act=lambda: None):
         """Watch, act once everything was listed, and go on until the condition holds of the node's ledger."""
-        async with open_client(self._kubeconfig) as client, asyncio.timeout(60):
-            api = Api(client, timeout=10.0)
+        async with open_client(self._kubeconfig) as client, asyncio.timeout(120):
+            api = Api(client, timeout=60.0)
             changed, listed = asyncio.Event(), set()
             tasks = [
                 asyncio.create_task(one.run(api, lambda n=n: (listed.add(n), changed.set())))
@@ -169,7 +169,7 @@ def cluster(empty_cluster):
 
 async def test_the_version_we_like_best_is_served(cluster):
     async with open_client(cluster.kubeconfig) as client:
-        api = Api(client, timeout=10.0)
+        api = Api(client, timeout=60.0)
         assert await served_version(api, "resource.k8s.io", ("v1", "v1beta2", "v1beta1")) == "v1"
         assert await served_version(api, "resource.k8s.io", ("v9",)) is None
         assert await served_version(api, "nobody.example.com", ("v1",)) is None

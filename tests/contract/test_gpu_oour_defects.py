@@ -17,6 +17,7 @@ import pytest
 
 from tests.contract.oour_world import BUSY, BUSY_SCORE, H100, Fleet, Proxy, analyzer, called_idle, command, uuid
 from tests.contract.promworld import prometheus, write
+from tests.services.noderoot import WITHIN
 from tests.sources.promstub import Cut, Drop, Hang, Reply
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour")]
@@ -524,7 +525,7 @@ def test_a_sample_that_is_no_number_is_dropped_and_counted(calm, pod):
 def test_bad_settings_end_the_start_with_one_clear_line(tmp_path, environ, file, named):
     (tmp_path / "config.yaml").write_text(file)
     words, variables = command("--config", "config.yaml", PROM_URL="http://127.0.0.1:9", **environ)
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=WITHIN, cwd=tmp_path)
     first, *hint = done.stderr.splitlines()
     assert done.returncode == 2
     assert first.startswith("vgpuscope: CONFIG_INVALID: ")

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from tests.native.scenario import GIB, gpu_uuid
-from tests.services.noderoot import NodeRoot, RunningAgent, free_port
+from tests.services.noderoot import WITHIN, NodeRoot, RunningAgent, free_port
 
 pytestmark = pytest.mark.real
 A = gpu_uuid(0)
@@ -24,7 +24,7 @@ class Prometheus:
 
     def ask(self, query: str) -> list[tuple[dict[str, str], float]]:
         address = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=WITHIN) as answer:
             body = json.load(answer)
         assert body["status"] == "success", body
         return [(r["metric"], float(r["value"][1])) for r in body["data"]["result"]]

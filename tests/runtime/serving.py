@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from vgpuscope.runtime import address, http
 
-SOON = 10.0
+SOON = 60.0  # seconds: how long a condition may take on a busy machine
 
 
 class Numbers:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import trustme
 
-from tests.runtime.serving import served, until
+from tests.runtime.serving import SOON, served, until
 from vgpuscope.model.errors import WebConfigInvalid
 from vgpuscope.runtime import guard as guards
 from vgpuscope.runtime.guard import Guard
@@ -63,7 +63,7 @@ async def status(url, *, context=None, path="/metrics", auth=None, token=None):
     """What a fresh connection is answered; None when TLS fails."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        async with httpx2.AsyncClient(verify=context or True, timeout=10) as client:
+        async with httpx2.AsyncClient(verify=context or True, timeout=SOON) as client:
             return (await client.get(url + path, auth=auth, headers=headers)).status_code
     except (httpx2.ConnectError, httpx2.ReadError, httpx2.RemoteProtocolError):
         return None
@@ -114,7 +114,7 @@ async def test_a_refusal_says_what_is_asked_for_in_our_shape(folder):
         f"basic_auth_users: {{me: '{hashed(PASSWORD)}'}}\nbearer_tokens: [{{name: a, sha256: {'a' * 64}}}]\n"
         "http_server_config: {headers: {X-Frame-Options: deny}}"
     )
-    async with served(guard=folder.guard()) as server, httpx2.AsyncClient() as client:
+    async with served(guard=folder.guard()) as server, httpx2.AsyncClient(timeout=SOON) as client:
         got = await client.get(f"{server.url}/metrics")
     assert got.json()["error"]["code"] == "UNAUTHORIZED"
     assert [kind.split()[0] for kind in got.headers.get_list("www-authenticate")] == ["Basic", "Bearer"]
@@ -184,7 +184,7 @@ async def test_many_guesses_at_once_are_turned_away(folder, monkeypatch):
     import asyncio
 
     gate = threading.Event()
-    monkeypatch.setattr(guards, "_matches", lambda *_: not gate.wait(10))
+    monkeypatch.setattr(guards, "_matches", lambda *_: not gate.wait(SOON))
     guard = folder.write(f"basic_auth_users: {{me: '{hashed(PASSWORD)}'}}").guard()
     guesses = [asyncio.create_task(guard.judge(basic("me", str(i)))) for i in range(guards._WAITING)]
     await until(lambda: guard._passwords._waiting == guards._WAITING)
@@ -209,7 +209,7 @@ async def test_a_rate_limit_lets_a_burst_pass_and_then_waits(folder, monkeypatch
 async def test_a_new_certificate_is_taken_without_a_restart_and_open_connections_stay(folder):
     old, new = trustme.CA(), trustme.CA()
     guard = folder.certificate(old).write(TLS).guard()
-    async with served(guard=guard) as server, httpx2.AsyncClient(verify=trusting(old)) as kept:
+    async with served(guard=guard) as server, httpx2.AsyncClient(verify=trusting(old), timeout=SOON) as kept:
         assert (await kept.get(f"{server.url}/metrics")).status_code == 200
         folder.certificate(new)
 
@@ -236,7 +236,7 @@ async def test_no_connection_is_refused_while_the_certificate_changes(folder):
 
 async def test_headers_change_without_a_restart(folder):
     guard = folder.write("").guard()
-    async with served(guard=guard) as server, httpx2.AsyncClient() as client:
+    async with served(guard=guard) as server, httpx2.AsyncClient(timeout=SOON) as client:
         folder.write("http_server_config: {headers: {X-Frame-Options: deny}}")
 
         async def carried():

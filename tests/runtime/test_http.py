@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from tests.runtime.serving import Numbers, served, until
+from tests.runtime.serving import SOON, Numbers, served, until
 from vgpuscope.model.errors import DriverHung, PortBusy
 from vgpuscope.runtime import address, http
 from vgpuscope.runtime.http import Readiness
@@ -18,7 +18,7 @@ from vgpuscope.runtime.http import Readiness
 
 @pytest.fixture
 async def client():
-    async with httpx2.AsyncClient(timeout=10, headers={"accept-encoding": "identity"}) as found:
+    async with httpx2.AsyncClient(timeout=SOON, headers={"accept-encoding": "identity"}) as found:
         yield found
 
 
@@ -147,7 +147,7 @@ async def test_an_answer_that_breaks_half_way_is_cut(client, caplog):
 
 
 async def test_one_connection_serves_many_scrapes_without_delay():
-    async with served() as server, httpx2.AsyncClient() as client:
+    async with served() as server, httpx2.AsyncClient(timeout=SOON) as client:
         for _ in range(50):
             assert (await client.get(f"{server.url}/metrics")).content == b"text 1\n"
         [connection] = server._inner.server_state.connections
@@ -242,7 +242,7 @@ async def test_a_client_that_never_takes_its_answer_is_cut(monkeypatch):
 
 async def test_an_idle_scraper_is_not_cut(monkeypatch):
     monkeypatch.setattr(http, "REQUEST_WITHIN", 0.0)
-    async with served() as server, httpx2.AsyncClient() as client:
+    async with served() as server, httpx2.AsyncClient(timeout=SOON) as client:
         await client.get(f"{server.url}/metrics")
         [connection] = server._inner.server_state.connections
         for now in (1e9, 2e9):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from starlette.responses import PlainTextResponse
 
-from tests.runtime.serving import served
+from tests.runtime.serving import SOON, served
 from vgpuscope.model.errors import QueryInvalid
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi, read_params, routes
 
@@ -142,7 +142,10 @@ async def test_each_method_reaches_its_operation_once_it_is_allowed():
     async def allow(request, operation):
         asked.append((request.method, operation.summary))
 
-    async with served(routes=routes(TABLE, allow)) as server, httpx2.AsyncClient(base_url=server.url) as client:
+    async with (
+        served(routes=routes(TABLE, allow)) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client,
+    ):
         assert (await client.get("/things/a?count=1")).text.startswith("GET {'text': None, 'count': 1")
         assert (await client.post("/things")).text == "POST {}"
         assert (await client.head("/things/a")).status_code == 200

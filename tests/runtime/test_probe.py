@@ -8,7 +8,7 @@ import pytest
 from vgpuscope.model.errors import DriverHung, SourceDown
 from vgpuscope.runtime.probe import Probe
 
-SOON = 5.0
+SOON = 60.0
 
 
 class Hanging:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from tests.native.scenario import GIB, NO_PERMISSION, UNKNOWN, gpu_uuid
-from tests.services.noderoot import NodeRoot, Samples, free_port
+from tests.services.noderoot import WITHIN, NodeRoot, Samples, free_port
 from vgpuscope.catalog import node as m
 from vgpuscope.model.usage import NodeSnapshot
 
@@ -205,7 +205,7 @@ def test_without_a_driver_regions_are_still_reported(node):
     node.region(uid, "main", A, p1=(0, GIB, 5))
     command, environment = node.command("--once")
     del environment["LD_LIBRARY_PATH"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WITHIN)
     page = Samples.of(done.stdout)
     assert page.one(m.SOURCE_ABSENT.name, source="nvml") == 1
     assert page.one(m.VGPU_MEMORY_USED.name, pod="hami-pod") == GIB
@@ -252,7 +252,7 @@ def test_a_killed_process_that_its_region_still_counts_is_left_out(node):
 def refused(node, *flags, **environment):
     command, env = node.command(*flags)
     done = subprocess.run(
-        command, env={**env, **environment}, capture_output=True, text=True, timeout=30, cwd=node.path
+        command, env={**env, **environment}, capture_output=True, text=True, timeout=WITHIN, cwd=node.path
     )
     assert "Traceback" not in done.stderr
     return done

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
+from tests.runtime.serving import SOON
 from tests.services.analyzing import IDLE, TOKEN, StubSource, reading, running, track
 from vgpuscope.services.analyzer_api import METRICS, AnalyzerApi
 
@@ -35,11 +36,11 @@ def api():
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(SOON)
     yield schemathesis.openapi.from_url(f"{urls[0]}/openapi.json")
     loop, stop = done[0]
     loop.call_soon_threadsafe(stop.set)
-    thread.join(20)
+    thread.join(SOON)
 
 
 OPERATIONS = [*AnalyzerApi(None).operations, METRICS]
@@ -52,7 +53,7 @@ def tried(api, operation, mode, **more) -> None:
     @given(case=api[operation.path][operation.method].as_strategy(generation_mode=mode))
     @FEW
     def check(case):
-        case.call_and_validate(timeout=10, headers=BEARER, **more)
+        case.call_and_validate(timeout=SOON, headers=BEARER, **more)
 
     check()
 

@@ -28,7 +28,7 @@ from vgpuscope.runtime.terminal import keys
 NODE = msgspec.json.decode(
     (Path(__file__).parents[1] / "fixtures" / "top" / "node.json").read_bytes(), type=NodeSnapshot
 )
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 PROGRAM = """
 import fcntl, sys, termios

@@ -47,7 +47,7 @@ async def watching(client, path, **params):
         lines = answer.aiter_lines()
 
         async def event():
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return msgspec.json.decode(await anext(lines))
 
         yield event
@@ -95,7 +95,7 @@ async def test_silence_is_filled_with_bookmarks_and_ends_in_time(tmp_path, monke
     objects = Objects()
     objects.replace("nodes", [node("a")])
     params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
-    async with asyncio.timeout(10), served(tmp_path, objects) as client:
+    async with asyncio.timeout(60), served(tmp_path, objects) as client:
         answer = await client.get("/api/v1/nodes", params=params)  # comes back when the watch has ended
     first, *marks = [msgspec.json.decode(line) for line in answer.text.splitlines()]
     assert first["type"] == "ADDED"
@@ -140,7 +140,7 @@ async def test_nobody_is_served_without_the_token(tmp_path):
 
 
 async def test_the_end_of_the_server_ends_its_watches(tmp_path):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with served(tmp_path, Objects()) as client:
             request = client.build_request("GET", "/api/v1/nodes", params={"watch": "1"})
             answer = await client.send(request, stream=True)
@@ -182,8 +182,8 @@ async def ledger(tmp_path, found):
             watch = Watch(
                 path=f"/api/v1/{plural}", params={}, decode_page=decode_page, decode_event=decode_event, key=key
             )
-            task = asyncio.create_task(watch.run(Api(client, timeout=5), listed.set))
-            async with asyncio.timeout(10):
+            task = asyncio.create_task(watch.run(Api(client, timeout=60), listed.set))
+            async with asyncio.timeout(60):
                 await listed.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -161,7 +161,7 @@ async def test_the_kubelets_socket_answers_a_real_grpc_client(node):
 
     def ask():
         with grpc.insecure_channel(f"unix:{n.socket}") as channel:
-            return channel.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=5)
+            return channel.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=60)
 
     try:
         answer = await asyncio.to_thread(ask)

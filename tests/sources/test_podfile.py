@@ -16,7 +16,7 @@ def listed(*names, **more):
 
 async def until(pods, *names):
     """Follow until these and no other pods are there."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for found in pods:
             if [pod.name for pod in found] == list(names):
                 return found

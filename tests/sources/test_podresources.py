@@ -164,6 +164,6 @@ async def test_reading_keeps_nothing_open(path):
         for _ in range(10):
             with pytest.raises(PodResourcesDown):
                 await source.read()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - the kernel raises no event for it
                 await asyncio.sleep(0)

@@ -52,8 +52,8 @@ async def api_server(answers):
 
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=base) as client:
-            yield Api(client, timeout=5.0), asked
+        async with httpx2.AsyncClient(base_url=base, timeout=None) as client:
+            yield Api(client, timeout=60.0), asked
 
 
 async def targets(answers, *services):
