@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from tests.contract.clusterrun import promtool_check
+from tests.loopclock import forward
 from tests.runtime.serving import SOON, Numbers, served, until
 from tests.services.analyzing import (
     IDLE,
@@ -32,6 +34,7 @@ from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services import analyzer as service
 from vgpuscope.services.analyzer_cycle import Cycle
+from vgpuscope.sinks import lease
 
 HOURLY = {"scheduler.interval": 3600}
 
@@ -58,11 +61,17 @@ async def test_the_first_analysis_begins_at_the_start():
         assert [row["verdict"] for row in await analyzer.json("/results")] == ["idle", "in_use"]
 
 
-async def test_analyses_follow_each_other_at_the_interval():
-    async with running(**{"scheduler.interval": 1}) as analyzer:
-        began = time.monotonic()
-        await analyzer.analysed(3)
-        assert 1.8 < time.monotonic() - began < 5
+async def test_analyses_follow_each_other_at_the_interval(monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time(), time=time.time)
+    monkeypatch.setattr(service, "time", clock)
+    async with running(**HOURLY) as analyzer:
+        for times in (1, 2, 3):
+            await analyzer.analysed(times)
+            forward(3500)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert analyzer.source.reads == times
+            forward(100)
 
 
 async def test_a_shorter_interval_takes_effect_at_once():
@@ -106,9 +115,7 @@ async def test_health_answers_while_the_source_never_does():
     async with running(source) as analyzer:
         await source.asked.wait()
         for path in ("/health", "/", "/results", "/metrics", "/healthz", "/config"):
-            began = time.monotonic()
             assert (await analyzer.get(path)).status_code == 200
-            assert time.monotonic() - began < 0.5
         assert analyzer.analyzer.pulse().tally.analyses == 0
 
 
@@ -117,7 +124,7 @@ async def test_it_stops_while_the_source_never_answers():
     source.hang()
     async with running(source) as analyzer:
         await source.asked.wait()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             await analyzer.analyzer.close()
         assert analyzer.analyzer._cycle._running.cancelled()
 
@@ -345,9 +352,12 @@ async def test_all_four_forms_of_the_page_say_the_same():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Leases that are renewed and looked at often."""
+    """Leases that are looked at often; they run out when the time that is given is put forward, and not before."""
+    now = [0.0]
     monkeypatch.setattr(service, "_LEASE", 0.3)
     monkeypatch.setattr(service, "_FOLLOW_WITHIN", (0.05, 0.05))
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
 
 
 async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_gone(quick):
@@ -367,7 +377,12 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             assert uuid(2) in await follower.metrics()
             assert "vgpuscope_analyzer_leader 0\n" in await follower.metrics()
             later.life.stop()
-            await until(lambda: follower.analyzer._leads)
+
+            def taken_over():
+                quick[0] += service._LEASE
+                return follower.analyzer._leads
+
+            await until(taken_over)
             await follower.analysed()
             assert first.reads >= 1
 
@@ -492,12 +507,21 @@ def fleet(*, now: float) -> Engine:
     return engine
 
 
+PATIENT = """
+import sys
+from vgpuscope.runtime import lifecycle
+lifecycle.main.__kwdefaults__["grace"] = 3600.0  # nothing ends it but itself
+from vgpuscope.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 async def process():
     started = []
 
-    async def start(*args, **environ):
-        command = [sys.executable, "-m", "vgpuscope", "analyzer", "--listen", "127.0.0.1:0", *args]
+    async def start(*args, program=("-m", "vgpuscope"), **environ):
+        command = [sys.executable, *program, "analyzer", "--listen", "127.0.0.1:0", *args]
         child = await asyncio.create_subprocess_exec(
             *command, stderr=asyncio.subprocess.PIPE, env={"PATH": "/usr/bin:/bin", **environ}
         )
@@ -551,11 +575,11 @@ async def test_the_process_reads_prometheus_by_gpu_oours_variables_and_leaves_wh
 async def test_the_process_leaves_in_time_while_prometheus_hangs(process):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         prometheus.spoil = lambda query, reply: Hang()
-        child = await process("--log-format", "json", PROM_URL=prometheus.url)
+        child = await process("--log-format", "json", program=("-c", PATIENT), PROM_URL=prometheus.url)
         await heard(child, "Starting GPU")
         await until(lambda: prometheus.queries)
         child.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             assert await child.wait() == 0
 
 
@@ -636,6 +660,8 @@ async def test_a_result_survives_a_kill(process, tmp_path):
 
 async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(process):
     page = (Path(__file__).parents[1] / "golden" / "node.prom").read_bytes()
+    cards = set(re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode()))
+    assert cards
 
     class Agent(Numbers):
         def text(self):
@@ -645,30 +671,35 @@ async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(proce
         child = await process(
             *("--log-format", "json", "--targets", agent.url, "--interval", "1", "--window-minutes", "0.05"),
             VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL="1",
+            VGPUSCOPE_ANALYZER_RATE_LIMIT="10000",
         )
         (first, *_) = await heard(child, "analyzer starts")
-        await heard(child, "Analysis completed")
         async with httpx2.AsyncClient(base_url=first["url"], timeout=SOON) as client:
-            rows = (await client.get("/results")).json()
-            health = (await client.get("/health")).json()
-    assert (health["status"], health["source"]) == ("healthy", "own scrapes of 1 targets")
-    assert rows
-    assert {row["gpu_id"] for row in rows} == set(
-        re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode())
-    )
+
+            async def well():
+                health = (await client.get("/health")).json()
+                return health["status"] == "healthy" and health["source"] == "own scrapes of 1 targets"
+
+            async def all_known():
+                return {row["gpu_id"] for row in (await client.get("/results")).json()} == cards
+
+            await until(well)
+            await until(all_known)
 
 
 async def test_nobody_waits_while_a_large_fleet_is_judged():
     source = StubSource(reading(*(track(number, util=number % 100 / 100) for number in range(3000))))
     source.hang()
-    waits = []
+    shares, whole = [], time.process_time
     async with running(source, **HOURLY, **{"analyzer.rate_limit": 1e6}) as analyzer:
         await source.asked.wait()
         source.let_go.set()
+        first = whole()
         while analyzer.analyzer.pulse().tally.analyses == 0 or not analyzer._shown():
-            began = time.monotonic()
+            began = time.thread_time()
             assert (await analyzer.get("/health")).status_code == 200
-            waits.append(time.monotonic() - began)
+            shares.append(time.thread_time() - began)
+        cost = whole() - first
         assert len(await analyzer.json("/results")) == 3000
-    assert len(waits) > 3
-    assert max(waits) < 0.5
+    assert len(shares) > 3
+    assert max(shares) < cost / 10  # of what it costs, the loop never does much at a time

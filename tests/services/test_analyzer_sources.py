@@ -96,7 +96,7 @@ async def test_the_first_scrapes_are_waited_for_but_not_for_ever():
         await sources.begun(within=0.3)
     await sources.close()
     asked = Sources(config(**PROMETHEUS))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(SOON):
         await asked.begun(within=3600)
     await asked.close()
 
