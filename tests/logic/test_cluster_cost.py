@@ -1,11 +1,11 @@
 """What the ledger costs: time for an event, memory for a pod, time for the totals of a large cluster."""
 
 import gc
-import time
 import tracemalloc
 
 from msgspec.structs import replace
 
+from tests.cputime import seconds
 from tests.logic.cluster_builders import GIB, device, given, ledger, node, pod
 from vgpuscope.logic.cluster_capacity import CapacityTotals
 
@@ -20,16 +20,6 @@ def cluster():
         for k in range(PODS_ON_EACH)
     ]
     return nodes, pods
-
-
-def seconds(work):
-    """CPU time of the quickest of three runs: others share the machine."""
-    took = []
-    for _ in range(3):
-        began = time.process_time()
-        work()
-        took.append(time.process_time() - began)
-    return min(took)
 
 
 def test_a_pod_event_costs_less_than_50_microseconds():

@@ -1,7 +1,6 @@
 """Everything that schedulers do is counted once, however it comes to be seen."""
 
 import gc
-import time
 import tracemalloc
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.cputime import seconds
 from vgpuscope.logic import scheduling
 from vgpuscope.logic.scheduling import MOST_SCHEDULERS, SchedulingBook
 from vgpuscope.model.allocation import PodState, PodTimes, Refusal
@@ -375,16 +375,6 @@ MANY = 5000
 
 def running(i):
     return pod(f"uid-{i}", filtered=1001.0 + i, bind_begun=1002.0 + i, scheduled=1003.0 + i, started=1009.0 + i)
-
-
-def seconds(work):
-    """CPU time of the quickest of three runs: others share the machine."""
-    measured = []
-    for _ in range(3):
-        began = time.process_time()
-        work()
-        measured.append(time.process_time() - began)
-    return min(measured)
 
 
 def test_a_pod_of_which_nothing_is_new_costs_less_than_5_microseconds():
