@@ -578,25 +578,26 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-def acknowledged(path: Path, first: int, seconds: float) -> int:
-    """Let a process save until it is killed; the last analysis that it said was saved."""
+def acknowledged(path: Path, first: int, *, more: int, seconds: float) -> int:
+    """Let a process save until it is killed, so long after so many; the last analysis that it said was saved."""
     command = [sys.executable, "-c", WRITER, str(path), str(first)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     try:
         assert process.stdout is not None
-        assert process.stdout.readline().strip() == str(first).encode()
+        for number in range(first, first + 1 + more):
+            assert process.stdout.readline().strip() == str(number).encode()
         select.select([], [], [], seconds)  # a random moment: this is no waiting for something
     finally:
         process.send_signal(signal.SIGKILL)
         said, _ = process.communicate()
-    return int((said.split() or [str(first)])[-1])
+    return int((said.split() or [str(first + more)])[-1])
 
 
 async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
     chance = random.Random(os.environ.get("PYTEST_XDIST_WORKER", "0"))
     first, said = 1, 0
-    for _ in range(15):
-        last = acknowledged(path, first, chance.uniform(0, 0.15))
+    for run in range(15):
+        last = acknowledged(path, first, more=run % 3, seconds=chance.uniform(0, 0.15))
         said += last - first + 1
         file = sqlite3.connect(path)
         assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
