@@ -124,9 +124,9 @@ def test_four_kinds_of_quiet_can_be_told_apart(node):
 
 # ── what it survives ─────────────────────────────────────────────────────────────────────────────────────────────
 def hurried(node):
-    """An agent that does not wait long for the driver."""
+    """An agent that does not wait long for the driver, but longer than a busy machine keeps it waiting."""
     config = node.path / "agent.yaml"
-    config.write_text("agent: {driver_deadline: 0.3}\n")
+    config.write_text("agent: {driver_deadline: 2.0}\n")
     return node.agent("--config", str(config))
 
 
@@ -141,11 +141,12 @@ def test_a_hung_driver_is_named_and_neither_a_scrape_nor_other_sources_wait_for_
         assert not page.has(m.GPU_POWER.name)
         assert page.one(m.VGPU_MEMORY_USED.name, pod="hami-pod") == GIB
         assert page.one(m.ERRORS.name, code="DRIVER_HUNG") >= 1
+        told = agent.log.read_text().count("error_code=DRIVER_HUNG")
         agent.samples_after(3)
         assert "nvmlDeviceGetCount" in agent.log.read_text()
+        assert agent.log.read_text().count("error_code=DRIVER_HUNG") == told  # not at each sample
         node.nvml.heal().write()
         agent.until(lambda page: page.one(m.SOURCE_UP.name, source="nvml") == 1 and page.has(m.GPU_POWER.name))
-        assert agent.log.read_text().count("error_code=DRIVER_HUNG") == 1
 
 
 def test_a_call_that_hangs_in_one_card_costs_that_card_only(node):
