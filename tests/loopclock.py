@@ -4,7 +4,12 @@ import asyncio
 
 
 def forward(seconds: float) -> None:
-    """Put the clock of the running loop forward: timers and deadlines that are due by then fall due now."""
+    """Put the clock of the running loop forward: timers and deadlines that are due by then fall due now.
+
+    Code that takes the loop's clock along has to do so after the first call, which may be of no seconds.
+    """
     loop = asyncio.get_running_loop()
-    before = loop.time
-    loop.time = lambda: before() + seconds
+    if not hasattr(loop, "ahead"):
+        real, loop.ahead = loop.time, 0.0
+        loop.time = lambda: real() + loop.ahead
+    loop.ahead += seconds
