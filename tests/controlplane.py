@@ -13,10 +13,8 @@ they belong into tests/contract, which one worker runs.
 import base64
 import json
 import os
-import random
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -32,6 +30,8 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 import trustme
+
+from tests.ports import free_port
 
 BUILD = Path(__file__).parents[1] / "tools" / "controlplane" / "build"
 WITHIN = 60.0  # seconds: how long a start may take on a busy machine
@@ -77,8 +77,8 @@ class ControlPlane:
         own.private_key_pem.write_to_path(self._key)
         self.token = secrets.token_hex(16)
         (self.path / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
-        self.url = f"https://127.0.0.1:{_port()}"
-        self.etcd_url = f"http://127.0.0.1:{_port()}"
+        self.url = f"https://127.0.0.1:{free_port()}"
+        self.etcd_url = f"http://127.0.0.1:{free_port()}"
         self.kubeconfig = self.kubeconfig_of("admin", self.token)
         self._http = httpx2.Client(verify=_trusting(self._authority), timeout=30.0)
         self._cleanup.callback(self._http.close)
@@ -119,7 +119,7 @@ class ControlPlane:
             "leaderElection": {"leaderElect": False},
             **(configuration or {}),
         }
-        file, port = self.path / "scheduler.json", _port()
+        file, port = self.path / "scheduler.json", free_port()
         file.write_text(json.dumps(config))
         address = ("--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={self.path / 'scheduler'}")
         process = self._run("kube-scheduler", f"--config={file}", *address)
@@ -145,7 +145,7 @@ class ControlPlane:
             time.sleep(0.05)  # between two looks, not in place of one
 
     def _etcd_flags(self) -> list[str]:
-        peer = f"http://127.0.0.1:{_port()}"
+        peer = f"http://127.0.0.1:{free_port()}"
         return [
             f"--data-dir={self.path / 'etcd'}",
             f"--listen-client-urls={self.etcd_url}",
@@ -507,19 +507,6 @@ def _group_that_falls_with_us() -> Iterator[subprocess.Popen]:
 def _end(process: subprocess.Popen) -> None:
     process.kill()
     process.wait()
-
-
-def _port() -> int:
-    """A free port that the kernel gives to no client: else, while a server restarts, its port could be taken."""
-    while True:
-        port = random.randrange(20000, 32768)
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def _put_request(item: Object, now: str) -> bytes:

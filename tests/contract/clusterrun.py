@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import Object, node, pod
-from tests.services.noderoot import WITHIN, RunningAgent, Samples, free_port
+from tests.ports import free_port
+from tests.services.noderoot import WITHIN, RunningAgent, Samples
 from vgpuscope.catalog.scheduling import PENDING_OLDEST
 
 MIB = 2**20

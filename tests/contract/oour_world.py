@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx2
 
-from tests.services.noderoot import WITHIN, Samples, free_port
+from tests.ports import free_port
+from tests.services.noderoot import WITHIN, Samples
 from tests.sources.promstub import STALE, Engine, Reply, SpoilingServer
 from vgpuscope.formats.schemas import recording_rules
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.services.noderoot import free_port
+from tests.ports import free_port
 
 _WITHIN = 60
 _USER, _PASSWORD = "keeper", "pass#word-7Kq"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.noderoot import RunningAgent, free_port
+from tests.ports import free_port
+from tests.services.noderoot import RunningAgent
 from tests.sources.promstub import Labels, Samples, is_stale
 
 

@@ -21,7 +21,8 @@ import pytest
 from tests.contract.clusterrun import MIB, exporter, holder, registered
 from tests.contract.test_prometheus import Prometheus
 from tests.native.scenario import GIB, gpu_uuid
-from tests.services.noderoot import NodeRoot, RunningAgent, free_port
+from tests.ports import free_port
+from tests.services.noderoot import NodeRoot, RunningAgent
 from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.postgres import Postgres
-from tests.services.noderoot import free_port
+from tests.ports import free_port
 from tests.sinks.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
 from tests.sinks.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.errors import HistoryDown

@@ -10,7 +10,8 @@ import urllib.request
 import pytest
 
 from tests.native.scenario import GIB, gpu_uuid
-from tests.services.noderoot import WITHIN, NodeRoot, RunningAgent, free_port
+from tests.ports import free_port
+from tests.services.noderoot import WITHIN, NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
 A = gpu_uuid(0)

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.native import build
 from tests.native.scenario import Scenario
+from tests.ports import free_port
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
 WITHIN = 60.0  # seconds: how long a condition may take on a busy machine
@@ -237,9 +237,3 @@ class RunningAgent:
         """A page that is at least so many samples younger than the one of now."""
         now = self.page().one("vgpuscope_samples_total")
         return self.until(lambda page: page.one("vgpuscope_samples_total") >= now + count)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]

@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from tests.native.scenario import GIB, NO_PERMISSION, UNKNOWN, gpu_uuid
-from tests.services.noderoot import WITHIN, NodeRoot, Samples, free_port
+from tests.ports import free_port
+from tests.services.noderoot import WITHIN, NodeRoot, Samples
 from vgpuscope.catalog import node as m
 from vgpuscope.model.usage import NodeSnapshot
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from vgpuscope.sim import demo
 
 END = "Ctrl-C ends everything."
@@ -94,12 +95,6 @@ def short():
     """A directory whose path leaves room for a socket's name, which pytest's own may not."""
     with tempfile.TemporaryDirectory(dir="/tmp") as path:
         yield Path(path)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def page(url: str) -> str:
