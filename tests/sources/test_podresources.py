@@ -83,7 +83,7 @@ async def peer(path, text):
 
 async def test_the_kubelets_grants_are_read(path):
     async with kubelet(path, lambda _: answer("GPU-1", "GPU-2")):
-        grants = await PodResources(path).read()
+        grants = await PodResources(path, timeout=60.0).read()
     assert [(g.namespace, g.pod, g.container, g.resource, g.device_id) for g in grants] == [
         ("ml", "p", "main", "nvidia.com/gpu", "GPU-1"),
         ("ml", "p", "main", "nvidia.com/gpu", "GPU-2"),
@@ -92,14 +92,14 @@ async def test_the_kubelets_grants_are_read(path):
 
 async def test_no_socket_means_no_kubelet_here(path):
     with pytest.raises(PodResourcesAbsent, match=r"kubelet\.sock"):
-        await PodResources(path).read()
+        await PodResources(path, timeout=60.0).read()
 
 
 async def test_a_socket_that_nobody_listens_on_is_down(path):
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(path)
     with pytest.raises(PodResourcesDown, match="refused"):
-        await PodResources(path).read()
+        await PodResources(path, timeout=60.0).read()
 
 
 async def test_a_kubelet_that_hangs_is_down_after_the_timeout(path):
@@ -118,14 +118,14 @@ async def test_a_kubelet_that_refuses_says_why(path):
 
     async with kubelet(path, refuse):
         with pytest.raises(PodResourcesDown, match="RESOURCE_EXHAUSTED: rejected by rate limit"):
-            await PodResources(path).read()
+            await PodResources(path, timeout=60.0).read()
 
 
 @pytest.mark.parametrize("reply", [b"\xff", b"\x0a\x7f", b"\x0a\x05\x0a\x03\xff\xff\xff"])
 async def test_an_answer_that_is_no_such_message_is_down(path, reply):
     async with kubelet(path, lambda _: reply):
         with pytest.raises(PodResourcesDown):
-            await PodResources(path).read()
+            await PodResources(path, timeout=60.0).read()
 
 
 @pytest.mark.parametrize("text", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(range(256)) * 64])
@@ -137,18 +137,18 @@ async def test_a_peer_that_speaks_no_grpc_is_down(path, text):
 
 async def test_a_large_answer_is_read(path):
     async with kubelet(path, lambda _: answer("x" * 10 * 2**20)):
-        (grant,) = await PodResources(path).read()
+        (grant,) = await PodResources(path, timeout=60.0).read()
     assert len(grant.device_id) == 10 * 2**20
 
 
 async def test_an_answer_over_the_limit_is_refused(path):
     async with kubelet(path, lambda _: answer("x" * 17 * 2**20)):
         with pytest.raises(PodResourcesDown, match="larger than"):
-            await PodResources(path).read()
+            await PodResources(path, timeout=60.0).read()
 
 
 async def test_a_kubelet_that_restarted_is_met_again(path):
-    source = PodResources(path)
+    source = PodResources(path, timeout=60.0)
     async with kubelet(path, lambda _: answer("before")):
         assert [g.device_id for g in await source.read()] == ["before"]
     with pytest.raises((PodResourcesAbsent, PodResourcesDown)):
