@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Fleet(Engine):
         memory=True,
         false=None,
         since=-1200,
-        until=900,
+        until=3600,
         **more,
     ) -> None:
         """`since` and `until` are seconds from now; who ends before now is marked as ended, as Prometheus does."""
@@ -104,7 +104,7 @@ class Fleet(Engine):
         for name in (rule.name for rule in recording_rules()):
             if "DCGM" in name:
                 self.add(
-                    name, [0.0] * 50, until=self.now + 900, UUID=uuid(number), namespace="ml", job="dcgm", **labels
+                    name, [0.0] * 150, until=self.now + 3600, UUID=uuid(number), namespace="ml", job="dcgm", **labels
                 )
 
 
@@ -240,17 +240,19 @@ class Analyzer:
         return False
 
 
-def command(*flags: str, **environ: str) -> tuple[list[str], dict[str, str]]:
+def command(
+    *flags: str, program: Sequence[str] = ("-m", "vgpuscope"), **environ: str
+) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of an analyzer that is asked by nobody else."""
-    return [sys.executable, "-m", "vgpuscope", "analyzer", *flags], {"PATH": os.environ["PATH"], **environ}
+    return [sys.executable, *program, "analyzer", *flags], {"PATH": os.environ["PATH"], **environ}
 
 
 @contextlib.contextmanager
-def analyzer(path: Path, *flags: str, host: str = "127.0.0.1", analysed: bool = True, **environ: str):
+def analyzer(path: Path, *flags: str, host: str = "127.0.0.1", analysed: bool = True, **more: Any):
     """An analyzer that analyses when told to, unless it is given an interval; it must leave when told."""
     port = free_port()
     usual = {"INTERVAL": "3600", "QUERY_CONDITION": CONDITION, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "10000"}
-    words, variables = command("--listen", f"{host}:{port}", *flags, **(usual | environ))
+    words, variables = command("--listen", f"{host}:{port}", *flags, **(usual | more))
     log = path / f"analyzer-{port}.log"
     with log.open("w") as out:
         process = subprocess.Popen(words, env=variables, stdout=out, stderr=out, cwd=path)

