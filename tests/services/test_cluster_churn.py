@@ -13,7 +13,7 @@ from tests.services.badapi import bad_api
 from tests.services.cluster_soak import LOOKS
 from vgpuscope.catalog import cluster as m
 
-WITHIN = 900.0  # seconds, on a machine that does other things too
+WITHIN = 3600.0  # seconds, on a machine that does other things too
 FULL = 26  # looks, an hour apart: after a day nothing is remembered that was not forgotten too
 LATE = 32
 MOST_BLOCKS = 0.08  # of Python's memory for each pod that came and went; a string that is never forgotten is one

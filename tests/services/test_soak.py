@@ -14,7 +14,7 @@ from tests.services.soak import LEAVE_IN_A_WINDOW
 pytestmark = pytest.mark.soak
 
 CYCLES = 20_000
-WITHIN = 900.0  # seconds, on a machine that does other things too
+WITHIN = 3600.0  # seconds, on a machine that does other things too
 MOST_SLOPE = 60.0  # bytes of resident memory per cycle, with a change on the node in every fifth; pages are coarse
 MOST_GROWTH = 1_500_000  # bytes of resident memory in the last three quarters
 MOST_BLOCKS = 0.07  # of Python's memory per cycle: about two for each container that came and went
