@@ -8,6 +8,7 @@ import httpx2
 import pytest
 import trustme
 
+from tests.loopclock import forward
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.sources import kube_stream
 from vgpuscope.sources.kube import Api, open_client
@@ -128,8 +129,14 @@ async def test_what_came_before_the_end_is_read_before_the_error():
 
 async def test_silence_ends_a_watch_and_a_word_does_not():
     async with served(saying(HEAD, chunk(b"word"), then=asyncio.Event())) as client:
-        answer = await watch(client, timeout=httpx2.Timeout(30.0, read=0.2))
-        assert await read_until(httpx2.ReadTimeout, answer) == b"word"
+        answer = await watch(client, timeout=httpx2.Timeout(60.0))
+        reading = asyncio.create_task(read_until(httpx2.ReadTimeout, answer))
+        forward(59.0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not reading.done()
+        forward(60.0)
+        assert await reading == b"word"
 
 
 class Line(asyncio.Transport):

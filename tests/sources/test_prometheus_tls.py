@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import ssl
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -73,13 +72,11 @@ def source(server: Secure, **more) -> PrometheusSource:
 
 async def refusal(server: Secure, **more) -> SourceDown:
     """What ready() says; read() has to say it too, at once and with the same advice."""
-    async with source(server, **more) as prometheus:
-        began = time.monotonic()
+    async with asyncio.timeout(60), source(server, retries=1000, deadline=1e6, **more) as prometheus:
         with pytest.raises(SourceDown) as asked:
             await prometheus.ready()
         with pytest.raises(SourceDown, match="certificate is refused") as read:
-            await prometheus.read(end=END, seconds=WINDOW)
-        assert time.monotonic() - began < 3.0  # another try would change nothing
+            await prometheus.read(end=END, seconds=WINDOW)  # another try, of which there may be many, changes nothing
     assert (asked.value.code, read.value.code) == ("SOURCE_DOWN", "SOURCE_DOWN")
     assert asked.value.advice == read.value.advice
     assert server.requests == []
