@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.clusterrun import exporter
 from tests.controlplane import node, pod, until
+from vgpuscope.catalog.cluster import UNPLACED
 from vgpuscope.formats import cluster_objects as objects
 from vgpuscope.formats import dra
 from vgpuscope.logic.cluster_dra import DraBook
@@ -311,3 +313,12 @@ def test_a_claim_whose_pod_is_gone_still_holds_its_card(cluster):
     give(cluster, whole, [gone])
     one = fresh(cluster)
     assert [(holder.pod, holder.memory) for holder in one.holders] == [("resourceclaim/whole", 81920 * MIB)]
+
+
+def test_devices_on_no_node_in_particular_are_counted(cluster, tmp_path):
+    pool = {"name": "anywhere", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "allNodes": True, "devices": [{"name": "gpu-0"}]}
+    with exporter(cluster.kubeconfig, tmp_path) as running:
+        assert not running.page().named(UNPLACED.name)  # nobody publishes devices: that is not 0
+        cluster.create({"kind": "ResourceSlice", "metadata": {"name": "anywhere"}, "spec": spec})
+        running.until(lambda page: page.named(UNPLACED.name) == [({}, 1)])

@@ -408,7 +408,7 @@ def test_nothing_is_remembered_of_what_is_gone(history):
     for kind, states in left.items():
         for key in states:
             getattr(made.book, f"drop_{kind}")(key)
-    assert made.state == ({}, {}, 0)
+    assert made.state == ({}, {}, None)
     assert not [name for name, value in vars(made.book).items() if isinstance(value, (dict, set)) and value]
 
 

@@ -355,6 +355,14 @@ FINDING = _native(
     "",
 )
 
+UNPLACED = _native(
+    "cluster",
+    (),
+    "unplaced_devices",
+    "Devices of ResourceSlices that are on no node in particular, and so in no node's figures.",
+    "",
+)
+
 # ── the watch, and the exporter itself ───────────────────────────────────────────────────────────────────────────
 KIND = same("kind")
 WATCH_UP = _native("kind", KIND, "watch_up", "1 if the kind is listed and watched without fault.", "")

@@ -51,9 +51,9 @@ class DraBook:
         self._unused: set[str] = set()
 
     @property
-    def unplaced(self) -> int:
-        """How many devices are on no node in particular, and so in no node's ledger."""
-        return sum(pool.unplaced for pool in self._pools.values())
+    def unplaced(self) -> int | None:
+        """How many devices are on no node in particular, and so in no node's ledger; None: nobody publishes any."""
+        return sum(pool.unplaced for pool in self._pools.values()) if self._pools else None
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
 

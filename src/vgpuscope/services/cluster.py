@@ -295,6 +295,7 @@ class ClusterExporter:
             build=this_build(),
             cluster=self._totals.cluster(),
             types=self._totals.types(),
+            unplaced=self._dra.unplaced,
             watches=merged([kind.state() for kind in self._kinds]),
             errors=self._errors,
         )

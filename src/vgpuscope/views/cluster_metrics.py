@@ -110,6 +110,7 @@ def cluster_samples(
     build: Build,
     cluster: Capacity,
     types: Iterable[Capacity],
+    unplaced: int | None,
     watches: Iterable[WatchState],
     errors: dict[str, int],
 ) -> Iterator[Sample]:
@@ -117,6 +118,7 @@ def cluster_samples(
     row = ClusterRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
+    yield Sample(m.UNPLACED, row, unplaced)
     for code, count in errors.items():
         yield Sample(m.ERRORS, row, count, (code,))
     for capacity in types:
