@@ -24,7 +24,7 @@ from vgpuscope.formats.promql import (
     selector,
     window,
 )
-from vgpuscope.formats.promtable import Table, quantile
+from vgpuscope.formats.promtable import Places, Table, quantile
 from vgpuscope.formats.promtracks import refused, tracks
 from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS, plan
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
@@ -238,6 +238,22 @@ def test_a_series_that_names_no_card_is_none():
     table.take(ask, [Row(msgspec.Raw(b'{"pod":"p"}'), (END, 1.0))])
     table.settle()
     assert list(tracks(table)) == []
+
+
+def test_a_series_that_is_known_is_another_once_its_job_turns_out_to_hide_tenants():
+    places, free = Places(DCGM), b'{"UUID":"GPU-1","job":"gpus","pod":"web"}'
+    held = b'{"UUID":"GPU-2","exported_pod":"train","job":"gpus","pod":"web"}'
+    before, after = places.of([free])[free][0], places.of([free, held])
+    assert before is not None
+    assert before.tenant is not None
+    assert [after[raw][0].tenant and after[raw][0].tenant.pod for raw in (free, held)] == [None, "train"]
+    assert places.of([free])[free][0] == before
+
+
+def test_of_series_that_are_gone_nothing_is_kept():
+    places = Places(DCGM)
+    assert list(places.of([b'{"UUID":"GPU-1"}'])) == [b'{"UUID":"GPU-1"}']
+    assert list(places.of([b'{"UUID":"GPU-2"}'])) == [b'{"UUID":"GPU-2"}']
 
 
 def test_every_statistic_has_a_query():

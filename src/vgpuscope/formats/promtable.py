@@ -85,11 +85,38 @@ class Puzzle(NamedTuple):
         return f"{{{','.join(map(str, parts))}}}"
 
 
+class Places:
+    """Who the series of one group are. What was found out is kept for the next reading: most labels come again."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._known: dict[bytes, tuple[Place | None, Scope]] = {}
+        self._displaced: frozenset[str] = frozenset()
+
+    def of(self, raws: Iterable[bytes]) -> Mapping[bytes, tuple[Place | None, Scope]]:
+        """What the labels of all series say; no card: there is no place."""
+        displaced = displaced_jobs(decode_labels(raw) for raw in raws if b'"exported_' in raw)
+        before = self._known if displaced == self._displaced else {}
+        words: dict[str, str] = {}  # what thousands of series have in common is kept once
+        self._known = {raw: before.get(raw) or self._found(raw, displaced, words) for raw in raws}
+        self._displaced = displaced
+        return self._known
+
+    def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> tuple[Place | None, Scope]:
+        labels = decode_labels(raw)
+        job, cluster = labels.get("job", ""), labels.get("cluster", "")
+        where = place(self._group, labels, displaced=job in displaced, words=words)
+        return where, (words.setdefault(cluster, cluster), words.setdefault(job, job))
+
+
 class Table:
     """All series of one group in one window, which begins right after `begin`."""
 
-    def __init__(self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds) -> None:
+    def __init__(
+        self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds, places: Places | None = None
+    ) -> None:
         self.group, self.begin, self.end = group, begin, end
+        self._places = places or Places(group)
         self.seen: list[Seen] = []
         self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
         self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
@@ -177,15 +204,10 @@ class Table:
 
     def settle(self) -> None:
         """All columns are in."""
-        displaced = displaced_jobs(decode_labels(raw) for raw in self._rows if b'"exported_' in raw)
-        words: dict[str, str] = {}  # what thousands of series have in common is kept once
+        places = self._places.of(self._rows)
         for raw, cells in self._rows.items():
-            labels = decode_labels(raw)
-            job = labels.get("job", "")
-            where = place(self.group, labels, displaced=job in displaced, words=words)
+            where, scope = places[raw]
             if where is not None:
-                cluster = labels.get("cluster", "")
-                scope = (words.setdefault(cluster, cluster), words.setdefault(job, job))
                 seen = Seen(raw, cells, where, scope)
                 seen.fixed = self._fixed.get(raw) or {}
                 self.seen.append(seen)

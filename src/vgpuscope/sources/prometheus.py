@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
 from vgpuscope.formats import promql
-from vgpuscope.formats.promtable import Puzzle, Table
+from vgpuscope.formats.promtable import Places, Puzzle, Table
 from vgpuscope.formats.promtracks import refused, tracks
 from vgpuscope.formats.schemas import (
     GROUPS,
@@ -92,6 +92,7 @@ class PrometheusSource:
         self._remembered = 0
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
         self._fleet = 0  # hash of what these series are
+        self._places = [Places(group) for group in GROUPS]
         self._sparing = 0  # readings to come without questions for samples, because such were refused
 
     @property
@@ -153,7 +154,10 @@ class PrometheusSource:
     async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
         """What the metrics that exist say of the window."""
         begin = cycle.end - cycle.seconds
-        tables = [Table(group, begin=begin, end=cycle.end, step=self._interval) for group in GROUPS]
+        tables = [
+            Table(group, begin=begin, end=cycle.end, step=self._interval, places=places)
+            for group, places in zip(GROUPS, self._places, strict=True)
+        ]
         await self._fill(cycle, tables, present)
         await self._look_closer(cycle, tables)
         return tables
