@@ -35,7 +35,8 @@ class ClusterLedger:
         self._pods: dict[PodUID, PodState] = {}
         self._parts: dict[PodUID, Part] = {}  # of the pods that a node was settled with
         self._quotas: dict[str, dict[str, QuotaState]] = {}
-        self._at: dict[str, set[PodUID]] = {}  # by node: pods that are bound or assigned to it
+        # By node: pods that are bound or assigned to it. A list comes in order, and who keeps it sorts in no time.
+        self._at: dict[str, dict[PodUID, None]] = {}
         self._use: dict[str, NamespaceUse] = {}
         self._waits: dict[PodUID, _Wait] = {}
         self._changed_nodes: set[str] = set()
@@ -167,7 +168,7 @@ class ClusterLedger:
     def _put_in(self, pod: PodState) -> None:
         self._pods[pod.uid] = pod
         for name in _places(pod):
-            self._at.setdefault(name, set()).add(pod.uid)
+            self._at.setdefault(name, {})[pod.uid] = None
             self._changed_nodes.add(name)
         if counts(pod):
             self._use.setdefault(pod.namespace, NamespaceUse()).add(pod)
@@ -178,7 +179,7 @@ class ClusterLedger:
         self._parts.pop(pod.uid, None)
         for name in _places(pod):
             at = self._at[name]
-            at.discard(pod.uid)
+            at.pop(pod.uid, None)
             if not at:
                 del self._at[name]
             self._changed_nodes.add(name)

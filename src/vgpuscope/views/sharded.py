@@ -204,7 +204,9 @@ class ShardedPage:
                     lines = opened.get(number)
                     if lines is None:
                         lines = opened[number] = self._columns[number].lines(shard)
-                    place = at + sum(times * shape.counts.get(number, 0) for shape, times in ahead.items())
+                    place = at
+                    for shape, times in ahead.items():
+                        place += times * shape.counts.get(number, 0)
                     lines[place] = _again(lines[place], exposed, old, new)
                 thing.samples = changed[row]
             ahead[thing.shape] = ahead.get(thing.shape, 0) + 1
