@@ -486,6 +486,17 @@ async def test_few_samples_are_asked_for_themselves_and_many_as_statistics(engin
     assert set(map(by_name, many.tracks)) > set(map(by_name, few.tracks))
 
 
+@pytest.mark.parametrize(("step", "requests"), [(STEP, (12, 6)), (STEP / 6, (12, 11))])
+async def test_samples_of_many_cards_are_asked_for_once_it_is_known_that_each_has_few(engine, server, step, requests):
+    for number in range(40):
+        for name, value in SIX.items():
+            engine.add(name, [value] * int(WINDOW / step), step=step, **labels(number))
+    async with source(server, samples=10 * FULL) as prometheus:
+        readings = [await prometheus.read(end=END, seconds=WINDOW) for _ in range(2)]
+    assert tuple(reading.requests for reading in readings) == requests
+    assert [[track.terms["gpu_util"].max for track in reading.tracks] for reading in readings] == [[0.95] * 40] * 2
+
+
 async def test_samples_below_zero_are_seen_where_samples_are_asked_for(engine, server):
     add(engine, gpu_util=[-5.0] + [50.0] * 19)
     [track] = (await read(server, samples=400_000)).tracks

@@ -39,6 +39,8 @@ _RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ag
 _MANY = 20_000  # series: answers of so many fill memory
 _FEW = 4  # answers at once where they do, or may do
 _SLICE = 500  # rows: a few milliseconds
+_SHORT = 40  # samples of a series that take about as much room as its labels, which come with each statistic again
+_SHORT_GAIN = 8  # so many times as many samples are asked for where series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
 
 
@@ -69,8 +71,8 @@ class PrometheusSource:
 
         `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
         the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
-        statistics, because that is as quick as one of these. `progress` is told how many of how many queries are
-        answered.
+        statistics, because that is as quick as one of these; more of them where each series has few. `progress` is told
+        how many of how many queries are answered.
         """
         self._condition = promql.parse_condition(condition)
         self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
@@ -91,6 +93,7 @@ class PrometheusSource:
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
+        self._pace: Seconds | None = None  # between two samples of these series, at the least; None: not known yet
         self._fleet = 0  # hash of what these series are
         self._places = [Places(group) for group in GROUPS]
         self._sparing = 0  # readings to come without questions for samples, because such were refused
@@ -140,10 +143,12 @@ class PrometheusSource:
         self._fleet = fleet
         self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
+        interval = _shortest(tables, self._interval)
+        self._pace = interval if found else None
         if not found:
             self._remembered = 0
         return Reading(
-            window=Window(begin=end - seconds, end=end, interval=_shortest(tables, self._interval)),
+            window=Window(begin=end - seconds, end=end, interval=interval),
             tracks=found,
             schemas=tuple(dict.fromkeys(track.schema for track in found)),
             source=self.url,
@@ -207,11 +212,10 @@ class PrometheusSource:
         first = [asyncio.create_task(progress.counted(one)) for one in work]
         if first and not self._series:  # the size of an answer tells how many there are, and so how to ask for the rest
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        most = 0 if self._sparing else self._samples
         rest = [
             (table, ask)
             for table, asks in plans
-            for ask in (gathered if 0 < self._size(table) * expected <= most else iter)(_together(asks))
+            for ask in (gathered if self._by_samples(table, cycle.seconds) else iter)(_together(asks))
         ]
         progress.total = len(first) + len(rest)
         await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
@@ -242,6 +246,12 @@ class PrometheusSource:
             return False
         missing = await cycle.number(f"count({raw}) - count({recorded})")
         return missing is not None and missing <= 0
+
+    def _by_samples(self, table: Table, seconds: Seconds) -> bool:
+        """Whether to ask for samples where several statistics are wanted."""
+        expected = seconds / (self._pace or self._interval)
+        most = self._samples * (_SHORT_GAIN if self._pace and expected <= _SHORT else 1)
+        return not self._sparing and 0 < self._size(table) * expected <= most
 
     def _size(self, table: Table) -> int:
         """How many series there seem to be: as in the last reading, or in this one as far as it has come."""
