@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from bench.analyzer_fleet import NAMES, STEP, WINDOW, Holder, holders, values
 from tests.contract import promworld
@@ -44,6 +45,12 @@ def stand_in(cards: int) -> Iterator[str]:
         assert process.stdout
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
         process.stdin.close()
+
+
+def renew(url: str) -> None:
+    """Have the stand-in's samples be of now; it takes a while, and must not count."""
+    with urlopen(Request(f"{url}/renew", data=b"x"), timeout=120) as answer:
+        answer.read()
 
 
 def _series(cards: int, times: list[float]) -> Iterator[tuple[Labels, Samples]]:

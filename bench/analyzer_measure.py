@@ -8,9 +8,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +130,27 @@ def _replayed(cards: int, asker: Client, effort: AnalyzerEffort) -> FleetSize:
 
 def _size(url: str, asker: Client, *, root: Path, cards: int, served_by: str, effort: AnalyzerEffort) -> FleetSize:
     _say(f"{cards} GPUs: first analysis")
+    renew = partial(analyzer_feed.renew, url) if served_by == "stand-in" else lambda: None
     with programs.analyzer(root, url) as analyzer, _script(url) as script:
-        measured = _Measured(analyzer, script, asker, root=root, cards=cards)
+        measured = _Measured(analyzer, script, asker, root=root, cards=cards, renew=renew)
         return measured.size(effort, served_by=served_by)
 
 
 class _Measured:
     """An analyzer that is being measured, and the plain script beside it."""
 
-    def __init__(self, analyzer: Program, script: "_Script", asker: Client, *, root: Path, cards: int) -> None:
+    def __init__(
+        self,
+        analyzer: Program,
+        script: "_Script",
+        asker: Client,
+        *,
+        root: Path,
+        cards: int,
+        renew: Callable[[], None],
+    ) -> None:
         self._analyzer, self._script, self._asker, self._root, self._cards = analyzer, script, asker, root, cards
+        self._renew = renew
         self._requests: list[int] = []
         self._own: list[float] = []
         self._outside: list[float] = []
@@ -199,6 +211,7 @@ class _Measured:
         return Cost(wall=own, cpu=cpu)
 
     def _until_shown(self) -> float:
+        self._renew()
         before = self._shown()
         while int(time.time()) <= datetime.fromisoformat(before).timestamp():
             time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike

@@ -2,13 +2,14 @@
 
 It stands in for a real one where that would take minutes to fill. Prints its port, and ends when its input does. The
 answers have the bytes that Prometheus would send: labels in their order, one row for each series. How fast it is must
-not count, so all is made before it says its port; only the times of last samples are put in when they are asked for.
+not count, so all is made before it says its port; POST /renew puts the times of samples of now into the answers.
 """
 
 import asyncio
 import gc
 import json
 import random
+import re
 import sys
 import time
 from statistics import fmean
@@ -17,15 +18,17 @@ from urllib.parse import parse_qs, urlsplit
 from bench.analyzer_fleet import NAMES, STEP, WINDOW, holders, values
 
 _SAMPLES = WINDOW // STEP
-_HEAD = b'{"status":"success","data":{"resultType":"vector","result":['
-_NOW = b"1234567890"  # stands for the time of the last sample
+_HEAD = '{"status":"success","data":{"resultType":"%s","result":['
+_TIMES = [b"12345678%02d" % number for number in range(_SAMPLES)]  # stand for the times of samples
+_ANY_TIME = re.compile(rb"12345678\d\d(?=[,\"])")
 _FUNCTIONS = {
     "avg_over_time": fmean,
     "max_over_time": max,
     "quantile_over_time": lambda found: sorted(found)[round(0.95 * (len(found) - 1))],
     "count_over_time": len,
-    "timestamp": lambda _: int(_NOW),
+    "timestamp": lambda _: int(_TIMES[-1]),
 }
+_RAW = "samples themselves"
 _ASKED_MORE = frozenset(NAMES[:2])  # of the others only means are asked for
 
 
@@ -39,8 +42,20 @@ class Engine:
             labels = json.dumps(holder.labels, separators=(",", ":"))
             rows.append((labels, list(zip(*(values(holder, dice) for _ in range(_SAMPLES)), strict=True))))
         for index, name in enumerate(NAMES):
+            column = [(labels, found[index]) for labels, found in rows]
             for function in _FUNCTIONS if name in _ASKED_MORE else ("avg_over_time",):
-                self._answers[function, name] = _answer(function, [(labels, found[index]) for labels, found in rows])
+                self._answers[function, name] = _answer(function, column)
+            if name in _ASKED_MORE:
+                self._answers[_RAW, name] = _raw_answer(name, column)
+        self._timeless = {of: body for of, body in self._answers.items() if of[0] in {_RAW, "timestamp"}}
+        self._renew()
+
+    def _renew(self) -> bytes:
+        last = int(time.time()) // STEP * STEP
+        times = {mark: b"%d" % (last - STEP * age) for age, mark in enumerate(reversed(_TIMES))}
+        for of, body in self._timeless.items():
+            self._answers[of] = _ANY_TIME.sub(lambda mark: times[mark[0]], body)
+        return b"{}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
@@ -61,18 +76,30 @@ class Engine:
 
     def _body(self, path: str, form: dict[str, list[str]]) -> bytes:
         """Empty: it does not know."""
+        if path == "/renew":
+            return self._renew()
         if path.startswith("/api/v1/label/__name__/"):
             return json.dumps({"status": "success", "data": NAMES}).encode()
         query = form.get("query", [""])[0]
-        function, name = query.partition("(")[0], next((name for name in NAMES if name in query), "")
-        answer = self._answers.get((function, name), b"")
-        return answer.replace(_NOW, b"%d" % (time.time() // STEP * STEP)) if function == "timestamp" else answer
+        function = query.partition("(")[0] if "(" in query else _RAW
+        return self._answers.get((function, next((name for name in NAMES if name in query), "")), b"")
 
 
 def _answer(function: str, rows: list[tuple[str, tuple[float, ...]]]) -> bytes:
     of, now = _FUNCTIONS[function], f"{time.time():.3f}"
     made = (f'{{"metric":{labels},"value":[{now},"{of(found):.16g}"]}}' for labels, found in rows)
-    return _HEAD + ",".join(made).encode() + b"]}}"
+    return f"{_HEAD % 'vector'}{','.join(made)}]}}}}".encode()
+
+
+def _raw_answer(name: str, rows: list[tuple[str, tuple[float, ...]]]) -> bytes:
+    times = [mark.decode() for mark in _TIMES]
+    made = (
+        f'{{"metric":{{"__name__":"{name}",{labels[1:]},"values":['
+        + ",".join([f'[{at},"{value:.16g}"]' for at, value in zip(times, found, strict=True)])
+        + "]}"
+        for labels, found in rows
+    )
+    return f"{_HEAD % 'matrix'}{','.join(made)}]}}}}".encode()
 
 
 async def _main() -> None:
