@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 
 NODE, OTHER = "node-a", "node-b"
 MAY = {"pods": ["list", "watch"]}  # what deploy/agent.yaml grants, and no more
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import time
 import urllib.request
+from datetime import datetime
 
 import pytest
 
@@ -46,12 +47,12 @@ def test_what_hami_wrote_down_becomes_stages_and_a_restart_recounts_nothing(empt
     empty_cluster.create(registered("gpu-1", "GPU-a"))
     with exporter(empty_cluster.kubeconfig, tmp_path) as running:
         running.until(lambda page: page.one(m.BIND_SUCCESS.name) == 0)
-        given = holder("train", "gpu-1", "GPU-a", bound=False)
-        chosen = int(time.time()) + 3
-        given["metadata"]["annotations"] |= {"hami.io/vgpu-time": str(chosen), "hami.io/bind-time": str(chosen)}
-        empty_cluster.create(given)
+        created = empty_cluster.create(holder("train", "gpu-1", "GPU-a", bound=False))["metadata"]["creationTimestamp"]
+        chosen = int(datetime.fromisoformat(created).timestamp()) + 3
+        times = {"hami.io/vgpu-time": str(chosen), "hami.io/bind-time": str(chosen)}
+        empty_cluster.patch("pods", "train", {"metadata": {"annotations": times}}, namespace="ml")
         page = running.until(lambda page: page.one(f"{m.FILTER_SECONDS.name}_count") == 1)
-        assert 2 <= page.one(f"{m.FILTER_SECONDS.name}_sum") <= 4
+        assert page.one(f"{m.FILTER_SECONDS.name}_sum") == 3
         binding = {"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "train"}, "target": {"name": "gpu-1"}}
         until(lambda: time.time() > chosen)
         empty_cluster.call("POST", "/api/v1/namespaces/ml/pods/train/binding", binding)

@@ -18,7 +18,7 @@ A = gpu_uuid(0)
 
 
 class Prometheus:
-    """A running server that scrapes one agent each second."""
+    """A running server that scrapes one agent, which has five seconds to answer."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -54,7 +54,7 @@ def world(tmp_path_factory):
         config = path / "prometheus.yml"
         target = agent.url.removeprefix("http://")
         config.write_text(
-            "global: {scrape_interval: 1s}\n"
+            "global: {scrape_interval: 5s, scrape_timeout: 5s}\n"
             f"scrape_configs: [{{job_name: agent, honor_labels: true, static_configs: [{{targets: ['{target}']}}]}}]\n"
         )
         log = (path / "prometheus.log").open("w")
@@ -65,7 +65,7 @@ def world(tmp_path_factory):
         prometheus = Prometheus(server.url)
         try:
             server.wait(lambda: server.status("/-/ready") == 200)
-            server.wait(lambda: prometheus.ask("count_over_time(up[1m]) > 4"))
+            server.wait(lambda: prometheus.ask("count_over_time(up[1m]) > 2"))
             yield prometheus, agent
         finally:
             process.terminate()
