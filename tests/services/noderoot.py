@@ -28,7 +28,7 @@ from tests.native.scenario import Scenario
 from tests.ports import free_port
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
-WITHIN = 60.0  # seconds: how long a condition may take on a busy machine
+WITHIN = 120.0  # seconds: how long a condition may take on a busy machine
 _QUIET = ("--podresources-socket", "none")
 
 
