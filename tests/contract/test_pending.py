@@ -13,6 +13,7 @@ from vgpuscope.logic.pending import PendingBook
 pytestmark = pytest.mark.real
 
 GPUS = {"nvidia.com/gpu": "2"}
+TOO_FEW = "SCHED_INSUFFICIENT_GPU_COUNT"  # the first that is said may be that there is no node: it is not seen at once
 
 
 @pytest.fixture
@@ -51,21 +52,27 @@ def test_a_refused_pod_is_explained_and_remembered_when_it_has_its_node(cluster)
     book = PendingBook()
     cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
     cluster.create(pod("train", limits=GPUS))
-    refused = only(cluster, book, when=lambda one: one.said)
-    assert (refused.outcome, refused.code) == ("waiting", "SCHED_INSUFFICIENT_GPU_COUNT")
+    refused = only(cluster, book, when=lambda one: one.said and one.code == TOO_FEW)
+    assert refused.outcome == "waiting"
     assert refused.requests == {"nvidia.com/gpu": 2}
     assert refused.said[0].component == "default-scheduler"
-    assert abs(time.time() - refused.said[0].last) < 120
+    assert abs(time.time() - refused.said[0].last) < 600
     cluster.create(node("large", capacity={"nvidia.com/gpu": "8"}))
     done = only(cluster, book, when=lambda one: one.outcome == "scheduled")
-    assert (done.node, done.code, done.attempts >= 1) == ("large", "SCHED_INSUFFICIENT_GPU_COUNT", True)
+    assert (done.node, done.code, done.attempts >= 1) == ("large", TOO_FEW, True)
+
+
+def told(cluster):
+    """The events that say why."""
+    page = decode_events(json.dumps(cluster.call("GET", "/api/v1/events")).encode())
+    return [event for event in page.items if TOO_FEW in {reason.code for reason in event.said}]
 
 
 def test_events_alone_tell_the_same_as_the_condition(cluster):
     cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
     cluster.create(pod("train", limits=GPUS))
-    until(lambda: decode_events(json.dumps(cluster.call("GET", "/api/v1/events")).encode()).items)
-    (event,) = decode_events(json.dumps(cluster.call("GET", "/api/v1/events")).encode()).items
+    until(lambda: told(cluster))
+    (event,) = told(cluster)
     assert (event.namespace, event.pod, event.component, event.reason) == (
         "ml",
         "train",
@@ -73,10 +80,13 @@ def test_events_alone_tell_the_same_as_the_condition(cluster):
         "FailedScheduling",
     )
     assert event.count >= 1
-    assert abs(time.time() - event.first) < 120
-    (found,) = decode_cluster_pods(json.dumps(cluster.call("GET", "/api/v1/pods")).encode()).items
-    assert event.pod_uid == found.uid
-    assert event.said == found.refusal.said
+    assert abs(time.time() - event.first) < 600
+
+    def condition_says_so():
+        (found,) = decode_cluster_pods(json.dumps(cluster.call("GET", "/api/v1/pods")).encode()).items
+        return event.pod_uid == found.uid and found.refusal and event.said == found.refusal.said
+
+    until(condition_says_so)
 
 
 def test_a_pod_whose_scheduler_does_not_run_was_not_tried(cluster):
