@@ -243,17 +243,17 @@ def test_a_series_that_names_no_card_is_none():
 def test_a_series_that_is_known_is_another_once_its_job_turns_out_to_hide_tenants():
     places, free = Places(DCGM), b'{"UUID":"GPU-1","job":"gpus","pod":"web"}'
     held = b'{"UUID":"GPU-2","exported_pod":"train","job":"gpus","pod":"web"}'
-    before, after = places.of([free])[free][0], places.of([free, held])
+    before, after = places.of({free})[free][0], places.of({free, held})
     assert before is not None
     assert before.tenant is not None
     assert [after[raw][0].tenant and after[raw][0].tenant.pod for raw in (free, held)] == [None, "train"]
-    assert places.of([free])[free][0] == before
+    assert places.of({free})[free][0] == before
 
 
 def test_of_series_that_are_gone_nothing_is_kept():
     places = Places(DCGM)
-    assert list(places.of([b'{"UUID":"GPU-1"}'])) == [b'{"UUID":"GPU-1"}']
-    assert list(places.of([b'{"UUID":"GPU-2"}'])) == [b'{"UUID":"GPU-2"}']
+    assert list(places.of({b'{"UUID":"GPU-1"}'})) == [b'{"UUID":"GPU-1"}']
+    assert list(places.of({b'{"UUID":"GPU-2"}'})) == [b'{"UUID":"GPU-2"}']
 
 
 def test_every_statistic_has_a_query():

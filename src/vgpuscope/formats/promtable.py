@@ -8,7 +8,7 @@ look     what the raw samples say of these
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
@@ -93,13 +93,17 @@ class Places:
         self._known: dict[bytes, tuple[Place | None, Scope]] = {}
         self._displaced: frozenset[str] = frozenset()
 
-    def of(self, raws: Iterable[bytes]) -> Mapping[bytes, tuple[Place | None, Scope]]:
+    def of(self, raws: Set[bytes]) -> Mapping[bytes, tuple[Place | None, Scope]]:
         """What the labels of all series say; no card: there is no place."""
         displaced = displaced_jobs(decode_labels(raw) for raw in raws if b'"exported_' in raw)
-        before = self._known if displaced == self._displaced else {}
+        if displaced != self._displaced:
+            self._known, self._displaced = {}, displaced
         words: dict[str, str] = {}  # what thousands of series have in common is kept once
-        self._known = {raw: before.get(raw) or self._found(raw, displaced, words) for raw in raws}
-        self._displaced = displaced
+        for raw in raws:
+            if raw not in self._known:
+                self._known[raw] = self._found(raw, displaced, words)
+        for raw in self._known.keys() - raws if len(self._known) > len(raws) else ():
+            del self._known[raw]
         return self._known
 
     def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> tuple[Place | None, Scope]:
@@ -204,7 +208,7 @@ class Table:
 
     def settle(self) -> None:
         """All columns are in."""
-        places = self._places.of(self._rows)
+        places = self._places.of(self._rows.keys())
         for raw, cells in self._rows.items():
             where, scope = places[raw]
             if where is not None:
