@@ -165,7 +165,7 @@ class _Guest(Struct, kw_only=True, gc=False):
 
 def _units(tracks: list[Track], desk: _Desk) -> Iterable[list[Track]]:
     """The tracks of the card, or those of each of its MIG instances if that is how it is used now."""
-    if not any(track.mig for track in tracks):
+    if len(tracks) == 1 or not any(track.mig for track in tracks):
         return (tracks,)
     parts: dict[str, list[Track]] = {}
     for track in _one_name_each(tracks):

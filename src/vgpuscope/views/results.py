@@ -114,18 +114,20 @@ def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
 def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None) -> Stats:
     """The sums over rows."""
     scores = [row.score for row in found if row.score is not None]
+    by_status = _counted([row.status for row in found], STATUSES)
+    by_verdict = _counted([row.verdict for row in found], VERDICTS)
     return Stats(
         total_gpus=len(found),
         avg_score=round(sum(scores) / len(scores), 1) if scores else 0.0,
         min_score=min(scores, default=0.0),
         max_score=max(scores, default=0.0),
         low_utilization_count=len(low(found, threshold=threshold)),
-        idle_count=sum(row.status == "idle" for row in found),
-        by_status=_counted((row.status for row in found), STATUSES),
+        idle_count=by_status.get("idle", 0),
+        by_status=by_status,
         by_namespace=_by_namespace(found, threshold),
-        by_verdict=_counted((row.verdict for row in found), VERDICTS),
-        by_class=_counted((row.use_class for row in found), USE_CLASSES),
-        unknown_count=sum(row.verdict == "unknown" for row in found),
+        by_verdict=by_verdict,
+        by_class=_counted([row.use_class for row in found], USE_CLASSES),
+        unknown_count=by_verdict.get("unknown", 0),
         scored=len(scores),
         timestamp=timestamp,
     )
@@ -149,6 +151,9 @@ def mean(terms: dict[Term, Stat], term: Term, *, scale: float, digits: int) -> f
 
 def only_tenant(gpu: GpuUse) -> tuple[str, str]:
     """Namespace and pod that have the card; of several, what they have in common."""
+    if len(gpu.tenants) == 1:
+        tenant = gpu.tenants[0].tenant
+        return tenant.namespace, tenant.pod
     spaces = {use.tenant.namespace for use in gpu.tenants}
     pods = {(use.tenant.namespace, use.tenant.pod) for use in gpu.tenants}
     return (spaces.pop() if len(spaces) == 1 else "", pods.pop()[1] if len(pods) == 1 else "")
@@ -189,7 +194,7 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
         mig=gpu.mig,
         mig_profile=gpu.profile,
         shared=len(gpu.tenants) > 1,
-        tenants=tuple(tenant_row(use, stale=stale) for use in gpu.tenants),
+        tenants=tuple([tenant_row(use, stale=stale) for use in gpu.tenants]),
         stale=stale,
     )
 
@@ -218,19 +223,20 @@ def _coverage(evidence: Evidence) -> float | None:
 def _by_namespace(found: Sequence[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
     groups: dict[str, list[ResultRow]] = {}
     for row in found:
-        for namespace in {tenant.namespace for tenant in row.tenants}:
+        for namespace in (row.namespace,) if row.namespace else {tenant.namespace for tenant in row.tenants}:
             groups.setdefault(namespace, []).append(row)
     return {namespace: _namespace(groups[namespace], threshold) for namespace in sorted(groups)}
 
 
 def _namespace(found: list[ResultRow], threshold: float) -> NamespaceStats:
     scores = [row.score for row in found if row.score is not None]
+    verdicts = [row.verdict for row in found]
     return NamespaceStats(
         count=len(found),
         avg_score=round(sum(scores) / len(scores), 1) if scores else None,
         low_util_count=len(low(found, threshold=threshold)),
-        idle_verdict_count=sum(row.verdict == "idle" for row in found),
-        unknown_count=sum(row.verdict == "unknown" for row in found),
+        idle_verdict_count=verdicts.count("idle"),
+        unknown_count=verdicts.count("unknown"),
     )
 
 
