@@ -286,7 +286,7 @@ class Api:
     async def _ask(self, path: str, params: Mapping[str, str]) -> "httpx2.Response":
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
-                return await self._client.get(path, params=dict(params))
+                return await self._client.get(path, params=dict(params), timeout=None)  # ours is for all of it
 
     async def lines(self, path: str, params: Mapping[str, str], *, silence: Seconds) -> AsyncGenerator[bytes, None]:
         """An empty line once the server agrees, then each that it sends, until the stream ends, breaks or falls silent.
