@@ -1,6 +1,7 @@
 """TLS to an engine: whom it trusts, what it says of whom it does not, and what passes over it that nobody may see."""
 
 import asyncio
+import json
 import logging
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -235,6 +236,26 @@ async def test_a_refusal_shows_no_credentials(server, ca_file, status):
     server.spoil = lambda *_: Reply(status, b"Unauthorized")
     async with source(server, ca_file=ca_file, basic=("me", "pa55word"), headers={"X-Api-Key": "k3y"}) as prometheus:
         with pytest.raises(QueryForbidden, match=f"refused: {status}") as refused:
+            await prometheus.ready()
+    assert silent(refused.value)
+
+
+@pytest.mark.usefixtures("no_secret_told")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"basic": ("me", "pa55word"), "headers": {"X-Api-Key": "k3y", "X-Scope-OrgID": "team-a"}},
+        {"token": "t0ken-one", "headers": {"X-Scope-OrgID": "team-a"}},
+    ],
+)
+async def test_a_server_that_repeats_credentials_is_quoted_without_them(server, ca_file, given):
+    def echo(*_):
+        said = [*server.requests[-1][2].values(), *given.get("basic", ())]
+        return Reply(403, json.dumps({"status": "error", "error": f"who is {' '.join(said)}?"}).encode())
+
+    server.spoil = echo
+    async with source(server, ca_file=ca_file, **given) as prometheus:
+        with pytest.raises(QueryForbidden, match="team-a") as refused:
             await prometheus.ready()
     assert silent(refused.value)
 

@@ -50,6 +50,9 @@ class PromApi:
         if basic is None and parts.username and not (token or token_file):
             basic = unquote(parts.username), unquote(parts.password or "")
         self._token, self._token_file = token and token.strip(), token_file
+        shown = {"x-scope-orgid"}  # the tenant, which an error had better name
+        self._secrets = [value for name, value in headers.items() if name.lower() not in shown]
+        self._secrets += [basic[1]] if basic else []
         _check_sendable({**headers, "the bearer token": self._token or ""})
         self._retries, self._largest = retries, largest
         self._slots = asyncio.Semaphore(concurrency)
@@ -138,7 +141,17 @@ class PromApi:
             await answer.aclose()
         if size > most and answer.status_code == 200:
             raise AnswerUnreadable(f"the answer is larger than {most / 2**20:g} MiB")
-        return answer.status_code, answer.headers, b"".join(chunks)
+        body = b"".join(chunks)
+        if answer.status_code != 200:  # some gateways say whom they refuse
+            body = self._veiled(body, request)
+        return answer.status_code, answer.headers, body
+
+    def _veiled(self, body: bytes, request: httpx2.Request) -> bytes:
+        """The body of an error, without what we proved ourselves with."""
+        used = request.headers.get("authorization", "").split(" ")[-1]
+        for secret in filter(None, (used, *self._secrets)):
+            body = body.replace(secret.encode(), b"***")
+        return body
 
     def _bearer(self) -> dict[str, str]:
         token = self._token
