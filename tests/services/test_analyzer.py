@@ -1,6 +1,7 @@
 """The analyzer as it runs: one analysis at a time, what is old proves nothing, and one replica analyses for all."""
 
 import asyncio
+import gc
 import gzip
 import json
 import logging
@@ -31,7 +32,7 @@ from tests.services.analyzing import (
     uuid,
 )
 from tests.sources.promstub import Engine, Hang, Reply, SpoilingServer
-from vgpuscope.model.analysis import Fault
+from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services import analyzer as service
 from vgpuscope.services.analyzer_cycle import Cycle
@@ -156,6 +157,20 @@ async def test_a_failed_analysis_is_counted_and_what_was_known_stays(caplog):
         assert "gpu_analysis_total 2\n" in page
         assert "gpu_analysis_errors_total 1\n" in page
     assert "analysis failed" in caplog.text
+
+
+async def test_an_analysis_that_is_no_longer_shown_is_let_go():
+    def there():
+        gc.collect()
+        return {id(one) for one in gc.get_objects() if type(one) is Analysis}
+
+    before = there()
+    async with running() as analyzer:
+        await analyzer.analysed()
+        await analyzer.metrics()
+        await analyzer.json("/results")
+        await analyzer.analyse()
+        assert len(there() - before) == 1
 
 
 async def test_a_source_that_is_back_is_healthy():

@@ -332,7 +332,7 @@ class Analyzer:
 
     def _metrics(self) -> AnalyzerPage:
         """What is old is not shown: whoever looks at it would take it for news."""
-        of = (self._cycle.shown(), self._cycle.tally, self._settings.config)
+        of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would be held by it
         state = (self._cycle.old, self._leads, self._outbox.waiting, sum(self._errors.values()))
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())

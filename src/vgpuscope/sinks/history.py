@@ -76,19 +76,16 @@ def open_history(url: str, *, keep_results: Seconds, keep_hours: Seconds, keep_d
 
 
 class Unstored:
-    """Keeps the last analysis as long as the process lives, and nothing else."""
+    """Keeps nothing: the last analysis is on display, and to hold it here would keep it until the next is saved."""
 
     def __init__(self) -> None:
-        self._latest: Analysis | None = None
         self._lease = Lease()
 
     async def save(self, analysis: Analysis) -> None:
-        last = self._latest
-        if last is None or (last.started, last.number) < (analysis.started, analysis.number):
-            self._latest = analysis
+        pass
 
-    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
-        return self._latest if self._latest and self._latest.started > after else None
+    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:  # noqa: ARG002
+        return None
 
     async def points(
         self,
