@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.world import World
+from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
 _START_WITHIN = 120.0  # seconds
@@ -62,7 +62,7 @@ class Program:
 @contextmanager
 def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
     """Our agent, with its defaults; sampling faster, as many samples lie in its window as at one a second."""
-    port = _free_port()
+    port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "agent", "--listen", f"127.0.0.1:{port}", *world.agent_arguments()]
     if interval != 1.0:
         config = world.root / f"agent-{interval}.yaml"
@@ -76,7 +76,7 @@ def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
 @contextmanager
 def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
     """Our cluster exporter, with its defaults, once it is ready."""
-    port = _free_port()
+    port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "cluster", "--listen", f"127.0.0.1:{port}"]
     command += ["--kubeconfig", kubeconfig]
     with _running("cluster", command, root=root, env=dict(os.environ), port=port, path="/readyz") as program:
@@ -86,7 +86,7 @@ def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
 @contextmanager
 def analyzer(root: Path, prometheus: str) -> Iterator[Program]:
     """Our analyzer, once its first analysis is done; it does no further one until it is asked to."""
-    port = _free_port()
+    port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}"]
     command += ["--prometheus-url", prometheus, "--interval", "86400"]
     env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # one client asks all the questions
@@ -99,7 +99,7 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
     """A page of bytes that never change, on the same HTTP stack: the lower bound of a scrape."""
     file = root / "page"
     file.write_bytes(page)
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "bench.static_page", file, str(port)]
     with _running("static page", command, root=root, env=dict(os.environ), port=port, path="/healthz") as program:
         yield program
@@ -108,7 +108,7 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
 @contextmanager
 def nvitop_exporter(world: World) -> Iterator[Program]:
     """The peer, as it is installed."""
-    port = _free_port()
+    port = free_port()
     command = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "bench"]
     env = world.environment()
     with _running("nvitop-exporter", command, root=world.root, env=env, port=port, path="/metrics") as program:
@@ -153,12 +153,6 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"not within {_START_WITHIN:.0f} s: {what}")
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def freeze(program: Program, *, frozen: bool) -> None:

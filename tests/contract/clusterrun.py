@@ -1,8 +1,6 @@
 """A running cluster exporter, and small makers of what it reads."""
 
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.controlplane import Object, node, pod
+from tests.needed import needed
 from tests.ports import free_port
 from tests.services.noderoot import WITHIN, RunningAgent, Samples
 from vgpuscope.catalog.scheduling import PENDING_OLDEST
@@ -82,8 +79,6 @@ def agrees_with_a_fresh_list(running: RunningAgent, kubeconfig: str, path: Path)
 
 def promtool_check(page: str) -> tuple[int, str]:
     """What promtool says of a page, which is nothing if it likes it."""
-    if shutil.which("promtool") is None:
-        assert os.environ.get("CI") != "true", "promtool is missing in CI"
-        pytest.skip("promtool is not installed (Debian package prometheus)")
+    needed("promtool", package="prometheus")
     done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr

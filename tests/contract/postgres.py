@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
+from tests.needed import needed
 from tests.ports import free_port
 
 _WITHIN = 60
@@ -23,9 +22,7 @@ _USER, _PASSWORD = "keeper", "pass#word-7Kq"
 def programs_or_skip() -> Path:
     """Where the newest PostgreSQL is; without one a developer's test is skipped, but CI fails."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    if not found:
-        assert os.environ.get("CI") != "true", "PostgreSQL is missing in CI"
-        pytest.skip("PostgreSQL is not installed (Debian package postgresql)")
+    needed("PostgreSQL", package="postgresql", there=bool(found))
     return found[-1].parent
 
 

@@ -2,16 +2,13 @@
 
 import contextlib
 import math
-import os
-import shutil
 import struct
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.needed import needed
 from tests.ports import free_port
 from tests.services.noderoot import RunningAgent
 from tests.sources.promstub import Labels, Samples, is_stale
@@ -20,7 +17,7 @@ from tests.sources.promstub import Labels, Samples, is_stale
 @contextlib.contextmanager
 def prometheus(path: Path) -> Iterator[str]:
     """An empty Prometheus that takes remote writes."""
-    _needed("prometheus", "prometheus")
+    needed("prometheus", package="prometheus")
     (path / "prometheus.yml").write_text("global: {}\n")
     port = free_port()
     flags = [f"--config.file={path / 'prometheus.yml'}", f"--storage.tsdb.path={path / 'tsdb'}"]
@@ -32,17 +29,11 @@ def prometheus(path: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def victoria_metrics(path: Path) -> Iterator[str]:
     """An empty VictoriaMetrics."""
-    _needed("victoria-metrics", "victoria-metrics")
+    needed("victoria-metrics", package="victoria-metrics")
     port = free_port()
     flags = [f"-storageDataPath={path / 'data'}", f"-httpListenAddr=127.0.0.1:{port}", "-memory.allowedPercent=5"]
     with _running(["victoria-metrics", *flags], port, path, ready="/health") as url:
         yield url
-
-
-def _needed(program: str, package: str) -> None:
-    if shutil.which(program) is None:
-        assert os.environ.get("CI") != "true", f"{program} is missing in CI"
-        pytest.skip(f"{program} is not installed (Debian package {package})")
 
 
 @contextlib.contextmanager

@@ -10,8 +10,6 @@ memory is scaled by two, so 160 GiB of it may be given out.
     all    302080 of 327680 = 59/64 = 92.1875 %
 """
 
-import os
-import shutil
 import subprocess
 import time
 from math import inf
@@ -21,6 +19,7 @@ import pytest
 from tests.contract.clusterrun import MIB, exporter, holder, registered
 from tests.contract.test_prometheus import Prometheus
 from tests.native.scenario import GIB, gpu_uuid
+from tests.needed import needed
 from tests.ports import free_port
 from tests.services.noderoot import NodeRoot, RunningAgent
 from vgpuscope.catalog import cluster as m
@@ -70,9 +69,7 @@ def used(path):
 
 @pytest.fixture(scope="module")
 def prometheus(control_plane, tmp_path_factory):
-    if shutil.which("prometheus") is None:
-        assert os.environ.get("CI") != "true", "prometheus is missing in CI"
-        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    needed("prometheus", package="prometheus")
     control_plane.reset()
     scheduled(control_plane)
     path = tmp_path_factory.mktemp("promql")

@@ -1,8 +1,6 @@
 """A real Prometheus scrapes a real agent, and the questions people ask it have the right answers."""
 
 import json
-import os
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -10,6 +8,7 @@ import urllib.request
 import pytest
 
 from tests.native.scenario import GIB, gpu_uuid
+from tests.needed import needed
 from tests.ports import free_port
 from tests.services.noderoot import WITHIN, NodeRoot, RunningAgent
 
@@ -38,9 +37,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    if shutil.which("prometheus") is None:
-        assert os.environ.get("CI") != "true", "prometheus is missing in CI"
-        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    needed("prometheus", package="prometheus")
     path = tmp_path_factory.mktemp("node")
     node = NodeRoot(path)
     node.nvml.gpu(0, memory_used=20 * GIB, utilization=80)

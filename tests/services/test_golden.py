@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.native.scenario import GIB, gpu_uuid
+from tests.needed import needed
 from tests.services.noderoot import NodeRoot
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "node.prom"
@@ -70,9 +70,7 @@ def test_the_page_of_a_node_is_the_golden_one(tmp_path):
 
 @pytest.mark.real
 def test_promtool_finds_nothing_to_complain_about_in_our_own_names(tmp_path):
-    if shutil.which("promtool") is None:
-        assert os.environ.get("CI") != "true", "promtool is missing in CI"
-        pytest.skip("promtool is not installed (Debian package prometheus)")
+    needed("promtool", package="prometheus")
     page = a_node(tmp_path).once("--families", "native")
     done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

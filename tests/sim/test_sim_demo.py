@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.needed import needed
 from tests.ports import free_port
 from vgpuscope.sim import demo
 
@@ -145,9 +146,8 @@ CLASSES = {"busy", "busy-unproductive", "low", "idle", "idle-held", "unknown"}
 
 @pytest.mark.parametrize("prometheus", ["0", "1"])
 def test_the_analyzer_comes_to_every_status_class_and_verdict(started, monkeypatch, prometheus):
-    if prometheus == "1" and shutil.which("prometheus") is None:
-        assert os.environ.get("CI") != "true", "prometheus is missing in CI"
-        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    if prometheus == "1":
+        needed("prometheus", package="prometheus")
     monkeypatch.setenv("DEMO_PROMETHEUS", prometheus)
     running = started("--window-minutes", "0.3")
     running.until(END)
