@@ -178,6 +178,15 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused():
                 await watch(other)
 
 
+@pytest.mark.parametrize("tls", [False, True])
+async def test_who_has_closed_a_watch_leaves_no_connection_behind(tls):
+    async with served(saying(HEAD, then=asyncio.Event()), tls=tls) as client:
+        answer = await watch(client)
+        sock = answer.stream._stream._transport.get_extra_info("socket")
+        await answer.aclose()
+        assert sock.fileno() == -1
+
+
 async def test_a_header_of_two_lines_is_not_sent():
     async with served(saying(HEAD)) as client:
         with pytest.raises(httpx2.LocalProtocolError, match="authorization"):

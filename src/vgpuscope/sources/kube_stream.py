@@ -8,12 +8,14 @@ decrypts and a parser in C unwraps all that has come since the reader last asked
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import httptools
 import httpx2
 
 WATCH = "watch"  # the extension of a request that marks it as one
 
+_CLOSED_WITHIN = 1.0  # seconds; it takes a turn or two of the event loop
 _MOST = 4 * 1024 * 1024  # bytes that may wait for their reader before the server has to
 
 
@@ -53,7 +55,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
         self._error: httpx2.HTTPError | None = None
         self._pieces: list[bytes] = []
         self._waiting = 0  # bytes
-        self._news = asyncio.Event()
+        self._news, self._gone = asyncio.Event(), asyncio.Event()
 
     async def answer(self, head: bytes) -> httpx2.Response:
         """The answer to a request, once its head is there."""
@@ -62,7 +64,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
             while not self._begun and not self._over:
                 await self._wait()
         except BaseException:
-            self._transport.abort()
+            await self.aclose()
             raise
         if not self._begun:
             raise self._error or self._cut()
@@ -82,7 +84,11 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
                 await self._wait()
 
     async def aclose(self) -> None:
+        """Returns when the connection is closed: an event loop that ended before would leave it open."""
         self._transport.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSED_WITHIN):
+                await self._gone.wait()
 
     async def _wait(self) -> None:
         self._news.clear()
@@ -120,6 +126,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
         sized = {b"content-length", b"transfer-encoding"} & {name.lower() for name, _ in self._headers}
         whole = self._begun and not sized and exc is None  # it goes on until the connection ends
         self._end(None if whole else self._cut())
+        self._gone.set()
 
     # ── told by the parser ───────────────────────────────────────────────────────────────────────────────────────
 
