@@ -30,11 +30,15 @@ class KubeTransport(httpx2.AsyncBaseTransport):
         if not request.extensions.get(WATCH):
             return await self._usual.handle_async_request(request)
         url, tls = request.url, self._tls if request.url.scheme == "https" else None
-        head = _head(request)
+        head, stream = _head(request), _Stream(request)
         try:
-            _, stream = await asyncio.get_running_loop().create_connection(
-                lambda: _Stream(request), url.host, url.port or (443 if tls else 80), ssl=tls
+            await asyncio.get_running_loop().create_connection(
+                lambda: stream, url.host, url.port or (443 if tls else 80), ssl=tls
             )
+        except asyncio.CancelledError:  # the event loop itself would part politely, and wait for an answer
+            if stream.connected:
+                await stream.aclose()
+            raise
         except OSError as e:  # TLS has its errors among these
             raise httpx2.ConnectError(str(e), request=request) from e
         return await stream.answer(head)
@@ -51,7 +55,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
         self._silence: float | None = request.extensions["timeout"]["read"]
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
-        self._begun = self._over = False
+        self._begun = self._over = self.connected = False
         self._error: httpx2.HTTPError | None = None
         self._pieces: list[bytes] = []
         self._waiting = 0  # bytes
@@ -110,7 +114,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport, self.connected = transport, True
 
     def data_received(self, data: bytes) -> None:
         try:
