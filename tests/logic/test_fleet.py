@@ -444,3 +444,9 @@ def test_a_card_that_was_seen_too_little_is_not_told_to_be_idle_or_low():
     assert (only(thin).score.value, only(thin).status) == (0.0, "unknown")
     busy = replace(track(0.9, tenant=A), terms=terms(0.9, samples=8))
     assert (only(busy).status, only(busy).verdict) == ("normal", "unknown")
+
+
+def test_a_card_at_work_is_not_called_low_for_the_memory_that_it_holds():
+    burst = {"gpu_util": Stat(max=0.9, samples=20), "mem_used": Stat(mean=1 * GIB), "mem_total": Stat(mean=80 * GIB)}
+    use = only(track(tenant=A, terms=burst))  # as from an engine that answered only one of two queries
+    assert (use.verdict, use.use_class, use.status) == ("in_use", "busy", "unknown")

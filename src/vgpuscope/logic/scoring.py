@@ -16,7 +16,8 @@ from vgpuscope.model.quantity import Bytes, Ratio, Watts
 
 ScoreName: TypeAlias = Literal["gpu_util", "mem_copy", "mem_used", "power"]
 DEFAULT_POWER: Watts = 250.0
-_ROUNDING = 1e-6  # a mean of ones may end a little above 1
+_ONE = 1 + 1e-6  # a mean of ones may end a little above 1
+_LAST_BITS = 5e-10  # by which a sum that should meet a bound may miss it
 
 
 class Weights(Struct, frozen=True, kw_only=True):
@@ -57,32 +58,55 @@ def score(
     expected: int | None = None,
 ) -> Score:
     """The score with each of its terms; `expected` samples, where known, let thin coverage lower the confidence."""
+    util, copy = share(terms.get("gpu_util")), share(terms.get("mem_copy"))
     memory, memory_reference = _memory(terms, default_memory)
     power, power_reference = _power(terms, model, default_power)
-    values = (share(terms.get("gpu_util")), share(terms.get("mem_copy")), memory, power)
-    shares, references = normal(weights), ("", "", memory_reference, power_reference)
-    present = 1.0 if None not in values else fsum([w for w, v in zip(shares, values, strict=True) if v is not None])
-    if present <= 0:  # nothing measured, or only what weighs nothing
-        return Score(value=None, terms=_blank(weights))
-    parts: list[ScoreTerm] = []
-    added: list[float] = []
-    seen: list[float] = []
-    for name, weight, value, reference in zip(_NAMES, shares, values, references, strict=True):
-        if value is None:
-            parts.append(ScoreTerm(name=name, weight=weight))
-            continue
-        points, samples = 100.0 * weight * value / present, terms[name].samples
-        added.append(points)
-        seen.append(weight * samples / expected if expected and samples < expected else weight)
-        parts.append(ScoreTerm(name=name, weight=weight, value=value, points=points, reference=reference))
-    return Score(value=fsum(added), terms=tuple(parts), confidence=min(1.0, fsum(seen)))
+    shares, values = normal(weights), (util, copy, memory, power)
+    points: tuple[float | None, ...]
+    if util is None or copy is None or memory is None or power is None:
+        present = fsum([w for w, v in zip(shares, values, strict=True) if v is not None])
+        if present <= 0:  # nothing measured, or only what weighs nothing
+            return Score(value=None, terms=_blank(weights))
+        points = tuple([None if v is None else 100.0 * w * v / present for w, v in zip(shares, values, strict=True)])
+        value = fsum([found for found in points if found is not None])
+    else:
+        a, b, c, d = shares
+        points = (100.0 * a * util, 100.0 * b * copy, 100.0 * c * memory, 100.0 * d * power)
+        value = fsum(points)
+    return Score(
+        value=value,
+        terms=tuple(map(ScoreTerm, _NAMES, shares, values, points, ("", "", memory_reference, power_reference))),
+        confidence=_confidence(terms, values, shares, expected),
+    )
+
+
+def _confidence(
+    terms: Mapping[Term, Stat], values: tuple[Ratio | None, ...], shares: tuple[float, ...], expected: int | None
+) -> Ratio:
+    """The share of all weight that was measured, less where samples are missing."""
+    if None not in values and not (expected and _thin(terms, expected)):
+        return 1.0
+    seen = []
+    for name, value, weight in zip(_NAMES, values, shares, strict=True):
+        if value is not None:
+            samples = terms[name].samples
+            seen.append(weight * samples / expected if expected and samples < expected else weight)
+    return min(1.0, fsum(seen))
+
+
+def _thin(terms: Mapping[Term, Stat], expected: int) -> bool:
+    """Whether a term of a score has fewer samples."""
+    for name in _NAMES:  # noqa: SIM110 - any() takes four times as long, for every card
+        if terms[name].samples < expected:
+            return True
+    return False
 
 
 def status(score: float | None, thresholds: Thresholds) -> Status:
     """Where a score lies; a bound belongs to the upper side."""
     if score is None or not isfinite(score):
         return "unknown"
-    score = round(score, 9)  # a sum that should meet a bound may miss it by its last bits
+    score += _LAST_BITS
     if score < thresholds.idle:
         return "idle"
     if score < thresholds.low:
@@ -94,16 +118,19 @@ def measured_value(found: Score, terms: Mapping[Term, Stat]) -> float | None:
     """The score without power, unless the card's own limit was measured: what a table by model cannot move."""
     if _limit(terms) is not None:
         return found.value
-    kept = [(term.weight, term.value) for term in found.terms if term.value is not None and term.name != "power"]
-    weight = fsum([weight for weight, _ in kept])
-    return 100.0 * fsum([w * v for w, v in kept]) / weight if weight > 0 else None
+    weight = points = 0.0
+    for term in found.terms:
+        if term.value is not None and term.name != "power":
+            weight += term.weight
+            points += term.weight * term.value
+    return 100.0 * points / weight if weight > 0 else None
 
 
 def share(stat: Stat | None) -> Ratio | None:
     """The mean of a ratio over the window, or None where it was not measured or cannot be true."""
-    if stat is None or stat.mean is None or not 0 <= stat.mean <= 1 + _ROUNDING:
+    if stat is None or (mean := stat.mean) is None or not 0 <= mean <= _ONE:
         return None
-    return min(stat.mean, 1.0)
+    return mean if mean < 1 else 1.0
 
 
 @lru_cache(maxsize=16)
@@ -130,7 +157,9 @@ def _memory(terms: Mapping[Term, Stat], default: Bytes | None) -> tuple[Ratio | 
     used, total, reference = _amount(terms.get("mem_used")), _amount(terms.get("mem_total")), ""
     if not total and default:
         total, reference = float(default), _memory_default(default)
-    return (min(used / total, 1.0), reference) if used is not None and total else (None, "")
+    if used is None or not total:
+        return None, ""
+    return (used / total if used < total else 1.0), reference
 
 
 @lru_cache(maxsize=16)
@@ -144,7 +173,9 @@ def _power(terms: Mapping[Term, Stat], model: str, default: Watts) -> tuple[Rati
         return None, ""
     measured = _limit(terms)
     limit, reference = (measured, _limit_words(round(measured, 1))) if measured else _assumed(model, default)
-    return (min(drawn / limit, 1.0), reference) if limit > 0 else (None, "")
+    if not limit > 0:
+        return None, ""
+    return (drawn / limit if drawn < limit else 1.0), reference
 
 
 def _limit(terms: Mapping[Term, Stat]) -> Watts | None:
@@ -165,6 +196,6 @@ def _assumed(model: str, default: Watts) -> tuple[Watts, str]:
 
 
 def _amount(stat: Stat | None) -> float | None:
-    if stat is None or stat.mean is None or not 0 <= stat.mean < inf:
+    if stat is None or (mean := stat.mean) is None or not 0 <= mean < inf:
         return None
-    return stat.mean
+    return mean

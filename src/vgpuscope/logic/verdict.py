@@ -121,11 +121,28 @@ def judge(
         use_class = _busy_class(terms, status, window, rules)
     else:
         use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
-    stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
+    base = _base(seen, window=window, last=last, schema=schema, rules=rules)
     kept = verdict == "idle" and work.most >= rules.idle_enter
     beyond = work.term if seen and work.term != seen.name else None
-    evidence = Evidence(
-        reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=stat.dropped > 0),
+    evidence = replace(
+        base,
+        reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=base.dropped > 0),
+        held_since=held_since,
+        source=source,
+        held_memory=held,
+        threshold=threshold,
+        other=beyond,
+        other_max=work.most if beyond else None,
+        power_share=drawn,
+        steady_for=steady + 1 if verdict == previous else 1,
+    )
+    return verdict, use_class, evidence
+
+
+def _base(seen: Seen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules) -> Evidence:
+    """What was seen, when and how well: what any finding rests on."""
+    stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
+    return Evidence(
         signal=seen.name if seen else None,
         signal_mean=measured(stat.mean),
         signal_max=measured(stat.max),
@@ -137,19 +154,10 @@ def judge(
         freshness=window.end - newest if newest is not None and isfinite(newest) else None,
         window_begin=window.begin,
         window_end=window.end,
-        held_since=held_since,
-        source=source,
         schema=seen.schema if seen else schema,
-        held_memory=held,
-        threshold=threshold,
         min_coverage=rules.min_coverage,
         max_age=rules.max_age_intervals * paced.interval,
-        other=beyond,
-        other_max=work.most if beyond else None,
-        power_share=drawn,
-        steady_for=steady + 1 if verdict == previous else 1,
     )
-    return verdict, use_class, evidence
 
 
 def _all_reasons(deciding: str, use_class: UseClass, *, kept: bool, partial: bool, dropped: bool) -> tuple[str, ...]:
@@ -205,9 +213,11 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
 
     The count alone would let a track of half the window pass whose samples come twice as often as expected.
     """
-    counted = stat.samples / window.expected
-    if first is not None and last is not None and window.end > window.begin:
-        spanned = (min(last, window.end) - max(first, window.begin) + window.interval) / window.seconds
+    counted, begin, end = stat.samples / window.expected, window.begin, window.end
+    if first is not None and last is not None and end > begin:
+        spanned = ((end if last > end else last) - (begin if first < begin else first) + window.interval) / (
+            end - begin
+        )
         counted = min(counted, spanned) if isfinite(spanned) else 0.0
     return 1.0 if counted > 1 else max(0.0, counted)
 
@@ -274,7 +284,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
             incomplete = True
             here = _most(stat)
         else:
-            here = max(mean, top)
+            here = top if top > mean else mean
             if stat.p95 is not None and here < stat.p95 <= _ONE:
                 here = stat.p95
         if here > most:

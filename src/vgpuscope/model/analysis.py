@@ -4,6 +4,7 @@ A reading is a set of tracks: one for each card, MIG instance or tenant of one t
 "not measured" throughout; a conclusion that would need what was not measured is `unknown`.
 """
 
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -43,18 +44,18 @@ USE_CLASSES: tuple[UseClass, ...] = ("busy", "busy-unproductive", "low", "idle",
 Schema: TypeAlias = Literal["vgpuscope", "dcgm"]
 
 
-class Window(Struct, frozen=True, kw_only=True):
+class Window(Struct, frozen=True, kw_only=True, dict=True):
     """The time that is judged, and how often a sample was to be expected in it."""
 
     begin: UnixTime
     end: UnixTime
     interval: Seconds  # between two samples of one series
 
-    @property
+    @cached_property
     def seconds(self) -> Seconds:
         return self.end - self.begin
 
-    @property
+    @cached_property
     def expected(self) -> int:
         """Samples that a series has if none is missing."""
         return max(1, round(self.seconds / self.interval))
@@ -127,7 +128,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 # ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class ScoreTerm(Struct, frozen=True, kw_only=True, gc=False):
+class ScoreTerm(Struct, frozen=True, gc=False):
     """One term of a score. `value` None: it was not measured, and its weight went to the others."""
 
     name: Literal["gpu_util", "mem_copy", "mem_used", "power"]
