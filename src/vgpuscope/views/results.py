@@ -15,7 +15,6 @@ from vgpuscope.model.analysis import (
     USE_CLASSES,
     VERDICTS,
     Analysis,
-    Evidence,
     GpuUse,
     Stat,
     Status,
@@ -24,7 +23,7 @@ from vgpuscope.model.analysis import (
     UseClass,
     Verdict,
 )
-from vgpuscope.model.quantity import MIB, UnixTime
+from vgpuscope.model.quantity import MIB, Ratio, UnixTime
 
 W = TypeVar("W", bound=str)
 
@@ -45,8 +44,8 @@ class TenantRow(Struct, frozen=True, kw_only=True):
     until: str | None  # null: has it still
 
 
-class ResultRow(Struct, frozen=True, kw_only=True):
-    """One card, or one MIG instance of one. The first sixteen fields are gpu-oour's."""
+class OourRow(Struct, frozen=True):
+    """What gpu-oour says of a card, in its order."""
 
     gpu_id: str
     pod: str
@@ -64,6 +63,11 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     status: Status
     timestamp: str
     ai_analysis: None = None
+
+
+class ResultRow(OourRow, frozen=True, kw_only=True):
+    """One card, or one MIG instance of one: gpu-oour's fields, and ours."""
+
     verdict: Verdict
     use_class: UseClass
     confidence: float
@@ -170,26 +174,26 @@ def memory_percent(terms: dict[Term, Stat]) -> float | None:
 def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     namespace, pod = only_tenant(gpu)
     terms, evidence = gpu.terms, gpu.evidence
-    return ResultRow(
-        gpu_id=gpu.gpu_id,
-        pod=pod,
-        namespace=namespace,
-        hostname=gpu.hostname,
-        model_name=gpu.model,
-        gpu_util=mean(terms, "gpu_util", scale=100, digits=2),
-        mem_copy=mean(terms, "mem_copy", scale=100, digits=2),
-        mem_used_mb=mean(terms, "mem_used", scale=1 / MIB, digits=1),
-        mem_total_mb=mean(terms, "mem_total", scale=1 / MIB, digits=1),
-        mem_usage_percent=memory_percent(terms),
-        power_usage=mean(terms, "power", scale=1, digits=1),
-        sm_clock=mean(terms, "sm_clock", scale=1e-6, digits=0),
-        score=None if gpu.score.value is None else round(gpu.score.value, 1),
-        status="unknown" if stale else gpu.status,
-        timestamp=stamp,
+    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each card
+        gpu.gpu_id,
+        pod,
+        namespace,
+        gpu.hostname,
+        gpu.model,
+        mean(terms, "gpu_util", scale=100, digits=2),
+        mean(terms, "mem_copy", scale=100, digits=2),
+        mean(terms, "mem_used", scale=1 / MIB, digits=1),
+        mean(terms, "mem_total", scale=1 / MIB, digits=1),
+        memory_percent(terms),
+        mean(terms, "power", scale=1, digits=1),
+        mean(terms, "sm_clock", scale=1e-6, digits=0),
+        None if gpu.score.value is None else round(gpu.score.value, 1),
+        "unknown" if stale else gpu.status,
+        stamp,
         verdict="unknown" if stale else gpu.verdict,
         use_class="unknown" if stale else gpu.use_class,
-        confidence=round(gpu.score.confidence, 3),
-        coverage=_coverage(evidence),
+        confidence=_ratio(gpu.score.confidence),
+        coverage=None if evidence.coverage is None else _ratio(evidence.coverage),
         gpu_index=gpu.gpu_index,
         mig=gpu.mig,
         mig_profile=gpu.profile,
@@ -216,8 +220,8 @@ def tenant_row(use: TenantUse, *, stale: bool = False) -> TenantRow:
     )
 
 
-def _coverage(evidence: Evidence) -> float | None:
-    return None if evidence.coverage is None else round(evidence.coverage, 3)
+def _ratio(value: Ratio) -> Ratio:
+    return round(value, 3) if value < 1 else 1.0  # nearly all are
 
 
 def _by_namespace(found: Sequence[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
