@@ -198,8 +198,12 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
 def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:
     """Labels of series as they are written for another metric of the same things."""
     given = f'"__name__":"{name}"'.encode()
-    first, later = given + b",", b"," + given
-    return [raw.replace(first, b"", 1).replace(later, b"", 1) for raw in raws]
+    lead, first, later = b"{" + given + b",", given + b",", b"," + given
+    skipped = len(lead)
+    return [
+        b"{" + raw[skipped:] if raw.startswith(lead) else raw.replace(first, b"", 1).replace(later, b"", 1)
+        for raw in raws
+    ]
 
 
 def in_order(raw: bytes) -> bytes:

@@ -9,9 +9,11 @@ look     what the raw samples say of these
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from vgpuscope.formats.promql import (
     Line,
@@ -39,22 +41,24 @@ _LOOKED_AT = 200  # series whose samples tell how often there are some
 _ENOUGH = 4  # samples of a series that tell it
 
 Cells: TypeAlias = list[float | None]
+_Statistics: TypeAlias = tuple[float | None, float | None, float | None, int, UnixTime]  # in the order of STATISTICS
+_Weighed: TypeAlias = tuple[_Statistics, UnixTime, int]  # with the time of the first sample, and how many were false
 Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pace
 
 
-class Seen:
+class Seen(Struct, gc=False, eq=False):
     """One series: what its labels say, its row of the table, and what was found out about it."""
 
-    __slots__ = ("cells", "count", "exact", "first", "fixed", "gone", "last", "place", "raw", "scope")
-
-    def __init__(self, raw: bytes, cells: Cells, where: Place, scope: Scope) -> None:
-        self.raw, self.cells, self.place, self.scope = raw, cells, where, scope
-        self.count = 0  # samples in the window
-        self.first: UnixTime | None = None  # None: not known
-        self.last: UnixTime | None = None
-        self.exact = False  # first and last are known from the samples themselves
-        self.gone = False  # it has ended before the window did
-        self.fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
+    raw: bytes
+    cells: Cells
+    place: Place
+    scope: Scope
+    fixed: dict[int, Stat]  # quantities that were counted anew, without false samples
+    count: int = 0  # samples in the window
+    first: UnixTime | None = None  # None: not known
+    last: UnixTime | None = None
+    exact: bool = False  # first and last are known from the samples themselves
+    gone: bool = False  # it has ended before the window did
 
 
 class _Pace:
@@ -63,10 +67,12 @@ class _Pace:
     def __init__(self) -> None:
         self._gaps: list[Seconds] = []
 
-    def look(self, samples: Sequence[Sample]) -> None:
-        """The samples of one series."""
-        if len(self._gaps) < _LOOKED_AT and len(samples) >= _ENOUGH:
-            self._gaps.append(median_low([after - before for (before, _), (after, _) in pairwise(samples)]))
+    def look(self, lines: Iterable[Line]) -> None:
+        """Series with their samples; the first that come are enough."""
+        for line in islice(lines, _LOOKED_AT - len(self._gaps)):
+            samples = _ended(line.samples())
+            if len(samples) >= _ENOUGH:
+                self._gaps.append(median_low([after - before for (before, _), (after, _) in pairwise(samples)]))
 
     @property
     def seconds(self) -> Seconds | None:
@@ -153,23 +159,27 @@ class Table:
 
     def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
         """Series with all their samples become several columns; AnswerUnreadable if a sample is no number."""
-        quantity, at = self.group.quantities[ask.quantity], ask.quantity * WIDTH
-        wanted = frozenset(column % WIDTH for column in ask.columns)
-        most = quantity.highest * quantity.scale  # there are many samples, so not these but what follows is scaled
+        quantity, columns = self.group.quantities[ask.quantity], ask.columns
+        at = ask.quantity * WIDTH
+        timed = at + LAST in columns
         self._note(ask, missing)
-        for raw, line in zip(_keys(ask.name, lines), lines, strict=True):
-            if not (samples := _ended(line.samples())):
+        if timed:
+            self._pace.look(lines)
+        most, scale = quantity.highest * quantity.scale, quantity.scale
+        weighed = [_weighed(line, most, scale) for line in lines]
+        for raw, found in zip(_keys(ask.name, lines), weighed, strict=True):
+            if found is None:
                 continue
-            good = [value for _, value in samples if 0.0 <= value <= most]
-            cells, stat = self._cells(raw), _statistics(good, wanted, quantity.scale, dropped=len(samples) - len(good))
-            if LAST in wanted:
-                self._pace.look(samples)
-                self._spans[raw] = (samples[0][0], samples[-1][0])
-                cells[at + LAST] = samples[-1][0]
-            if SAMPLES in wanted:
-                cells[at + SAMPLES] = len(samples)
-            cells[at + MEAN], cells[at + MAX], cells[at + P95] = stat.mean, stat.max, stat.p95
-            if stat.dropped:
+            statistics, first, dropped = found
+            _, _, _, count, last = statistics
+            cells = self._cells(raw)
+            for column in columns:
+                cells[column] = statistics[column - at]
+            if timed:
+                self._spans[raw] = (first, last)
+            if dropped:
+                mean, top, tail = cells[at : at + SAMPLES]
+                stat = Stat(mean=mean, max=top, p95=tail, samples=count - dropped, dropped=dropped)
                 self.marked.setdefault(raw, set()).add(ask.quantity)
                 self._fixed.setdefault(raw, {})[ask.quantity] = stat
 
@@ -212,9 +222,7 @@ class Table:
         for raw, cells in self._rows.items():
             where, scope = places[raw]
             if where is not None:
-                seen = Seen(raw, cells, where, scope)
-                seen.fixed = self._fixed.get(raw) or {}
-                self.seen.append(seen)
+                self.seen.append(Seen(raw, cells, where, scope, self._fixed.get(raw) or {}))
         self._rows = {}
         self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
         self._time()
@@ -344,10 +352,13 @@ class Table:
         return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
 
     def _odd(self, seen: Seen) -> bool:
-        return bool(seen.count and (seen.gone or seen.last)) and not (seen.exact or self.steady(seen))
+        return not seen.exact and bool(seen.count and (seen.gone or seen.last)) and not self.steady(seen)
 
     def _unclear(self) -> list[Seen]:
         """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
+        odd = [seen for seen in self.seen if self._odd(seen)]
+        if not odd:
+            return []
         tenants: dict[tuple[str, str], set[Tenant | None]] = defaultdict(set)
         for seen in self.seen:
             tenants[seen.place.gpu_id, seen.place.mig].add(seen.place.tenant)
@@ -355,7 +366,6 @@ class Table:
         def urgency(seen: Seen) -> int:
             return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
 
-        odd = [seen for seen in self.seen if self._odd(seen)]
         return sorted(odd, key=urgency)
 
 
@@ -377,22 +387,34 @@ def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
     return raws if ordered else [in_order(raw) for raw in raws]
 
 
-def _statistics(good: list[float], wanted: frozenset[int], scale: float, *, dropped: int) -> Stat:
-    if not good:
-        return Stat(dropped=dropped)
-    return Stat(
-        mean=math.fsum(good) / len(good) / scale if MEAN in wanted else None,
-        max=max(good) / scale if MAX in wanted else None,
-        p95=quantile(0.95, good) / scale if P95 in wanted else None,
-        samples=len(good),
-        dropped=dropped,
-    )
+def _weighed(line: Line, most: float, scale: float) -> _Weighed | None:
+    """A series' statistics from those of its samples that can be true; None if it has no samples at all.
+
+    `most` is in the samples' own unit: there are many of them, so not these but what follows is scaled.
+    """
+    samples = _ended(line.samples())
+    if not samples:
+        return None
+    values = [value for _, value in samples]
+    total, ordered = sum(values), sorted(values)
+    dropped = 0
+    if math.isnan(total) or ordered[0] < 0.0 or ordered[-1] > most:  # the order of NaN and numbers means nothing
+        ordered = sorted([value for value in values if 0.0 <= value <= most])
+        total, dropped = sum(ordered), len(values) - len(ordered)
+    first, last = samples[0][0], samples[-1][0]
+    if not ordered:
+        return (None, None, None, len(values), last), first, dropped
+    mean, tail = total / len(ordered) / scale, _quantile(0.95, ordered) / scale
+    return (mean, ordered[-1] / scale, tail, len(values), last), first, dropped
 
 
 def quantile(q: float, values: list[float]) -> float:
     """As PromQL's: between the two nearest ranks, in proportion."""
-    ordered = sorted(values)
+    return _quantile(q, sorted(values))
+
+
+def _quantile(q: float, ordered: list[float]) -> float:
     rank = q * (len(ordered) - 1)
-    low = math.floor(rank)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] * (1.0 - (rank - low)) + ordered[high] * (rank - low)
+    low = int(rank)
+    above = rank - low
+    return ordered[low] * (1.0 - above) + ordered[low + 1] * above if above else ordered[low]

@@ -19,12 +19,12 @@ Stats = dict[str, Stat]
 def tracks(table: Table) -> Iterator[Track]:
     """One track for each tenancy. Several series of one (two exporters, or one that was started anew) become one."""
     tenancies: dict[tuple[object, ...], list[_Piece]] = defaultdict(list)
-    columns = _Columns(table)
-    for seen in table.seen:
-        stats = columns.stats(seen)
+    columns, intervals = _Columns(table), table.intervals
+    found = [columns.stats(seen) for seen in table.seen]
+    for seen, stats in zip(table.seen, found, strict=True):
         if stats or seen.count:
             where = seen.place
-            piece = _Piece(where, stats, seen.first, seen.last, table.intervals[seen.scope])
+            piece = _Piece(where, stats, seen.first, seen.last, intervals[seen.scope])
             tenancies[where.gpu_id, where.mig, where.tenant].append(piece)
     for pieces in tenancies.values():
         yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
@@ -52,37 +52,33 @@ class _Columns:
     """How to read the rows of one table: which columns came in, and whether their counts can be believed."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self._marked = table.marked
         states = table.states
-        self._read: list[tuple[int, str, int, bool]] = []  # quantity, part, offset, has a count that can be believed
+        self._read: list[tuple[int, str, int, bool, bool]] = []  # quantity, part, offset, has a count, it is believed
         for index, quantity in enumerate(table.group.quantities):
             at = index * WIDTH
             values = {states[at + s] for s in (MEAN, MAX, P95) if at + s in states}
             # a count of all samples beside statistics of some would make these look well founded
             sound = not ("partial" in values and states.get(at + SAMPLES) == "whole")
             if values:
-                self._read.append((index, quantity.part, at, sound))
-        self._counts = {at for _, _, at, _ in self._read if table.group.quantities[at // WIDTH].samples}
+                self._read.append((index, quantity.part, at, bool(quantity.samples), sound))
 
     def stats(self, seen: Seen) -> Stats:
         """The quantities of a series; false values are counted, and no part of anything."""
         found: Stats = {}
-        marked = self._table.marked.get(seen.raw, ())
-        cells = seen.cells
-        for index, part, at, sound in self._read:
-            mean, top = cells[at + MEAN], cells[at + MAX]
-            if index in marked:
-                stat = seen.fixed.get(index) or Stat(dropped=int(cells[at + SAMPLES] or seen.count or 1))
-            elif mean is None and top is None and cells[at + P95] is None:
+        marked = self._marked.get(seen.raw) if self._marked else None
+        cells, usual = seen.cells, seen.count or 1
+        for index, part, at, counted, sound in self._read:
+            mean, top, tail, count, _ = cells[at : at + WIDTH]
+            if marked and index in marked:
+                stat = seen.fixed.get(index) or Stat(dropped=int(count or usual))
+            elif mean is None and top is None and tail is None:
                 continue
             else:
-                samples = cells[at + SAMPLES] if at in self._counts else max(1, seen.count)
-                stat = Stat(
-                    mean=top if mean is None and part in _STEADY else mean,
-                    max=top,
-                    p95=cells[at + P95],
-                    samples=int(samples or 0) if sound else 0,
-                )
+                samples = int(count or 0) if counted else usual
+                if mean is None and part in _STEADY:
+                    mean = top
+                stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0)
             if part not in found or found[part].samples == 0:
                 found[part] = stat
         _total(found)
