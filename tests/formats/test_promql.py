@@ -14,6 +14,7 @@ from vgpuscope.formats.promql import (
     Line,
     Matcher,
     Row,
+    chosen_by,
     decode_error,
     decode_labels,
     decode_matrix,
@@ -74,6 +75,32 @@ def test_any_text_is_a_condition_or_refused(text):
     except ConfigInvalid:
         return
     assert parse_condition(selector("", found)) == found
+
+
+@pytest.mark.parametrize(
+    ("condition", "chosen"),
+    [
+        ("{}", "a b nobody"),
+        ('{pod!=""}', "a b"),
+        ('{pod=""}', "nobody"),
+        ('{pod=~"a|x"}', "a"),
+        ('{pod=~"."}', "a b"),
+        ('{pod!~"a.*"}', "b nobody"),
+        ('{pod!~".+"}', "nobody"),
+        ('{pod=~"",zone="z"}', "nobody"),
+        ('{pod="a",zone="y"}', ""),
+        ('{pod="."}', ""),
+    ],
+)
+def test_a_condition_chooses_series_as_an_engine_does(condition, chosen):
+    series = {"a": {"pod": "a", "zone": "z"}, "b": {"pod": "b", "zone": "z"}, "nobody": {"zone": "z"}}
+    fulfilled = chosen_by(parse_condition(condition))
+    assert [name for name, labels in series.items() if fulfilled(labels)] == chosen.split()
+
+
+def test_an_expression_that_only_an_engine_understands_is_refused_where_there_is_none():
+    with pytest.raises(ConfigInvalid, match="not understood here"):
+        chosen_by(parse_condition('{pod=~"\\\\pL+"}'))
 
 
 def test_texts_that_look_like_patterns_are_taken_as_they_are():

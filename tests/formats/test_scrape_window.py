@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vgpuscope.catalog import node as m
+from vgpuscope.formats.promql import parse_condition
 from vgpuscope.formats.scrape_text import PageReader
-from vgpuscope.formats.scrape_window import WANTED, Pages
+from vgpuscope.formats.scrape_window import WANTED, Choice, Pages
 from vgpuscope.model.analysis import Stat, Tenant
 
 MIB = 1024 * 1024
@@ -18,8 +19,8 @@ MIB = 1024 * 1024
 class Target:
     """Pages and their reader, as one target has them."""
 
-    def __init__(self):
-        self.pages = Pages()
+    def __init__(self, condition="{}"):
+        self.pages = Pages(Choice(parse_condition(condition)), instance="n1:9394")
         self.reader = PageReader(wanted=WANTED, meaning=self.pages.meaning)
 
     def show(self, at, *lines):
@@ -272,6 +273,33 @@ def test_memory_does_not_grow_with_time_and_what_is_to_be_kept_is_kept():
         assert target.only(at - 40, at).terms["gpu_util"].samples == min(at + 1, 40)
     (row,) = target.pages._rows.values()
     assert len(row.times) <= 60
+
+
+@pytest.mark.parametrize(
+    ("condition", "tenants"),
+    [
+        ("{}", {None, "train", "other", "dcgm"}),
+        ('{pod!=""}', {None, "train", "other", "dcgm"}),
+        ('{pod="train"}', {None, "train"}),  # cards of our agent name nobody, and are there whoever is asked for
+        ('{instance="n1:9394",pod=~"t.*"}', {None, "train"}),
+        ('{node="n2"}', set()),
+    ],
+)
+def test_a_condition_chooses_what_is_kept(condition, tenants):
+    agent, exporter = Target(condition), Target(condition)
+    agent.show(
+        1, card(m.GPU_UTILIZATION, 0.5), *(container(m.CONTAINER_SM, 0.5, pod=pod) for pod in ("train", "other"))
+    )
+    exporter.show(1, dcgm(UTIL, 50, pod="dcgm"))
+    found = [*agent.tracks(0, 2), *exporter.tracks(0, 2)]
+    assert {track.tenant.pod if track.tenant else None for track in found} == tenants
+
+
+def test_cards_that_nobody_has_are_there_only_if_the_condition_lets_them():
+    for condition, there in (("{}", 1), ('{pod!=""}', 0)):
+        target = Target(condition)
+        target.show(1, dcgm(UTIL, 50))
+        assert len(target.tracks(0, 2)) == there
 
 
 def test_a_target_that_shows_one_sample_for_ever_is_found_out():

@@ -50,6 +50,16 @@ async def test_a_change_that_concerns_the_source_makes_another_one():
     await sources.close()
 
 
+async def test_own_scrapes_begin_anew_with_another_condition_and_not_with_what_is_for_an_engine():
+    sources = Sources(config(**SCRAPES))
+    first = sources.current
+    sources.renew(config(**SCRAPES, prometheus__deadline="20s"))
+    assert sources.current is first
+    sources.renew(config(**SCRAPES, prometheus__query_condition='{pod="a"}'))
+    assert sources.current is not first
+    await sources.close()
+
+
 async def test_a_source_that_cannot_be_made_leaves_the_former_in_place(caplog):
     sources = Sources(config(**PROMETHEUS))
     first = sources.current

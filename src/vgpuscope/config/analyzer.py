@@ -29,7 +29,7 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     query_condition: Annotated[
         str,
         Meta(
-            description="Matchers that every query carries.",
+            description="Matchers that every query carries; of its own scrapes the analyzer keeps what fulfils them.",
             extra={"form": "condition", "flag": None, "aliases": ("QUERY_CONDITION",)},
         ),
     ] = '{pod!=""}'

@@ -6,7 +6,7 @@ answers nearly all labels are the same again, so those of a vector stay bytes un
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -54,6 +54,19 @@ def parse_condition(text: str) -> tuple[Matcher, ...]:
         found.append(Matcher(matched[1], matched[2], _unquoted(matched[3], text)))
         rest = rest[matched.end() :]
     return tuple(found)
+
+
+def chosen_by(matchers: Iterable[Matcher]) -> Callable[[Mapping[str, str]], bool]:
+    """Whether labels fulfil all matchers, as an engine would say: what is not there is empty. ConfigInvalid."""
+    tests = [(matcher.label, matcher.op[0] == "=", _pattern(matcher)) for matcher in matchers]
+    return lambda labels: all((p.fullmatch(labels.get(label, "")) is not None) == wanted for label, wanted, p in tests)
+
+
+def _pattern(matcher: Matcher) -> re.Pattern[str]:
+    try:
+        return re.compile(matcher.value if "~" in matcher.op else re.escape(matcher.value), re.DOTALL)
+    except re.error as e:
+        raise _wrong(f"{{{matcher}}}", f"its expression is not understood here: {e}") from e
 
 
 def selector(name: str, matchers: Iterable[Matcher]) -> str:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from vgpuscope.catalog import node as m
+from vgpuscope.formats.promql import Matcher, chosen_by
 from vgpuscope.formats.promtable import quantile
-from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, place
+from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, matchers_for, place
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -40,10 +41,22 @@ Meaning: TypeAlias = Cell | SampleTime
 _SAMPLE_TIME: Final = SampleTime()
 
 
-class Pages:
-    """What one target's pages have said lately."""
+class Choice:
+    """Which series count, by the configured condition. ConfigInvalid if that cannot be told here."""
 
-    def __init__(self) -> None:
+    def __init__(self, condition: Iterable[Matcher] = ()) -> None:
+        given = tuple(condition)
+        self._tests = {layout: chosen_by(matchers_for(layout.group, given)) for layout in set(_LAYOUTS.values())}
+
+    def takes(self, layout: "_Layout", labels: Mapping[str, str]) -> bool:
+        return self._tests[layout](labels)
+
+
+class Pages:
+    """What one target's pages have said lately, of what the choice takes; `instance` is the target's label."""
+
+    def __init__(self, choice: Choice | None = None, *, instance: str = "") -> None:
+        self._choice, self._instance = choice, instance
         self._rows: dict[tuple[_Layout, Place], _Row] = {}  # that have samples
         self._alive: WeakValueDictionary[tuple[_Layout, Place], _Row] = WeakValueDictionary()  # or a cell in use
         self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by card and instance
@@ -51,13 +64,15 @@ class Pages:
         self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
 
     def meaning(self, name: str, labels: Mapping[str, str]) -> Meaning | None:
-        """Where samples of a series go; None: it names no card, or nobody whose part of a card it is.
+        """Where samples of a series go; None: it names no card, or nobody whose part of a card it is, or is not chosen.
 
         A lost card whose name nobody remembers goes by its number, which is not unique among nodes: no card either.
         """
         if name == m.SAMPLE_TIME.name:
             return _SAMPLE_TIME
         layout = _LAYOUTS[name]
+        if self._choice and not self._choice.takes(layout, {"instance": self._instance, **labels}):
+            return None
         where = place(layout.group, labels, displaced=False)
         if where is None or where.gpu_id.startswith(_NAMELESS):
             return None

@@ -146,6 +146,7 @@ def _scrapes(config: Config) -> ScrapeSource:
             targets=StaticTargets(analyzer.targets),
             interval=analyzer.scrape_interval,
             keep=window,
+            condition=config.prometheus.query_condition,
             token=analyzer.scrape_token,
         )
     api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
@@ -155,6 +156,7 @@ def _scrapes(config: Config) -> ScrapeSource:
         target_faults=targets.faults,
         interval=analyzer.scrape_interval,
         keep=window,
+        condition=config.prometheus.query_condition,
         token=analyzer.scrape_token,
     )
 
@@ -194,9 +196,10 @@ def _headers(lines: tuple[str, ...]) -> Mapping[str, str]:
 
 def _concerns(config: Config) -> object:
     """The settings that a source is made from."""
-    analyzer = config.analyzer
+    analyzer, prometheus = config.analyzer, config.prometheus
     return (
-        (config.prometheus, config.scheduler.max_workers) if config.prometheus.url else None,  # not for own scrapes
+        # most of it is not for own scrapes
+        (prometheus, config.scheduler.max_workers) if prometheus.url else prometheus.query_condition,
         analyzer.targets,
         analyzer.discover_services,
         analyzer.scrape_interval,

@@ -32,11 +32,11 @@ def main(argv: list[str]) -> int:
         "analyzer.scrape_interval": SCRAPE_SECONDS,
         "prometheus.time_window_min": chosen.window_minutes,
         "prometheus.step": SCRAPE_SECONDS,
+        "prometheus.query_condition": "{}",  # cards too that no pod has
         "scheduler.interval": 5,
     }
     if chosen.prometheus:
         flags["prometheus.url"] = chosen.prometheus
-        flags["prometheus.query_condition"] = "{}"  # cards too that no pod has
     return analyzer.main(flags=flags, environ={}, file=None)
 
 

@@ -14,8 +14,9 @@ from typing import Final, get_args
 
 import httpx2
 
+from vgpuscope.formats.promql import parse_condition
 from vgpuscope.formats.scrape_text import PageReader
-from vgpuscope.formats.scrape_window import WANTED, Meaning, Pages
+from vgpuscope.formats.scrape_window import WANTED, Choice, Meaning, Pages
 from vgpuscope.model.analysis import Fault, Reading, Schema, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -42,12 +43,17 @@ class ScrapeSource:
         targets: Callable[[], Awaitable[tuple[str, ...]]],
         interval: Seconds,
         keep: Seconds,
+        condition: str = "{}",
         token: str | None = None,
         timeout: Seconds | None = None,
         target_faults: Callable[[], tuple[Fault, ...]] = tuple,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out."""
+        """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out.
+
+        `condition`: matchers that series have to fulfil, as if an engine were asked. ConfigInvalid.
+        """
+        self._choice = Choice(parse_condition(condition))
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
@@ -136,7 +142,7 @@ class ScrapeSource:
             return
         self._lost = None
         for name, url in wanted.items():
-            target = self._known.get(name) or _Target(name)
+            target = self._known.get(name) or _Target(name, self._choice)
             self._known[name], target.url = target, url
             if not target.followed:
                 target.follow(tasks.create_task(self._follow(target), name=f"scrapes of {name}"))
@@ -187,10 +193,10 @@ class ScrapeSource:
 class _Target:
     """One target: where it is, what its pages said, and whether it is up."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, choice: Choice) -> None:
         self.name = name  # its address, without credentials
         self.url = ""
-        self.pages = Pages()
+        self.pages = Pages(choice, instance=name)
         self.error: ScopeError | None = None  # of the last scrape
         self.scraped = False  # ever
         self._reader: PageReader[Meaning] = PageReader(wanted=WANTED, meaning=self.pages.meaning)
