@@ -64,23 +64,30 @@ class StreamTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         message = _head(request) + await request.aread()
-        kept = next((idle for idle in self._idle if idle.origin == _origin(request.url) and idle.alive), None)
-        if kept:
-            self._idle.remove(kept)
-            stream = _Stream(request, self._kept)
-            kept.pass_on(stream)
-            try:
-                return await stream.answer(message)
-            except httpx2.RemoteProtocolError:
-                if stream.heard:
-                    raise
+        if answer := await self._answer_on_kept(request, message):
+            return answer
         stream = _Stream(request, self._kept)
         await self._connect(stream, request)
         return await stream.answer(message)
 
     async def aclose(self) -> None:
-        self._keep = 0  # nor is the connection of an answer that is still being read
+        self._keep = 0  # an answer that is still being read leaves its connection to nobody
         await asyncio.gather(*(idle.aclose() for idle in self._idle))
+
+    async def _answer_on_kept(self, request: httpx2.Request, message: bytes) -> httpx2.Response | None:
+        """None if no connection is kept for it, or one that turns out to be dead."""
+        idle = next((idle for idle in self._idle if idle.origin == _origin(request.url) and idle.alive), None)
+        if idle is None:
+            return None
+        self._idle.remove(idle)
+        stream = _Stream(request, self._kept)
+        idle.pass_on(stream)
+        try:
+            return await stream.answer(message)
+        except httpx2.RemoteProtocolError:
+            if stream.heard:
+                raise
+            return None
 
     async def _connect(self, stream: "_Stream", request: httpx2.Request) -> None:
         scheme, host, port = _origin(request.url)
