@@ -179,6 +179,7 @@ class SpoilingServer:
         self.spoil: Callable[[str, Reply], Spoilt] = lambda _, reply: reply
         self.queries: list[str] = []
         self.requests: list[tuple[str, str, Labels]] = []  # method, path, headers
+        self.connections = 0
         self._over = asyncio.Event()
 
     async def __aenter__(self) -> "SpoilingServer":
@@ -191,6 +192,7 @@ class SpoilingServer:
         self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while await self._one(reader, writer):
                 await writer.drain()

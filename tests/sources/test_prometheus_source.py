@@ -1,6 +1,7 @@
 """What an engine says of a fleet is read as it is; what it does not say stays unknown, whatever comes in between."""
 
 import asyncio
+import gzip
 import json
 import math
 import time
@@ -705,6 +706,85 @@ async def test_a_gateway_that_only_lets_get_through_is_asked_by_get(engine, serv
     reading = await read(server, concurrency=1)
     assert reading.faults == ()
     assert sum(method == "POST" for method, _, _ in server.requests) == 1
+
+
+async def test_connections_are_kept(engine, server):
+    add(engine)
+    async with source(server, concurrency=2) as prometheus:
+        for _ in range(3):
+            await prometheus.read(end=END, seconds=WINDOW)
+    assert server.connections <= 2 < len(server.requests)
+
+
+async def test_a_connection_that_died_meanwhile_costs_no_try(server):
+    async with source(server, retries=0) as prometheus:
+        await prometheus.ready()
+        dead = [Drop()]
+        server.spoil = lambda _, reply: dead.pop() if dead else reply
+        await prometheus.ready()
+    assert (server.connections, len(server.requests)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda _: Reply(503, b"busy", ("connection: close",)),
+        lambda _: Reply(503, bytes(2**17)),
+        lambda reply: Reply(200, reply.body + bytes(2_000_000)),
+        lambda reply: Cut(reply.body),
+    ],
+    ids=["the last", "too long an error", "too large", "cut off"],
+)
+async def test_no_request_follows_an_answer_that_was_given_up_or_is_the_last(server, spoil):
+    async with source(server, retries=0, largest_answer=1_000_000) as prometheus:
+        server.spoil = lambda _, reply: spoil(reply)
+        with pytest.raises(SourceDown):
+            await prometheus.ready()
+        server.spoil = lambda _, reply: reply
+        await prometheus.ready()
+    assert (server.connections, len(server.requests)) == (2, 2)
+
+
+async def test_an_answer_that_is_compressed_unasked_is_read(engine, server):
+    add(engine)
+    plain = await read(server)
+    server.spoil = lambda _, reply: Reply(200, gzip.compress(reply.body), ("content-encoding: gzip",))
+    assert (await read(server)).tracks == plain.tracks
+    assert server.requests[-1][2]["accept-encoding"] == "identity"
+
+
+async def test_a_long_question_arrives_whole(server):
+    api = source(server)._api
+    query = f'x{{pod="{"p" * 2**21}"}}'
+    async with asyncio.timeout(SOON):
+        await api.query(query, at=END, by=math.inf)
+    await api.aclose()
+    assert server.queries == [query]
+
+
+async def test_where_there_is_a_proxy_it_is_asked(monkeypatch):
+    asked = asyncio.get_running_loop().create_future()
+
+    async def proxy(reader, writer):
+        asked.set_result((await reader.readline()).decode())
+        writer.write(b"HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    async with listening, PrometheusSource(url="http://prometheus.invalid:9090", retries=0) as prometheus:
+        with pytest.raises(QueryForbidden):
+            await prometheus.ready()
+    assert (await asked).startswith("POST http://prometheus.invalid:9090/api/v1/query ")
+
+
+async def test_who_asks_without_tls_loads_no_authorities(server, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    async with source(server) as prometheus:
+        await prometheus.ready()
+    with pytest.raises(ConfigInvalid):
+        source(server, url="https://x")
 
 
 async def test_a_path_before_the_api_is_kept(engine, server):

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
-from urllib.request import getproxies
 
 from vgpuscope.formats.apigroup import decode_group_versions
 from vgpuscope.formats.kubelist import Event, Fault, Page, decode_status
@@ -35,7 +34,6 @@ _BREATH = 0.05  # seconds after a chunk of a watch that had to be waited for
 _AT_ONCE = 0.001  # seconds: a chunk that takes longer to come was not there yet
 _BURST = 0.2  # seconds between two yields
 
-_PROXIES = {"http", "https", "all"}
 _FORBIDDEN = {401, 403}
 _FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or (after a restored backup) from the future
 
@@ -105,14 +103,14 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
     """A client that is authenticated at the API server; the caller closes it."""
     import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 
-    from vgpuscope.sources.kube_stream import KubeTransport  # noqa: PLC0415
+    from vgpuscope.sources.http_stream import WatchTransport, behind_proxy  # noqa: PLC0415
 
     try:
         found = _connection(kubeconfig)
     except ConfigInvalid as e:
         raise KubeUnreadable(str(e)) from e
-    if not getproxies().keys() & _PROXIES:  # httpx knows how to go through one
-        found["transport"] = KubeTransport(found["verify"])
+    if not behind_proxy():
+        found["transport"] = WatchTransport(found["verify"])
     return httpx2.AsyncClient(**found)
 
 
@@ -295,7 +293,7 @@ class Api:
         """
         import httpx2  # noqa: PLC0415
 
-        from vgpuscope.sources.kube_stream import WATCH  # noqa: PLC0415
+        from vgpuscope.sources.http_stream import WATCH  # noqa: PLC0415
 
         timeout = httpx2.Timeout(self._timeout, read=silence)
         request = self._client.build_request(

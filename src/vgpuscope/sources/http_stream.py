@@ -1,0 +1,286 @@
+"""Answers off the wire: everything that is there, in one go.
+
+To httpx every HTTP chunk and TLS record is a read with a time limit and a way through many layers. An API server tells
+every change in one of its own, and that way takes longer than what we do with the change; a PromQL engine sends
+hundreds of megabytes, and it takes as long as the kernel. Here the event loop decrypts and a parser in C unwraps all
+that has come since the reader last asked.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from urllib.request import getproxies
+
+import httptools
+import httpx2
+
+WATCH = "watch"  # the extension of a request that marks it as one
+
+_CLOSED_WITHIN = 1.0  # seconds; it takes a turn or two of the event loop
+_KEPT_FOR = 5.0  # seconds, as httpx has it: what stands between may forget a connection without a word
+_MOST = 4 * 1024 * 1024  # bytes that may wait for their reader before the server has to
+_LONGEST_HEAD = 256 * 1024  # bytes
+_PROXIES = {"http", "https", "all"}
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+_Origin = tuple[str, str, int]  # scheme, host, port
+
+
+def behind_proxy() -> bool:
+    """Whether the environment names a proxy: httpx knows how to go through one, and we do not."""
+    return bool(getproxies().keys() & _PROXIES)
+
+
+class WatchTransport(httpx2.AsyncBaseTransport):
+    """Requests as httpx sends them, and watches by a connection of their own."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._usual = httpx2.AsyncHTTPTransport(verify=tls)
+        self._watches = StreamTransport(tls)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        way = self._watches if request.extensions.get(WATCH) else self._usual
+        return await way.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._usual.aclose()
+        await self._watches.aclose()
+
+
+class StreamTransport(httpx2.AsyncBaseTransport):
+    """Requests that are in memory, their answers as they come; up to `keep` connections wait for the next request.
+
+    A request is sent again where a kept connection turns out to be dead: it has to be one that only reads.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None, *, keep: int = 0) -> None:
+        """Without TLS only http is spoken."""
+        if tls:
+            tls.set_alpn_protocols(["http/1.1"])
+        self._tls, self._keep = tls, keep
+        self._idle: list[_Idle] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        message = _head(request) + await request.aread()
+        if answer := await self._answer_on_kept(request, message):
+            return answer
+        stream = _Stream(request, self._kept)
+        await self._connect(stream, request)
+        return await stream.answer(message)
+
+    async def aclose(self) -> None:
+        self._keep = 0  # an answer that is still being read leaves its connection to nobody
+        await asyncio.gather(*(idle.aclose() for idle in self._idle))
+
+    async def _answer_on_kept(self, request: httpx2.Request, message: bytes) -> httpx2.Response | None:
+        """None if no connection is kept for it, or one that turns out to be dead."""
+        idle = next((idle for idle in self._idle if idle.origin == _origin(request.url) and idle.alive), None)
+        if idle is None:
+            return None
+        self._idle.remove(idle)
+        stream = _Stream(request, self._kept)
+        idle.pass_on(stream)
+        try:
+            return await stream.answer(message)
+        except httpx2.RemoteProtocolError:
+            if stream.heard:
+                raise
+            return None
+
+    async def _connect(self, stream: "_Stream", request: httpx2.Request) -> None:
+        scheme, host, port = _origin(request.url)
+        if scheme == "https" and not self._tls:
+            raise httpx2.UnsupportedProtocol("https without TLS", request=request)
+        tls = self._tls if scheme == "https" else None
+        try:
+            # not by happy_eyeballs_delay: Python 3.11 would leave sockets of those who are cancelled
+            await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=tls)
+        except asyncio.CancelledError:  # the event loop itself would part politely, and wait for an answer
+            if stream.connected:
+                await stream.aclose()
+            raise
+        except OSError as e:  # TLS has its errors among these
+            raise httpx2.ConnectError(str(e), request=request) from e
+
+    def _kept(self, transport: asyncio.Transport, url: httpx2.URL) -> bool:
+        """Whether a connection is kept, which is then no longer its stream's."""
+        unsent = transport.get_write_buffer_size()  # the answer came before the server had read the request
+        if unsent or transport.is_closing() or len(self._idle) >= self._keep:
+            return False
+        self._idle.append(_Idle(transport, _origin(url), self._idle.remove))
+        return True
+
+
+class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
+    """One answer as it comes: its head, then pieces until its end, or until the reader has had enough."""
+
+    def __init__(self, request: httpx2.Request, kept: Callable[[asyncio.Transport, httpx2.URL], bool]) -> None:
+        self._request, self._kept = request, kept
+        self._silence: float | None = request.extensions["timeout"]["read"]
+        self._parser = httptools.HttpResponseParser(self)
+        self._status, self._headers = 0, list[tuple[bytes, bytes]]()
+        self._begun = self._over = self._read = self._reusable = self.connected = False
+        self._error: httpx2.HTTPError | None = None
+        self._pieces: list[bytes] = []
+        self._waiting = 0  # bytes
+        self.heard = 0  # bytes
+        self._news, self._gone = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, message: bytes) -> httpx2.Response:
+        """The answer to a request, once its head is there."""
+        self._transport.write(message)  # what the kernel does not take waits there; it is in memory anyway
+        try:
+            while not self._begun and not self._over:
+                await self._wait()
+        except BaseException:
+            await self.aclose()
+            raise
+        if not self._begun:
+            await self.aclose()
+            raise self._error or self._cut()
+        return httpx2.Response(self._status, headers=self._headers, stream=self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._pieces:
+                pieces, self._pieces, self._waiting = self._pieces, [], 0
+                self._transport.resume_reading()
+                yield b"".join(pieces)
+            elif self._error:
+                raise self._error
+            elif self._over:
+                self._read = True
+                return
+            else:
+                await self._wait()
+
+    async def aclose(self) -> None:
+        """Returns when the connection is kept for others or closed."""
+        if not (self._read and self._reusable and self._kept(self._transport, self._request.url)):
+            await _closed(self._transport, self._gone)
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(self._silence):
+                await self._news.wait()
+        except TimeoutError as e:
+            raise httpx2.ReadTimeout(f"nothing came for {self._silence:g} s", request=self._request) from e
+
+    def _end(self, error: httpx2.HTTPError | None = None) -> None:
+        if not self._over:
+            self._over, self._error = True, error
+        self._news.set()
+
+    def _refuse(self, why: str) -> None:
+        self._end(httpx2.RemoteProtocolError(why, request=self._request))
+        self._transport.abort()
+
+    def _cut(self) -> httpx2.HTTPError:
+        return httpx2.RemoteProtocolError("the answer was cut off", request=self._request)
+
+    # ── told by the event loop ───────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.connected = transport, True
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as e:
+            self._refuse(str(e))
+        if self.heard > _LONGEST_HEAD and not self._begun:
+            self._refuse("the head of the answer is too long")
+        if self._waiting > _MOST:
+            self._transport.pause_reading()
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        sized = {b"content-length", b"transfer-encoding"} & {name.lower() for name, _ in self._headers}
+        whole = self._begun and not sized and exc is None  # it goes on until the connection ends
+        self._end(None if whole else self._cut())
+        self._gone.set()
+
+    # ── told by the parser ───────────────────────────────────────────────────────────────────────────────────────
+
+    def on_message_begin(self) -> None:
+        if self._over:
+            raise ValueError("an answer that nobody asked for")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._begun:  # nobody reads those after the body
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status < 200:  # the server says that it will answer
+            self._headers.clear()
+        else:
+            self._begun = True
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._waiting += len(piece)
+
+    def on_message_complete(self) -> None:
+        if self._begun:
+            self._reusable = self._parser.should_keep_alive()
+            self._end()
+
+
+class _Idle(asyncio.Protocol):
+    """A connection between two answers; anything that comes of it is its end."""
+
+    def __init__(self, transport: asyncio.Transport, origin: "_Origin", forget: Callable[["_Idle"], None]) -> None:
+        self._transport, self.origin, self._forget = transport, origin, forget
+        self._gone = asyncio.Event()
+        self._expiry = asyncio.get_running_loop().call_later(_KEPT_FOR, transport.abort)
+        transport.set_protocol(self)
+
+    @property
+    def alive(self) -> bool:
+        return not self._transport.is_closing()
+
+    def pass_on(self, stream: _Stream) -> None:
+        """It is the stream's from now on."""
+        self._expiry.cancel()
+        self._transport.set_protocol(stream)
+        stream.connection_made(self._transport)
+
+    async def aclose(self) -> None:
+        await _closed(self._transport, self._gone)
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002
+        self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._expiry.cancel()
+        self._forget(self)
+        self._gone.set()
+
+
+async def _closed(transport: asyncio.Transport, gone: asyncio.Event) -> None:
+    """Returns when the connection is closed: an event loop that ended before would leave it open."""
+    transport.abort()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSED_WITHIN):
+            await gone.wait()
+
+
+def _origin(url: httpx2.URL) -> "_Origin":
+    return url.scheme, url.raw_host.decode(), url.port or (443 if url.scheme == "https" else 80)
+
+
+def _head(request: httpx2.Request) -> bytes:
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
+    for name, value in request.headers.raw:
+        if not _TOKEN.fullmatch(name):
+            raise httpx2.LocalProtocolError(f"{name!r} is no name of a header", request=request)
+        if b"\r" in value or b"\n" in value:
+            raise httpx2.LocalProtocolError(f"the header {name.decode()} has more than one line", request=request)
+        lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])
