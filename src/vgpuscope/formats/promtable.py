@@ -396,15 +396,15 @@ def _weighed(line: Line, most: float, scale: float) -> _Weighed | None:
     if not samples:
         return None
     values = [value for _, value in samples]
-    total, ordered = sum(values), sorted(values)
+    ordered = sorted(values)
     dropped = 0
-    if math.isnan(total) or ordered[0] < 0.0 or ordered[-1] > most:  # the order of NaN and numbers means nothing
+    if math.isnan(sum(values)) or ordered[0] < 0.0 or ordered[-1] > most:  # NaN among numbers makes no order
         ordered = sorted([value for value in values if 0.0 <= value <= most])
-        total, dropped = sum(ordered), len(values) - len(ordered)
+        dropped = len(values) - len(ordered)
     first, last = samples[0][0], samples[-1][0]
     if not ordered:
         return (None, None, None, len(values), last), first, dropped
-    mean, tail = total / len(ordered) / scale, _quantile(0.95, ordered) / scale
+    mean, tail = math.fsum(ordered) / len(ordered) / scale, _quantile(0.95, ordered) / scale
     return (mean, ordered[-1] / scale, tail, len(values), last), first, dropped
 
 
