@@ -161,7 +161,7 @@ class Table:
         """Series with all their samples become several columns; AnswerUnreadable if a sample is no number."""
         quantity, columns = self.group.quantities[ask.quantity], ask.columns
         at = ask.quantity * WIDTH
-        timed = at + LAST in columns
+        timed, full = at + LAST in columns, len(columns) == WIDTH
         self._note(ask, missing)
         if timed:
             self._pace.look(lines)
@@ -173,8 +173,11 @@ class Table:
             statistics, first, dropped = found
             _, _, _, count, last = statistics
             cells = self._cells(raw)
-            for column in columns:
-                cells[column] = statistics[column - at]
+            if full:
+                cells[at : at + WIDTH] = statistics
+            else:
+                for column in columns:
+                    cells[column] = statistics[column - at]
             if timed:
                 self._spans[raw] = (first, last)
             if dropped:
