@@ -142,7 +142,7 @@ class Line(Struct, gc=False):
     def samples(self) -> list[Sample]:
         """In time; AnswerUnreadable if one is no number."""
         try:
-            return _SAMPLES.decode(self.values)
+            return _decoded(_SAMPLES, self.values)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
 
@@ -180,12 +180,12 @@ _LABELS = msgspec.json.Decoder(dict[str, str])
 
 def decode_vector(data: bytes) -> Answer[Row]:
     """The rows of an instant query; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_VECTOR, _readable(data)), "vector")
+    return _table(_opened(_VECTOR, data), "vector")
 
 
 def decode_matrix(data: bytes) -> Answer[Line]:
     """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_MATRIX, _readable(data)), "matrix")
+    return _table(_opened(_MATRIX, data), "matrix")
 
 
 def decode_names(data: bytes) -> Answer[str]:
@@ -233,9 +233,15 @@ def decode_error(status: int, data: bytes) -> str:
     return f"{status} {envelope.kind}: {_line(envelope.error)}" if envelope.error else str(status)
 
 
-def _readable(data: bytes) -> bytes:
-    """The decoder knows Inf without its sign, and with the other one."""
-    return _INFINITE.sub(b'"Inf"', data) if b'"+Inf"' in data else data
+def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
+    """The decoder knows Inf without its sign, and with the other one. It is rare, so it is looked for only then."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        changed, number = _INFINITE.subn(b'"Inf"', data)
+        if not number:
+            raise
+        return decoder.decode(changed)
 
 
 def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:
@@ -247,7 +253,7 @@ def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:
 
 def _opened(decoder: "msgspec.json.Decoder[_Envelope[T]]", data: bytes) -> _Envelope[T]:
     try:
-        envelope = decoder.decode(data)
+        envelope = _decoded(decoder, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         what = _looks_like(data) or "cut off or of another shape"
         raise AnswerUnreadable(f"the answer is not Prometheus' JSON ({what}): {e}") from e
