@@ -135,6 +135,9 @@ class Table:
         self._pace = _Pace()
         self._step = step
         self._rows: dict[bytes, Cells] = {}
+        self._order: list[bytes] = []  # of the rows, as they came
+        self._cells: list[Cells] = []  # in that order
+        self._taken: dict[tuple[int, ...], int] = {}  # series of each answer, by its columns
         self._names: dict[int, str] = {}  # metric, by column
         self._more: dict[str, dict[str, str]] = {}
         self._spans: dict[bytes, tuple[UnixTime, UnixTime]] = {}  # what samples have shown already
@@ -148,8 +151,7 @@ class Table:
         self._note(ask, missing)
         plain = column % WIDTH in {SAMPLES, LAST}
         scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
-        for raw, row in zip(_keys(ask.name, rows), rows, strict=True):
-            cells = self._cells(raw)
+        for raw, cells, row in zip(*self._found(ask, rows), rows, strict=True):
             ours = row.value[1] / scale
             if 0.0 <= ours <= high:
                 cells[column] = ours
@@ -167,12 +169,11 @@ class Table:
             self._pace.look(lines)
         most, scale = quantity.highest * quantity.scale, quantity.scale
         weighed = [_weighed(line, most, scale) for line in lines]
-        for raw, found in zip(_keys(ask.name, lines), weighed, strict=True):
+        for raw, cells, found in zip(*self._found(ask, lines), weighed, strict=True):
             if found is None:
                 continue
             statistics, first, dropped = found
             _, _, _, count, last = statistics
-            cells = self._cells(raw)
             if full:
                 cells[at : at + WIDTH] = statistics
             else:
@@ -198,10 +199,20 @@ class Table:
             self.states[column] = "partial" if missing else "whole"
             self._names[column] = ask.name
 
-    def _cells(self, raw: bytes) -> Cells:
-        cells = self._rows.get(raw)
-        if cells is None:
-            cells = self._rows[raw] = [None] * (WIDTH * len(self.group.quantities))
+    def _found(self, ask: Ask, series: Sequence[Row] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
+        """Labels and cells of the next series of an answer. Engines keep their order, so most need no looking up."""
+        raws, begin = _keys(ask.name, series), self._taken.get(ask.columns, 0)
+        end = self._taken[ask.columns] = begin + len(raws)
+        known = self._order[begin:end]
+        if raws == known:
+            return known, self._cells[begin:end]
+        return raws, [self._rows.get(raw) or self._new(raw) for raw in raws]
+
+    def _new(self, raw: bytes) -> Cells:
+        cells: Cells = [None] * (WIDTH * len(self.group.quantities))
+        self._rows[raw] = cells
+        self._order.append(raw)
+        self._cells.append(cells)
         return cells
 
     @property
@@ -226,7 +237,7 @@ class Table:
             where, scope = places[raw]
             if where is not None:
                 self.seen.append(Seen(raw, cells, where, scope, self._fixed.get(raw) or {}))
-        self._rows = {}
+        self._rows, self._order, self._cells = {}, [], []
         self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
         self._time()
 
