@@ -302,15 +302,14 @@ def test_all_tenants_of_an_idle_shared_card_are_idle():
 
 
 def test_what_is_remembered_keeps_a_wandering_signal_from_flapping():
-    previous, steady, heard = {}, {}, []
+    previous, heard = {}, []
     for top in (0.0, 0.06, 0.09, 0.04, 0.08, 0.2, 0.06, 0.09, 0.04):
-        uses = fleet(track(top, schema="vgpuscope"), own(top, A), previous=previous, steady=steady)
-        previous, steady = remembered(uses)
+        uses = fleet(track(top, schema="vgpuscope"), own(top, A), previous=previous)
+        previous = remembered(uses)
         heard.append((uses[0].verdict, uses[0].tenants[0].verdict))
     assert [verdict for verdict, _ in heard] == ["idle"] * 5 + ["in_use"] * 3 + ["idle"]
     assert all(card == tenant for card, tenant in heard)
-    assert set(previous) == {card_key(uses[0]), tenant_key(uses[0], A)}
-    assert set(steady.values()) == {1}
+    assert previous == {card_key(uses[0]): ("idle", 1), tenant_key(uses[0], A): ("idle", 1)}
 
 
 @pytest.mark.parametrize("part", ["encoder", "max of encoder (dcgm)", "query:encoder:max"])

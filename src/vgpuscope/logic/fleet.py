@@ -32,27 +32,26 @@ from vgpuscope.model.analysis import (
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Ratio, Seconds, UnixTime, Watts
 
 Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on one
+Past: TypeAlias = tuple[Verdict, int]  # what was said last, and for how many analyses
 _Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
 def assemble(
     reading: Reading,
     *,
-    previous: Mapping[Key, Verdict],
+    previous: Mapping[Key, Past],
     weights: Weights,
     thresholds: Thresholds,
     rules: VerdictRules,
     owners: Mapping[tuple[str, str], str],
     default_power: Watts = DEFAULT_POWER,
     default_memory: Bytes | None = None,
-    steady: Mapping[Key, int] = {},
 ) -> tuple[GpuUse, ...]:
     """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
     desk = _Desk(
         source=reading.source,
         window=reading.window,
         previous=previous,
-        steady=steady,
         weights=weights,
         thresholds=thresholds,
         rules=rules,
@@ -82,17 +81,15 @@ def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
     return _tenant_key(use.gpu_id, use.mig, tenant)
 
 
-def remembered(uses: Iterable[GpuUse]) -> tuple[dict[Key, Verdict], dict[Key, int]]:
-    """What the next analysis has to know of this one: `previous` and `steady`."""
-    previous: dict[Key, Verdict] = {}
-    steady: dict[Key, int] = {}
+def remembered(uses: Iterable[GpuUse]) -> dict[Key, Past]:
+    """What the next analysis has to know of this one: its `previous`."""
+    previous: dict[Key, Past] = {}
     for use in uses:
-        previous[card_key(use)], steady[card_key(use)] = use.verdict, use.evidence.steady_for
+        previous[use.gpu_id, use.mig] = (use.verdict, use.evidence.steady_for)
         for one in use.tenants:
             if one.own:
-                key = tenant_key(use, one.tenant)
-                previous[key], steady[key] = one.verdict, one.evidence.steady_for
-    return previous, steady
+                previous[tenant_key(use, one.tenant)] = (one.verdict, one.evidence.steady_for)
+    return previous
 
 
 def failed_terms(reading: Reading) -> frozenset[Term]:
@@ -110,8 +107,7 @@ class _Desk(Struct, frozen=True, kw_only=True):
 
     source: str
     window: Window
-    previous: Mapping[Key, Verdict]
-    steady: Mapping[Key, int]
+    previous: Mapping[Key, Past]
     weights: Weights
     thresholds: Thresholds
     rules: VerdictRules
@@ -307,6 +303,7 @@ def _uses(units: Iterable[list[Track]], desk: _Desk) -> list[GpuUse]:
 
 
 _BLOCK = 500  # cards of one step
+_NEW: tuple[None, int] = (None, 0)  # nothing was ever said of it
 
 
 class _Case(Struct, kw_only=True, gc=False):
@@ -355,13 +352,14 @@ def _score(case: _Case, desk: _Desk) -> Score:
 
 def _judged(case: _Case, found: Score, desk: _Desk) -> _Concluded:
     base, guests = case.base, case.guests
-    key, known = (base.gpu_id, base.mig), _compute_is_known(found, base.terms)
+    previous, steady = desk.previous.get((base.gpu_id, base.mig), _NEW)
+    known = _compute_is_known(found, base.terms)
     return judge(
         base.terms,
         window=desk.pace(base).window,
         first=base.first,
         last=base.last,
-        previous=desk.previous.get(key),
+        previous=previous,
         rules=desk.rules,
         status=status(measured_value(found, base.terms) if known else None, desk.thresholds),
         schema=base.schema,
@@ -372,7 +370,7 @@ def _judged(case: _Case, found: Score, desk: _Desk) -> _Concluded:
         beside=guests[0].most if len(guests) == 1 else max([guest.most for guest in guests], default=None),
         held_since=guests[0].since if len(guests) == 1 else _latest([guest.since for guest in guests]),
         handed_over=_handover(base, guests, case.seen_since, desk) if case.several else None,
-        steady=desk.steady.get(key, 0),
+        steady=steady,
     )
 
 
@@ -528,7 +526,8 @@ _NO_TERMS: dict[Term, Stat] = {}
 
 def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk: _Desk) -> _Concluded:
     """What the tenant's own numbers say."""
-    track, me = guest.track, _tenant_key(*key, guest.tenant)
+    track = guest.track
+    previous, steady = desk.previous.get(_tenant_key(*key, guest.tenant), _NEW)
     means = (measured(stat.mean) for name in SIGNALS if (stat := track.terms.get(name)))
     mean = next((mean for mean in means if mean is not None), None)
     return judge(
@@ -536,7 +535,7 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
         window=desk.pace(track).window,
         first=track.first,
         last=track.last,
-        previous=desk.previous.get(me),
+        previous=previous,
         rules=desk.rules,
         status=status(None if mean is None else 100.0 * mean, desk.thresholds),
         schema=track.schema,
@@ -546,7 +545,7 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
         beside=guest.most,
         held_since=guest.since,
         handed_over=guest.since if desk.later(guest.since, seen_since) else None,
-        steady=desk.steady.get(me, 0),
+        steady=steady,
     )
 
 

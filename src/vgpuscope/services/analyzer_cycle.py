@@ -13,10 +13,10 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet import Key, assemble, remembered
+from vgpuscope.logic.fleet import Key, Past, assemble, remembered
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.verdict import VerdictRules
-from vgpuscope.model.analysis import Analysis, Fault, Reading, Verdict
+from vgpuscope.model.analysis import Analysis, Fault, Reading
 from vgpuscope.model.errors import QueryTimeout, ScopeError
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
@@ -80,8 +80,7 @@ class Cycle:
         """`done` is told each analysis that came to a result, after it is on the board."""
         self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
         self._running: asyncio.Task[None] | None = None
-        self._previous: dict[Key, Verdict] = {}
-        self._steady: dict[Key, int] = {}
+        self._previous: dict[Key, Past] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._ageing = asyncio.Lock()
         self.tally = Tally()
@@ -174,7 +173,6 @@ class Cycle:
             assemble,
             reading,
             previous=self._previous,
-            steady=self._steady,
             weights=_weights(config),
             thresholds=_thresholds(config),
             rules=_rules(config),
@@ -205,11 +203,10 @@ class Cycle:
         """What is too old to be believed is shown, but nothing follows from it. `since`: when a new one began."""
         old = self._too_old(analysis)
         gpus = () if old else analysis.gpus
-        board, known = await asyncio.to_thread(lambda: (self._make_board(analysis, stale=old), remembered(gpus)))
+        board, previous = await asyncio.to_thread(lambda: (self._make_board(analysis, stale=old), remembered(gpus)))
         if since is not None:
             board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.monotonic() - since))
-        self._board = board
-        self._previous, self._steady = known
+        self._board, self._previous = board, previous
 
     def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:
         made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
@@ -251,7 +248,7 @@ class Cycle:
             last_error=error,
         )
         if self.old:
-            self._previous, self._steady = {}, {}
+            self._previous = {}
 
 
 def _with(tally: Tally, **changes: object) -> Tally:
