@@ -53,12 +53,12 @@ class Seen(Struct, gc=False, eq=False):
     cells: Cells
     place: Place
     scope: Scope
-    fixed: dict[int, Stat]  # quantities that were counted anew, without false samples
     count: int = 0  # samples in the window
     first: UnixTime | None = None  # None: not known
     last: UnixTime | None = None
     exact: bool = False  # first and last are known from the samples themselves
     gone: bool = False  # it has ended before the window did
+    fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
 
 
 class _Pace:
@@ -235,8 +235,15 @@ class Table:
         places = self._places.of(self._rows.keys())
         for raw, cells in self._rows.items():
             where, scope = places[raw]
-            if where is not None:
-                self.seen.append(Seen(raw, cells, where, scope, self._fixed.get(raw) or {}))
+            if where is None:
+                continue
+            seen = Seen(raw, cells, where, scope)
+            if raw in self._spans:
+                seen.first, seen.last = self._spans[raw]
+                seen.exact = True
+            if raw in self._fixed:
+                seen.fixed = self._fixed[raw]
+            self.seen.append(seen)
         self._rows, self._order, self._cells = {}, [], []
         self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
         self._time()
@@ -245,21 +252,19 @@ class Table:
         """How many samples each series has, whether it is still there, and what follows from that."""
         counts, lasts = self._of(SAMPLES), [c for c in self._of(LAST) if self.states[c] == "whole"]
         for seen in self.seen:
-            cells = seen.cells
             for column in counts:
-                seen.count = max(seen.count, int(cells[column] or 0))
-            for column in lasts:
-                at = cells[column]
-                if at is not None and at > self.begin:
-                    seen.last = at if seen.last is None else max(at, seen.last)
-            seen.gone = seen.last is None and any(cells[c - LAST + SAMPLES] for c in lasts)
+                count = seen.cells[column]
+                if count and count > seen.count:
+                    seen.count = int(count)
+        guessed = [seen for seen in self.seen if not seen.exact]
+        for seen in guessed:
+            cells = seen.cells
+            times = [at for column in lasts if (at := cells[column]) is not None and at > self.begin]
+            seen.last = max(times, default=None)
+            seen.gone = not times and any(cells[c - LAST + SAMPLES] for c in lasts)
         self.intervals = self._paces()
-        for seen in self.seen:
-            if (span := self._spans.get(seen.raw)) is not None:
-                seen.first, seen.last = span
-                seen.exact, seen.gone = True, False
-            else:
-                self._estimate(seen)
+        for seen in guessed:
+            self._estimate(seen)
 
     def _paces(self) -> dict[Scope, Seconds]:
         """How often each job's series have samples: as configured, or as they show.
