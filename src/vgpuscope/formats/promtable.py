@@ -168,7 +168,8 @@ class Table:
         if timed:
             self._pace.look(lines)
         most, scale = quantity.highest * quantity.scale, quantity.scale
-        weighed = [_weighed(line, most, scale) for line in lines]
+        tail = at + P95 in columns
+        weighed = [_weighed(line, most, scale, tail=tail) for line in lines]
         for raw, cells, found in zip(*self._found(ask, lines), weighed, strict=True):
             if found is None:
                 continue
@@ -182,8 +183,8 @@ class Table:
             if timed:
                 self._spans[raw] = (first, last)
             if dropped:
-                mean, top, tail = cells[at : at + SAMPLES]
-                stat = Stat(mean=mean, max=top, p95=tail, samples=count - dropped, dropped=dropped)
+                mean, top, high = cells[at : at + SAMPLES]
+                stat = Stat(mean=mean, max=top, p95=high, samples=count - dropped, dropped=dropped)
                 self.marked.setdefault(raw, set()).add(ask.quantity)
                 self._fixed.setdefault(raw, {})[ask.quantity] = stat
 
@@ -406,25 +407,32 @@ def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
     return raws if ordered else [in_order(raw) for raw in raws]
 
 
-def _weighed(line: Line, most: float, scale: float) -> _Weighed | None:
-    """A series' statistics from those of its samples that can be true; None if it has no samples at all.
+def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed | None:
+    """A series' statistics; None if it has no samples at all. `tail`: p95 is wanted, for which they must be sorted.
 
     `most` is in the samples' own unit: there are many of them, so not these but what follows is scaled.
     """
-    samples = _ended(line.samples())
+    samples = line.samples()
     if not samples:
         return None
     values = [value for _, value in samples]
-    ordered = sorted(values)
-    dropped = 0
-    if math.isnan(sum(values)) or ordered[0] < 0.0 or ordered[-1] > most:  # NaN among numbers makes no order
-        ordered = sorted([value for value in values if 0.0 <= value <= most])
-        dropped = len(values) - len(ordered)
-    first, last = samples[0][0], samples[-1][0]
-    if not ordered:
-        return (None, None, None, len(values), last), first, dropped
-    mean, tail = math.fsum(ordered) / len(ordered) / scale, _quantile(0.95, ordered) / scale
-    return (mean, ordered[-1] / scale, tail, len(values), last), first, dropped
+    total, count = sum(values), len(values)
+    ordered = sorted(values) if tail else (min(values), max(values))
+    low, top = ordered[0], ordered[-1]
+    if low < 0.0 or top > most or math.isnan(total):  # NaN makes no order, but every sum NaN
+        return _sifted(_ended(samples), most, scale)
+    mean = total / count
+    high = _quantile(0.95, ordered) / scale if tail else None
+    return ((mean if mean < top else top) / scale, top / scale, high, count, samples[-1][0]), samples[0][0], 0
+
+
+def _sifted(samples: list[Sample], most: float, scale: float) -> _Weighed:
+    """The same, of those samples that can be true; the others are counted."""
+    good = sorted([value / scale for _, value in samples if 0.0 <= value <= most])
+    first, last, dropped = samples[0][0], samples[-1][0], len(samples) - len(good)
+    if not good:
+        return (None, None, None, len(samples), last), first, dropped
+    return (math.fsum(good) / len(good), good[-1], _quantile(0.95, good), len(samples), last), first, dropped
 
 
 def quantile(q: float, values: list[float]) -> float:
@@ -432,7 +440,7 @@ def quantile(q: float, values: list[float]) -> float:
     return _quantile(q, sorted(values))
 
 
-def _quantile(q: float, ordered: list[float]) -> float:
+def _quantile(q: float, ordered: Sequence[float]) -> float:
     rank = q * (len(ordered) - 1)
     low = int(rank)
     above = rank - low
