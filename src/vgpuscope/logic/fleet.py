@@ -319,23 +319,32 @@ class _Case(Struct, kw_only=True, gc=False):
 
 def _case(tracks: list[Track], desk: _Desk) -> _Case | None:
     """None if all that was seen of it are pods that have ended."""
-    if len(tracks) > 1:
-        tracks = _one_of_each(tracks, desk)
+    if len(tracks) == 1 and not tracks[0].own:
+        return _plain_case(tracks[0], desk)
+    tracks = _one_of_each(tracks, desk)
     present = [track for track in tracks if desk.goes_on(track)]
     if not present and all(track.tenant for track in tracks):
         return None
-    named = [track for track in tracks if track.tenant is not None]
     base, origins = _device(tracks, present, desk)
-    guests, gone = _guests(named, desk) if named else (_NOBODY, _NOBODY)
-    several = len(tracks) > 1
+    guests, gone = _guests([track for track in tracks if track.tenant is not None], desk)
     return _Case(
         base=base,
         origins=origins,
         guests=guests,
         gone=gone,
-        several=several,
-        seen_since=_seen_since(tracks) if several else base.first,
+        several=len(tracks) > 1,
+        seen_since=_seen_since(tracks) if len(tracks) > 1 else base.first,
     )
+
+
+def _plain_case(track: Track, desk: _Desk) -> _Case | None:
+    """What most cards are: numbers of the whole device, and at most one who has it."""
+    guests = _NOBODY
+    if track.tenant is not None:
+        if not desk.goes_on(track):
+            return None
+        guests = [_Guest(tenant=track.tenant, track=track, since=desk.since(track))]
+    return _Case(base=track, origins=_NO_ORIGINS, guests=guests, gone=_NOBODY, several=False, seen_since=track.first)
 
 
 def _score(case: _Case, desk: _Desk) -> Score:
@@ -410,8 +419,6 @@ def _sure(found: Status, evidence: Evidence, rules: VerdictRules) -> Status:
 
 def _device(tracks: list[Track], present: list[Track], desk: _Desk) -> tuple[Track, Mapping[Term, Track]]:
     """The whole card's numbers, and which of its terms are from another track than the rest."""
-    if len(tracks) == 1 and not tracks[0].own:
-        return tracks[0], _NO_ORIGINS
     device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
     if device:
         return _merged(sorted(device, key=lambda track: _rank(track, desk)))
@@ -498,6 +505,8 @@ def _own_most(track: Track) -> Ratio:
 def _tenants(case: _Case, card: _Concluded, desk: _Desk) -> tuple[TenantUse, ...]:
     guests, gone, seen_since = case.guests, case.gone, case.seen_since
     key = (case.base.gpu_id, case.base.mig)
+    if len(guests) == 1 and not guests[0].track.own:
+        return (_tenant(guests[0], _by_card(guests[0], card, seen_since, desk, alone=True), desk),)
     own = {id(guest): _own(guest, key, seen_since, desk) for guest in guests if guest.track.own}
     doubtful = bool(own) and _unexplained(own.values(), gone, card, desk)
     uses: list[TenantUse] = []
@@ -505,20 +514,22 @@ def _tenants(case: _Case, card: _Concluded, desk: _Desk) -> tuple[TenantUse, ...
         concluded = own.get(id(guest)) or _by_card(guest, card, seen_since, desk, alone=len(guests) == 1)
         if doubtful and guest.track.own and concluded[0] == "idle":
             concluded = _unknown(concluded[2], "VERDICT_UNEXPLAINED_WORK")
-        verdict, use_class, evidence = concluded
-        uses.append(
-            TenantUse(
-                tenant=guest.tenant,
-                own=guest.track.own,
-                terms=guest.track.terms if guest.track.own else _NO_TERMS,
-                since=guest.since,
-                verdict=verdict,
-                use_class=use_class,
-                evidence=evidence,
-                owner=desk.owners.get((guest.tenant.namespace, guest.tenant.pod), ""),
-            )
-        )
+        uses.append(_tenant(guest, concluded, desk))
     return tuple(uses)
+
+
+def _tenant(guest: _Guest, concluded: _Concluded, desk: _Desk) -> TenantUse:
+    verdict, use_class, evidence = concluded
+    return TenantUse(
+        tenant=guest.tenant,
+        own=guest.track.own,
+        terms=guest.track.terms if guest.track.own else _NO_TERMS,
+        since=guest.since,
+        verdict=verdict,
+        use_class=use_class,
+        evidence=evidence,
+        owner=desk.owners.get((guest.tenant.namespace, guest.tenant.pod), "") if desk.owners else "",
+    )
 
 
 _NO_TERMS: dict[Term, Stat] = {}
