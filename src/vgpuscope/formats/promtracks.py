@@ -54,30 +54,37 @@ class _Columns:
     def __init__(self, table: Table) -> None:
         self._marked = table.marked
         states = table.states
-        self._read: list[tuple[int, str, int, bool, bool]] = []  # quantity, part, offset, has a count, it is believed
+        # quantity, part, offset; whether it has a count, that can be believed, and whether it has a mean alone
+        self._read: list[tuple[int, str, int, bool, bool, bool]] = []
         for index, quantity in enumerate(table.group.quantities):
             at = index * WIDTH
-            values = {states[at + s] for s in (MEAN, MAX, P95) if at + s in states}
+            there = [s for s in (MEAN, MAX, P95) if at + s in states]
+            values = {states[at + s] for s in there}
             # a count of all samples beside statistics of some would make these look well founded
             sound = not ("partial" in values and states.get(at + SAMPLES) == "whole")
-            if values:
-                self._read.append((index, quantity.part, at, bool(quantity.samples), sound))
+            if there:
+                counted = bool(quantity.samples)
+                self._read.append((index, quantity.part, at, counted, sound, there == [MEAN] and not counted))
 
     def stats(self, seen: Seen) -> Stats:
         """The quantities of a series; false values are counted, and no part of anything."""
         found: Stats = {}
         marked = self._marked.get(seen.raw) if self._marked else None
         cells, usual = seen.cells, seen.count or 1
-        for index, part, at, counted, sound in self._read:
-            mean, top, tail, count, _ = cells[at : at + WIDTH]
-            if marked and index in marked:
-                stat = seen.fixed.get(index) or Stat(dropped=int(count or usual))
-            elif mean is None and top is None and tail is None:
-                continue
+        for index, part, at, counted, sound, only_mean in self._read:
+            if only_mean and not marked:  # as most are
+                if (mean := cells[at]) is None:
+                    continue
+                stat = Stat(mean=mean, samples=usual if sound else 0)
+            elif marked and index in marked:
+                stat = seen.fixed.get(index) or Stat(dropped=int(cells[at + SAMPLES] or usual))
             else:
-                samples = int(count or 0) if counted else usual
+                mean, top, tail, count, _ = cells[at : at + WIDTH]
+                if mean is None and top is None and tail is None:
+                    continue
                 if mean is None and part in _STEADY:
                     mean = top
+                samples = int(count or 0) if counted else usual
                 stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0)
             if part not in found or found[part].samples == 0:
                 found[part] = stat
