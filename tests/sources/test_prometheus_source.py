@@ -504,11 +504,30 @@ async def test_samples_below_zero_are_seen_where_samples_are_asked_for(engine, s
     assert track.terms["gpu_util"] == Stat(mean=0.5, max=0.5, p95=0.5, samples=19, dropped=1)
 
 
-async def test_samples_that_are_not_given_leave_their_term_unknown(engine, server):
+async def test_where_samples_are_refused_there_are_statistics(engine, server):
     add(engine)
-    server.spoil = lambda query, reply: Reply(503) if query.startswith(UTIL) else reply
+    server.spoil = lambda query, reply: Reply(422) if query.startswith(UTIL) else reply
+    reading = await read(server, samples=400_000)
+    assert reading.faults == ()
+    assert reading.tracks[0].terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=20)
+
+
+@pytest.mark.parametrize("spoilt", [Drop(), Reply(200, b"<html>")])
+async def test_samples_that_do_not_come_leave_their_term_unknown(engine, server, spoilt):
+    add(engine)
+    server.spoil = lambda query, reply: spoilt if query.startswith(UTIL) else reply
     reading = await read(server, samples=400_000)
     assert [fault.part.split()[0] for fault in reading.faults] == ["gpu_util"]
+    assert "gpu_util" not in reading.tracks[0].terms
+
+
+async def test_samples_and_statistics_that_are_refused_are_one_fault_each(engine, server):
+    add(engine)
+    server.spoil = lambda query, reply: Reply(422) if UTIL in query else reply
+    reading = await read(server, samples=400_000)
+    assert {fault.part for fault in reading.faults} == {
+        f"gpu_util {statistic} ({UTIL})" for statistic in ("mean", "max", "p95", "samples", "last")
+    }
     assert "gpu_util" not in reading.tracks[0].terms
 
 

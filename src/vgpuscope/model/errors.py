@@ -198,6 +198,7 @@ class QueryFailed(SourceDown):
     code = "QUERY_FAILED"
     meaning = "Prometheus could not be reached, or answered a query with an error; what was asked for is unknown."
     hint = "The message names the query's part and what the server said; the next analysis asks again."
+    answered = False  # whether it was the server that said no
 
 
 class QueryTimeout(QueryFailed):

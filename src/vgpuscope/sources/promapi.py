@@ -127,6 +127,7 @@ class PromApi:
         if 300 <= status < 400:
             raise AnswerUnreadable(f"sent elsewhere ({status}), as to a page for logging in")
         error = QueryFailed(f"answered {said}")
+        error.answered = True
         raise _Passing(error, wait=_seconds(headers.get("retry-after"))) if status in _AGAIN else error
 
     async def _fetch(self, verb: str, path: str, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:

@@ -219,8 +219,10 @@ class PrometheusSource:
         ]
         progress.total = len(first) + len(rest)
         await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
-        if cycle.samples_refused:  # as by a VictoriaMetrics that lacks a store, and has statistics nevertheless
+        if cycle.samples_failed:
             self._sparing = _REMEMBER
+            # as with a VictoriaMetrics that lacks a store: it refuses samples, and has statistics nevertheless
+            await asyncio.gather(*(cycle.ask(table, ask) for table, ask in cycle.instead_of_samples()))
         elif not cycle.faults:
             self._sparing = max(0, self._sparing - 1)
         states = {state for table in tables for state in table.states.values()}
@@ -310,7 +312,8 @@ class _Cycle:
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
-        self.samples_refused = self.names_are_partial = False
+        self.samples_failed = self.names_are_partial = False
+        self._refused: list[tuple[Table, Ask]] = []  # questions for samples that the engine did not want to answer
         self._advice: str | None = None  # on the last fault
 
     def fault(self, part: str, error: ScopeError) -> None:
@@ -357,9 +360,21 @@ class _Cycle:
                     table.take(ask, rows, missing=answer.missing)
                 self._partial(ask.part, answer.missing)
 
-        if not await self._part(ask.part, ask.query(self._window), take):
-            table.forget(ask)
-            self.samples_refused |= ask.raw
+        error = await self._part(ask.part, ask.query(self._window), take)
+        if error is None:
+            return
+        table.forget(ask)
+        if ask.raw:
+            self.samples_failed = True
+            if isinstance(error, QueryFailed) and error.answered:
+                self._refused.append((table, ask))
+
+    def instead_of_samples(self) -> list[tuple[Table, Ask]]:
+        """The statistics to ask for where samples were refused; that these were is then no fault."""
+        refused, self._refused = self._refused, []
+        parts = {ask.part for _, ask in refused}
+        self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
+        return [(table, ask._replace(statistics=(one,))) for table, ask in refused for one in ask.statistics]
 
     async def learn(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
         """The labels of a table's info metric."""
@@ -381,8 +396,8 @@ class _Cycle:
 
         await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
 
-    async def _part(self, part: str, query: str, take: Callable[[bytes], Awaitable[None]]) -> bool:
-        """Whether it was answered, and taken."""
+    async def _part(self, part: str, query: str, take: Callable[[bytes], Awaitable[None]]) -> ScopeError | None:
+        """Why it was not answered, or not taken; None if it was."""
         try:
             async with self._room:
                 data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
@@ -390,8 +405,8 @@ class _Cycle:
                     await take(data)
         except ScopeError as e:
             self.fault(part, e)
-            return False
-        return True
+            return e
+        return None
 
     def _partial(self, part: str, missing: str) -> None:
         if missing:
