@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.formats.promtable import MAX, MEAN, P95, SAMPLES, WIDTH, Seen, Table
@@ -40,7 +41,7 @@ def refused(table: Table) -> dict[str, int]:
     return dict(found)
 
 
-class _Piece(NamedTuple):
+class _Piece(Struct, frozen=True, gc=False):
     place: Place
     stats: Stats
     first: UnixTime | None
@@ -128,7 +129,8 @@ def _joined(pieces: list[_Piece]) -> _Piece:
     chains, timed = _chains(pieces), [piece for piece in pieces if piece.last is not None]
     firsts = [piece.first for piece in timed if piece.first is not None]
     parts = dict.fromkeys(part for piece in pieces for part in piece.stats)
-    return pieces[0]._replace(
+    return replace(
+        pieces[0],
         stats={part: _sum([[p.stats[part] for p in chain if part in p.stats] for chain in chains]) for part in parts},
         first=min(firsts) if firsts and len(firsts) == len(timed) else None,
         last=max((piece.last for piece in timed if piece.last is not None), default=None),

@@ -6,7 +6,7 @@ nearly the whole window, up to now, and nothing of it shows work or contradicts;
 
 from collections.abc import Mapping
 from math import inf, isfinite
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,7 +54,7 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
             raise ValueError("max_age_intervals and power_contradiction must be above 0, held_bytes not below 0")
 
 
-class Seen(NamedTuple):
+class Seen(Struct, frozen=True, gc=False):
     """A signal by which can be judged, and how well it is known."""
 
     name: Signal
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
     window: Window  # with the interval that its samples have
 
 
-class _Work(NamedTuple):
+class _Work(Struct, frozen=True, gc=False):
     """The most active of all activity terms, and whether some term has no maximum."""
 
     term: Term | None
