@@ -215,9 +215,8 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
     """
     counted, begin, end = stat.samples / window.expected, window.begin, window.end
     if first is not None and last is not None and end > begin:
-        spanned = ((end if last > end else last) - (begin if first < begin else first) + window.interval) / (
-            end - begin
-        )
+        within = (end if last > end else last) - (begin if first < begin else first)
+        spanned = (within + window.interval) / (end - begin)
         counted = min(counted, spanned) if isfinite(spanned) else 0.0
     return 1.0 if counted > 1 else max(0.0, counted)
 
