@@ -3,10 +3,10 @@
 A number that was not measured is null, never 0. Times carry their zone.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -117,20 +117,20 @@ def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
 
 def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None) -> Stats:
     """The sums over rows."""
-    marks = [(row.score, row.status, row.verdict, row.use_class) for row in found]  # so many rows are slow to look at
-    scores, by_status = _scores(marks), _counted([mark[1] for mark in marks], STATUSES)
-    by_verdict = _counted([mark[2] for mark in marks], VERDICTS)
+    scores = [row.score for row in found if row.score is not None]
+    by_status = _counted([row.status for row in found], STATUSES)
+    by_verdict = _counted([row.verdict for row in found], VERDICTS)
     return Stats(
         total_gpus=len(found),
         avg_score=round(sum(scores) / len(scores), 1) if scores else 0.0,
         min_score=min(scores, default=0.0),
         max_score=max(scores, default=0.0),
-        low_utilization_count=_low_count(marks, threshold),
+        low_utilization_count=len(low(found, threshold=threshold)),
         idle_count=by_status.get("idle", 0),
         by_status=by_status,
-        by_namespace=_by_namespace(found, marks, threshold),
+        by_namespace=_by_namespace(found, threshold),
         by_verdict=by_verdict,
-        by_class=_counted([mark[3] for mark in marks], USE_CLASSES),
+        by_class=_counted([row.use_class for row in found], USE_CLASSES),
         unknown_count=by_verdict.get("unknown", 0),
         scored=len(scores),
         timestamp=timestamp,
@@ -139,11 +139,7 @@ def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None
 
 def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
     """Rows whose score is below the threshold; not those whose score, being old or of too few terms, says nothing."""
-    return [row for row in found if _is_low(row.score, row.status, threshold)]
-
-
-def _is_low(score: float | None, status: Status, threshold: float) -> bool:
-    return score is not None and score < threshold and status != "unknown"
+    return [row for row in found if row.score is not None and row.score < threshold and row.status != "unknown"]
 
 
 def iso(moment: UnixTime) -> str:
@@ -228,37 +224,24 @@ def _ratio(value: Ratio) -> Ratio:
     return round(value, 3) if value < 1 else 1.0  # nearly all are
 
 
-_Mark: TypeAlias = tuple[float | None, Status, Verdict, UseClass]  # score, and what follows
-
-
-def _by_namespace(found: Iterable[ResultRow], marks: Iterable[_Mark], threshold: float) -> dict[str, NamespaceStats]:
-    groups: dict[str, list[_Mark]] = defaultdict(list)
-    for row, mark in zip(found, marks, strict=True):
-        if row.namespace:
-            groups[row.namespace].append(mark)
-        elif row.tenants:
-            for namespace in {tenant.namespace for tenant in row.tenants}:
-                groups[namespace].append(mark)
+def _by_namespace(found: Sequence[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
+    groups: dict[str, list[ResultRow]] = {}
+    for row in found:
+        for namespace in (row.namespace,) if row.namespace else {tenant.namespace for tenant in row.tenants}:
+            groups.setdefault(namespace, []).append(row)
     return {namespace: _namespace(groups[namespace], threshold) for namespace in sorted(groups)}
 
 
-def _namespace(marks: list[_Mark], threshold: float) -> NamespaceStats:
-    scores, verdicts = _scores(marks), [mark[2] for mark in marks]
+def _namespace(found: list[ResultRow], threshold: float) -> NamespaceStats:
+    scores = [row.score for row in found if row.score is not None]
+    verdicts = [row.verdict for row in found]
     return NamespaceStats(
-        count=len(marks),
+        count=len(found),
         avg_score=round(sum(scores) / len(scores), 1) if scores else None,
-        low_util_count=_low_count(marks, threshold),
+        low_util_count=len(low(found, threshold=threshold)),
         idle_verdict_count=verdicts.count("idle"),
         unknown_count=verdicts.count("unknown"),
     )
-
-
-def _scores(marks: Iterable[_Mark]) -> list[float]:
-    return [mark[0] for mark in marks if mark[0] is not None]
-
-
-def _low_count(marks: Iterable[_Mark], threshold: float) -> int:
-    return sum([_is_low(mark[0], mark[1], threshold) for mark in marks])
 
 
 def _counted(words: Iterable[W], order: Sequence[W]) -> dict[W, int]:
