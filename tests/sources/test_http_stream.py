@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from tests.loopclock import forward
+from tests.sources.proxy import refusing_proxy
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.sources import http_stream
 from vgpuscope.sources.http_stream import WATCH, StreamTransport, WatchTransport
@@ -214,21 +215,12 @@ def kubeconfig(tmp_path, server):
 
 
 async def test_where_there_is_a_proxy_watches_go_through_it(tmp_path, monkeypatch):
-    asked = asyncio.get_running_loop().create_future()
-
-    async def proxy(reader, writer):
-        asked.set_result((await reader.readline()).decode())
-        writer.write(b"HTTP/1.1 502 no\r\nContent-Length: 0\r\n\r\n")
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with open_client(kubeconfig(tmp_path, "http://kube.invalid")) as client:
-        with pytest.raises(KubeUnreadable, match="502"):
-            await anext(Api(client, timeout=30.0).lines("/api/v1/pods", {"watch": "1"}, silence=1.0))
-    assert (await asked).startswith("GET http://kube.invalid/api/v1/pods?watch=1 ")
-    server.close()
+    async with refusing_proxy(502) as (url, asked):
+        monkeypatch.setenv("HTTP_PROXY", url)
+        async with open_client(kubeconfig(tmp_path, "http://kube.invalid")) as client:
+            with pytest.raises(KubeUnreadable, match="502"):
+                await anext(Api(client, timeout=30.0).lines("/api/v1/pods", {"watch": "1"}, silence=1.0))
+        assert (await asked).startswith("GET http://kube.invalid/api/v1/pods?watch=1 ")
 
 
 # ── connections that are kept ────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.loopclock import forward
 from tests.sources.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
+from tests.sources.proxy import refusing_proxy
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.schemas import record_name
 from vgpuscope.model.analysis import Stat, Tenant
@@ -782,20 +783,12 @@ async def test_a_long_question_arrives_whole(server):
 
 
 async def test_where_there_is_a_proxy_it_is_asked(monkeypatch):
-    asked = asyncio.get_running_loop().create_future()
-
-    async def proxy(reader, writer):
-        asked.set_result((await reader.readline()).decode())
-        writer.write(b"HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n")
-        writer.close()
-        await writer.wait_closed()
-
-    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
-    async with listening, PrometheusSource(url="http://prometheus.invalid:9090", retries=0) as prometheus:
-        with pytest.raises(QueryForbidden):
-            await prometheus.ready()
-    assert (await asked).startswith("POST http://prometheus.invalid:9090/api/v1/query ")
+    async with refusing_proxy(403) as (url, asked):
+        monkeypatch.setenv("HTTP_PROXY", url)
+        async with PrometheusSource(url="http://prometheus.invalid:9090", retries=0) as prometheus:
+            with pytest.raises(QueryForbidden):
+                await prometheus.ready()
+        assert (await asked).startswith("POST http://prometheus.invalid:9090/api/v1/query ")
 
 
 async def test_who_asks_without_tls_loads_no_authorities(server, monkeypatch):

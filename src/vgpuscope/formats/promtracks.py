@@ -89,11 +89,11 @@ class _Columns:
                 stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0)
             if part not in found or found[part].samples == 0:
                 found[part] = stat
-        _total(found)
+        add_total(found)
         return found
 
 
-def _total(stats: Stats) -> None:
+def add_total(stats: Stats) -> None:
     """Where no metric gives all memory, its parts do; where not all parts are known it stays unknown."""
     used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
     if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.promql import Matcher, chosen_by
 from vgpuscope.formats.promtable import quantile
+from vgpuscope.formats.promtracks import add_total
 from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, matchers_for, place
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -213,7 +214,7 @@ class _Row:
             stat = _stat(plan, columns)
             if stat is not None and (plan.part not in found or not found[plan.part].samples):
                 found[plan.part] = stat
-        _add_total(found)
+        add_total(found)
         return cast("dict[Term, Stat]", found)
 
 
@@ -244,15 +245,6 @@ def _stat(plan: "_Plan", columns: Mapping[str, _Column]) -> Stat | None:
 def _fullest(names: Iterable[str], columns: Mapping[str, _Column]) -> list[float]:
     """The values of the metric that has most; the first of several such."""
     return max((columns[name].good for name in names if name in columns), key=len, default=[])
-
-
-def _add_total(stats: dict[str, Stat]) -> None:
-    """Where no metric gives all memory its parts do; where one is not known the whole stays unknown."""
-    used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
-    if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:
-        return
-    whole = used.mean + free.mean + ((reserved.mean if reserved else None) or 0.0)
-    stats["mem_total"] = Stat(mean=whole, max=whole, samples=min(used.samples, free.samples))
 
 
 # ── how rows are read, from the tables of schemas ────────────────────────────────────────────────────────────────

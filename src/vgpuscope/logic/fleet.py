@@ -85,7 +85,7 @@ def remembered(uses: Iterable[GpuUse]) -> dict[Key, Past]:
     """What the next analysis has to know of this one: its `previous`."""
     previous: dict[Key, Past] = {}
     for use in uses:
-        previous[use.gpu_id, use.mig] = (use.verdict, use.evidence.steady_for)
+        previous[card_key(use)] = (use.verdict, use.evidence.steady_for)
         for one in use.tenants:
             if one.own:
                 previous[tenant_key(use, one.tenant)] = (one.verdict, one.evidence.steady_for)

@@ -222,7 +222,9 @@ class PrometheusSource:
         if cycle.samples_failed:
             self._sparing = _REMEMBER
             # as with a VictoriaMetrics that lacks a store: it refuses samples, and has statistics nevertheless
-            await asyncio.gather(*(cycle.ask(table, ask) for table, ask in cycle.instead_of_samples()))
+            instead = cycle.instead_of_samples()
+            progress.total += len(instead)
+            await asyncio.gather(*(progress.counted(cycle.ask(table, ask)) for table, ask in instead))
         elif not cycle.faults:
             self._sparing = max(0, self._sparing - 1)
         states = {state for table in tables for state in table.states.values()}
