@@ -449,3 +449,15 @@ def test_a_card_at_work_is_not_called_low_for_the_memory_that_it_holds():
     burst = {"gpu_util": Stat(max=0.9, samples=20), "mem_used": Stat(mean=1 * GIB), "mem_total": Stat(mean=80 * GIB)}
     use = only(track(tenant=A, terms=burst))  # as from an engine that answered only one of two queries
     assert (use.verdict, use.use_class, use.status) == ("in_use", "busy", "unknown")
+
+
+def test_a_fleet_of_many_blocks_is_judged_to_the_last_card(monkeypatch):
+    monkeypatch.setattr("vgpuscope.logic.fleet._BLOCK", 2)
+    cards = [f"GPU-{number}" for number in range(5)]
+    assert [use.gpu_id for use in fleet(*(track(gpu_id=card) for card in cards))] == cards
+
+
+def test_a_lone_tenant_has_its_card_since_its_numbers_began():
+    late, always = only(track(begin=BEGIN + 200, tenant=A)), only(track(tenant=A))
+    assert (late.tenants[0].since, always.tenants[0].since) == (BEGIN + 215, None)
+    assert late.evidence.held_since == BEGIN + 215

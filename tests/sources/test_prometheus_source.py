@@ -508,9 +508,18 @@ async def test_samples_below_zero_are_seen_where_samples_are_asked_for(engine, s
 async def test_where_samples_are_refused_there_are_statistics(engine, server):
     add(engine)
     server.spoil = lambda query, reply: Reply(422) if query.startswith(UTIL) else reply
-    reading = await read(server, samples=400_000)
+    told = []
+    reading = await read(server, samples=400_000, progress=lambda done, total: told.append((done, total)))
     assert reading.faults == ()
+    assert all(done <= total for done, total in told)
+    assert told[-1][0] == told[-1][1]
     assert reading.tracks[0].terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=20)
+
+
+async def test_the_mark_that_a_series_ended_is_no_sample(engine, server):
+    add(engine, gpu_util=[50.0] * 19 + [math.nan])  # VictoriaMetrics gives it among the samples
+    [track] = (await read(server, samples=400_000)).tracks
+    assert track.terms["gpu_util"] == Stat(mean=0.5, max=0.5, p95=0.5, samples=19)
 
 
 @pytest.mark.parametrize("spoilt", [Drop(), Reply(200, b"<html>")])
