@@ -153,19 +153,27 @@ def _chains(pieces: list[_Piece]) -> list[list[_Piece]]:
 
 def _sum(chains: list[list[Stat]]) -> Stat:
     """Statistics of one after the other; of a quantile only the highest is certain not to be too low."""
-    best = [replace(max(chain, key=lambda s: s.samples), **_highest(chain)) for chain in chains if chain]
+    best = [_best(chain) for chain in chains if chain]
     weight = sum(stat.samples for stat in best if stat.mean is not None)
     means = [stat.mean * stat.samples for stat in best if stat.mean is not None]
+    most, tail = _highest(best)
     return Stat(
-        **_highest(best),
+        max=most,
+        p95=tail,
         mean=sum(means) / weight if weight else next((stat.mean for stat in best if stat.mean is not None), None),
         samples=sum(stat.samples for stat in best),
         dropped=sum(stat.dropped for stat in best),
     )
 
 
-def _highest(stats: list[Stat]) -> dict[str, float | None]:
-    return {
-        "max": max((s.max for s in stats if s.max is not None), default=None),
-        "p95": max((s.p95 for s in stats if s.p95 is not None), default=None),
-    }
+def _best(chain: list[Stat]) -> Stat:
+    most, tail = _highest(chain)
+    return replace(max(chain, key=lambda s: s.samples), max=most, p95=tail)
+
+
+def _highest(stats: list[Stat]) -> tuple[float | None, float | None]:
+    """Maximum and p95."""
+    return (
+        max((s.max for s in stats if s.max is not None), default=None),
+        max((s.p95 for s in stats if s.p95 is not None), default=None),
+    )

@@ -5,11 +5,11 @@ A reading is a set of tracks: one for each card, MIG instance or tenant of one t
 """
 
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
 
-from vgpuscope.model.quantity import DeviceUUID, PodUID, Ratio, Seconds, UnixTime
+from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio, Seconds, UnixTime
 
 Term: TypeAlias = Literal[
     "gpu_util",  # ratio of time with a kernel running
@@ -39,8 +39,10 @@ UseClass: TypeAlias = Literal[
     "idle",
     "idle-held",  # no compute, but memory is held
     "unknown",
+    "stalled",  # kernels run all the time, but power is near idle: a hung collective, a spinning kernel
+    "not-started",  # the tenant has the GPU and has not started CUDA yet
 ]
-USE_CLASSES: tuple[UseClass, ...] = ("busy", "busy-unproductive", "low", "idle", "idle-held", "unknown")
+USE_CLASSES: tuple[UseClass, ...] = get_args(UseClass)
 Schema: TypeAlias = Literal["vgpuscope", "dcgm"]
 
 
@@ -61,6 +63,13 @@ class Window(Struct, frozen=True, kw_only=True, dict=True):
         return max(1, round(self.seconds / self.interval))
 
 
+class Hole(NamedTuple):
+    """A stretch of the window without a sample that is longer than the pace of the samples allows."""
+
+    begin: UnixTime
+    end: UnixTime
+
+
 class Stat(Struct, frozen=True, kw_only=True, gc=False):
     """One quantity over the window. Samples that cannot be true are not part of it; they are counted as dropped."""
 
@@ -69,6 +78,7 @@ class Stat(Struct, frozen=True, kw_only=True, gc=False):
     p95: float | None = None
     samples: int = 0
     dropped: int = 0
+    holes: tuple[Hole, ...] | None = None  # None: not known; (): seen throughout, from begin to end
 
 
 class Tenant(Struct, frozen=True, kw_only=True, gc=False):
@@ -100,14 +110,34 @@ class Track(Struct, frozen=True, kw_only=True, gc=False):
     first: UnixTime | None = None  # first and last sample in the window
     last: UnixTime | None = None
     interval: Seconds | None = None  # between two samples of this track; None: the window's
+    target: str = ""  # the scrape target that it came from
+    health: str = ""  # as the exporter says: ok, lost, …; "": it does not
+    xids: tuple[int, ...] = ()  # XIDs of the window, ascending
+    state: str = ""  # of a tenant's container, as our agent says: not-started, running, …; "": not known
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A part of a reading that is missing, and why: a query that failed, a target that could not be scraped."""
+    """A part of a reading that is missing, and why: a query that failed, a target that could not be scraped.
 
-    part: str
+    `terms` are those that could not be read, of the tracks of `schema`, or of all. `own`: of tenants' own numbers alone
+    (True), of devices alone (False), or of both. A fault without terms takes nothing from any verdict.
+    """
+
+    part: str  # for people
     code: str
     message: str
+    terms: tuple[Term, ...] = ()
+    schema: Schema | None = None
+    own: bool | None = None
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One scrape target that is expected to answer."""
+
+    name: str
+    up: bool
+    since: UnixTime | None = None  # of the last answer, where it does not answer now
+    reason: str = ""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -119,6 +149,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     source: str = ""  # what it was read from, without secrets
     requests: int = 0
     faults: tuple[Fault, ...] = ()  # not empty: the reading is partial
+    targets: tuple[Target, ...] = ()  # those that are expected to answer, as far as the source knows
 
     @property
     def partial(self) -> bool:
@@ -157,6 +188,8 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     signal_max: Ratio | None = None
     signal_p95: Ratio | None = None
     coverage: Ratio | None = None
+    interval: Seconds | None = None  # between two samples of the signal
+    hole: Seconds | None = None  # the longest one of the window; 0: none; None: not known
     samples: int = 0
     expected: int = 0
     dropped: int = 0
@@ -182,8 +215,12 @@ class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
     tenant: Tenant
     own: bool = False
     terms: dict[Term, Stat] = {}
+    score: Score = Score(value=None)  # memory as a share of the whole GPU; None without numbers of its own
+    status: Status = "unknown"
+    memory_limit: Bytes | None = None  # None: none is known
     since: UnixTime | None = None  # None: since before the window
     until: UnixTime | None = None  # None: has it still
+    idle_since: UnixTime | None = None  # None: its verdict is not idle
     verdict: Verdict = "unknown"
     use_class: UseClass = "unknown"
     evidence: Evidence = Evidence()
@@ -207,6 +244,11 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     evidence: Evidence = Evidence()
     tenants: tuple[TenantUse, ...] = ()  # who has it now; several: it is shared
     former: tuple[TenantUse, ...] = ()  # who had it earlier in the window
+    idle_since: UnixTime | None = None  # None: its verdict is not idle
+    last_seen: UnixTime | None = None  # of a GPU that no longer reports: its last sample; None: it reports
+    target: str = ""  # the scrape target that reports it
+    health: str = ""  # as the exporter says: ok, lost, …; "": it does not
+    xids: tuple[int, ...] = ()  # XIDs of the window, ascending
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
@@ -221,3 +263,4 @@ class Analysis(Struct, frozen=True, kw_only=True):
     schemas: tuple[Schema, ...] = ()
     requests: int = 0
     faults: tuple[Fault, ...] = ()
+    targets: tuple[Target, ...] = ()

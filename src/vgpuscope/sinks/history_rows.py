@@ -15,7 +15,16 @@ from vgpuscope.model.quantity import UnixTime
 # A word is stored as its place in these. Never reorder them; new words go to the end, with a migration.
 STATUS_CODES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")
 VERDICT_CODES: tuple[Verdict, ...] = ("in_use", "idle", "unknown")
-CLASS_CODES: tuple[UseClass, ...] = ("busy", "busy-unproductive", "low", "idle", "idle-held", "unknown")
+CLASS_CODES: tuple[UseClass, ...] = (
+    "busy",
+    "busy-unproductive",
+    "low",
+    "idle",
+    "idle-held",
+    "unknown",
+    "stalled",
+    "not-started",
+)
 
 _STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
 _VERDICT = {word: code for code, word in enumerate(VERDICT_CODES)}
@@ -273,6 +282,8 @@ class Sums(NamedTuple):
     class_idle: Millis
     class_idle_held: Millis
     class_unknown: Millis
+    class_stalled: Millis
+    class_not_started: Millis
 
 
 LEAST, MOST = {"score_min"}, {"score_max", "util_max", "memory_max"}  # all other columns are sums

@@ -54,6 +54,9 @@ CREATE TABLE {name} (
 ){table}
 """
 
+_ROLLUPS = ("history_hours", "history_days")
+_NEW_CLASSES = ("class_stalled", "class_not_started")
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
@@ -105,8 +108,7 @@ CREATE TABLE history_results (
     PRIMARY KEY (analysis, series)
 ){table}
 """,
-            _ROLLUP.replace("{name}", "history_hours"),
-            _ROLLUP.replace("{name}", "history_days"),
+            *(_ROLLUP.replace("{name}", name) for name in _ROLLUPS),
             """
 CREATE TABLE history_latest (
     id integer PRIMARY KEY CHECK (id = 1),
@@ -122,6 +124,14 @@ CREATE TABLE history_lease (
     until {moment} NOT NULL
 )
 """,
+        ),
+    ),
+    Migration(
+        2,
+        tuple(
+            f"ALTER TABLE {table} ADD COLUMN {column} integer NOT NULL DEFAULT 0"
+            for table in _ROLLUPS
+            for column in _NEW_CLASSES
         ),
     ),
 )
