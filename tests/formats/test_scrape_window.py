@@ -6,12 +6,13 @@ import statistics
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.promql import parse_condition
 from vgpuscope.formats.scrape_text import PageReader
 from vgpuscope.formats.scrape_window import WANTED, Choice, Pages
-from vgpuscope.model.analysis import Stat, Tenant
+from vgpuscope.model.analysis import Hole, Stat, Tenant
 
 MIB = 1024 * 1024
 
@@ -27,8 +28,8 @@ class Target:
         samples = self.reader.read("".join(f"{line}\n" for line in lines).encode())
         self.pages.take(at, samples)
 
-    def tracks(self, begin, end):
-        return list(self.pages.tracks(begin=begin, end=end))
+    def tracks(self, begin, end, interval=10):
+        return list(self.pages.tracks(begin=begin, end=end, interval=interval))
 
     def only(self, begin, end):
         (track,) = self.tracks(begin, end)
@@ -242,14 +243,14 @@ def test_of_two_series_of_the_same_thing_the_higher_counts():
     target = Target()
     lines = [dcgm(UTIL, value).replace("{", f'{{err="{value}",') for value in (0, 95, 3)]
     target.show(1, *lines)
-    assert target.only(0, 1).terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=1)
+    assert target.only(0, 1).terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=1, holes=())
 
 
 def test_a_clock_that_was_set_back_leaves_no_samples_in_the_future():
     target = Target()
     for at in (100, 200, 150, 160):
         target.show(at, card(m.GPU_UTILIZATION, at / 1000))
-    assert target.only(0, 1000).terms["gpu_util"] == Stat(
+    assert replace(target.only(0, 1000).terms["gpu_util"], holes=None) == Stat(
         mean=pytest.approx((0.1 + 0.15 + 0.16) / 3), max=0.16, p95=pytest.approx(0.159), samples=3
     )
 
@@ -317,3 +318,67 @@ def test_a_target_that_shows_one_sample_for_ever_is_found_out():
         0,
     ]
     assert pages.unchanged_for(500, []) == 0
+
+
+# ── what was not seen, and what labels tell ──────────────────────────────────────────────────────────────────────
+
+
+def test_pages_that_were_missed_are_a_hole():
+    target = Target()
+    for at in (*range(10, 110, 10), *range(400, 610, 10)):
+        target.show(at, card(m.GPU_UTILIZATION, 0))
+    assert target.tracks(0, 600)[0].terms["gpu_util"].holes == (Hole(100, 400),)
+
+
+def test_a_target_that_is_known_for_a_part_of_the_window_leaves_its_beginning_unseen():
+    target = Target()
+    for at in range(300, 610, 10):
+        target.show(at, card(m.GPU_UTILIZATION, 0))
+    assert target.only(0, 600).terms["gpu_util"].holes == (Hole(0, 300),)
+
+
+def test_samples_that_cannot_be_true_are_not_seen():
+    target = Target()
+    for at in range(10, 610, 10):
+        target.show(at, card(m.GPU_UTILIZATION, "NaN" if 200 <= at < 400 else 0))
+    assert target.only(0, 600).terms["gpu_util"].holes == (Hole(190, 400),)
+
+
+@pytest.mark.parametrize(("values", "found"), [([0, 0.7], 0.7), ([0, 70], 0.7), ([0, 0], 0.0)])
+def test_base_unit_names_are_understood_by_their_values(values, found):
+    target = Target()
+    for at, value in enumerate(values, 1):
+        target.show(at, dcgm("DCGM_FI_DEV_GPU_UTIL_RATIO", value), dcgm("DCGM_FI_DEV_FB_USED_BYTES", 4e9))
+    track = target.only(0, 10)
+    assert track.terms["gpu_util"].max == pytest.approx(found)
+    assert track.terms["mem_used"].mean == 4e9
+
+
+def flag(metric, label, word, value):
+    return card(metric, value).replace("}", f',{label}="{word}"}}')
+
+
+def test_a_lost_card_is_known_to_be_lost_and_its_xids_are_those_of_the_window():
+    target = Target()
+    for at in range(10, 60, 10):
+        lost = at >= 40
+        target.show(
+            at,
+            card(m.GPU_UTILIZATION, 0),
+            flag(m.GPU_HEALTH, "health", "ok", int(not lost)),
+            flag(m.GPU_HEALTH, "health", "lost", int(lost)),
+            flag(m.GPU_XIDS, "xid", "31", 4),  # since before the first page
+            *([flag(m.GPU_XIDS, "xid", "79", 1)] if lost else []),
+        )
+    track = target.only(0, 60)
+    assert (track.health, track.xids, track.target) == ("lost", (79,), "n1:9394")
+    assert target.only(45, 60).xids == ()
+
+
+def test_a_container_that_has_not_started_is_known_to_be_so_until_it_starts():
+    target = Target()
+    for at, started in ((10, False), (20, True)):
+        state = container(m.CONTAINER_STATE, int(not started)).replace("}", ',state="not-started"}')
+        active = container(m.CONTAINER_STATE, int(started)).replace("}", ',state="active"}')
+        target.show(at, container(m.CONTAINER_PROCESSES, int(started)), state, active)
+        assert target.only(0, at).state == ("active" if started else "not-started")

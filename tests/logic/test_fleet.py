@@ -116,12 +116,12 @@ def test_a_signal_from_a_slower_exporter_is_held_to_that_exporters_interval():
     ours = track(schema="vgpuscope", terms={"mem_used": Stat(mean=0.0, max=0.0, samples=20)})
     theirs = replace(track(0.0), interval=60.0, terms=terms(0.0, samples=10), last=END - 150)
     use = only(ours, theirs)
-    assert (use.verdict, use.evidence.expected, use.evidence.max_age) == ("idle", 10, 180.0)
+    assert (use.verdict, use.evidence.expected, use.evidence.max_age) == ("idle", 10, 150.0)
 
 
 def test_an_interval_as_long_as_the_gaps_does_not_make_up_for_them():
     rare = replace(track(0.0, tenant=A), interval=300.0, terms=terms(0.0, samples=2))
-    assert only(rare).evidence.reasons[0] == "VERDICT_LOW_COVERAGE"
+    assert only(rare).evidence.reasons[0] == "VERDICT_WINDOW_TOO_SHORT"
 
 
 def test_two_cards_of_one_pod_are_two():

@@ -67,6 +67,23 @@ class Engine:
             return Reply(body=_answer({"resultType": "vector", "result": [{"metric": {}, "value": [0, "1"]}]}))
         return Reply(body=_answer(self._evaluated(query, float(form["time"]))))
 
+    def _there(self, matchers: str, begin: float, end: float) -> list[tuple[Labels, Samples]]:
+        """Series with their samples, where they have some."""
+        wanted = _matchers(matchers)
+        found = [(labels, _within(samples, begin, end)) for labels, samples in self.series if _fits(labels, wanted)]
+        return [(labels, inside) for labels, inside in found if inside]
+
+    def _changed(self, name: str, matchers: str, window: float, end: float) -> list[tuple[Labels, float]]:
+        """Series above 0 that changed in the window, or that were not there before."""
+        rows = []
+        for labels, inside in self._there(f'__name__="{name}",{matchers}', end - window, end):
+            before = self._there(
+                ",".join(f"{k}={json.dumps(v)}" for k, v in labels.items()), end - window - 300, end - window
+            )
+            if inside[-1][1] > 0 and (len({v for _, v in inside}) > 1 or not before):
+                rows.append((labels, inside[-1][1]))
+        return rows
+
     def _now(self, name: str, matchers: str, end: float) -> list[Samples]:
         """What is there of a metric at a time."""
         wanted = [("__name__", "=", name), *_matchers(matchers)]
@@ -74,6 +91,23 @@ class Engine:
         return [inside for inside in found if inside]
 
     def _evaluated(self, query: str, end: float) -> dict:
+        if (parts := _sides(query)) is not None:
+            return {
+                "resultType": "vector",
+                "result": [r for part in parts for r in self._evaluated(part, end)["result"]],
+            }
+        if marked := re.fullmatch(r'label_replace\((.*),"(\w+)","(\w+)","",""\)', query):
+            found = self._evaluated(marked[1], end)["result"]
+            rows = [{**row, "metric": dict(sorted({**row["metric"], marked[2]: marked[3]}.items()))} for row in found]
+            return {"resultType": "vector", "result": rows}
+        if counted := re.fullmatch(r"count by \(__name__\) \(\{(.*)\}\)", query):
+            names = [labels["__name__"] for labels, inside in self._there(counted[1], end - 300, end)]
+            return _vector([({"__name__": name}, names.count(name)) for name in sorted(set(names))], end)
+        if facts := re.fullmatch(r"last_over_time\(\{(.*)\}\[(\d+)ms\]\) > 0", query):
+            there = self._there(facts[1], end - int(facts[2]) / 1000, end)
+            return _vector([(labels, inside[-1][1]) for labels, inside in there if inside[-1][1] > 0], end)
+        if xids := re.fullmatch(r"\((\w+)\{(.*?)\} > 0 and changes\(.*\[(\d+)ms\]\) > 0\) or \(.*\)", query):
+            return _vector(self._changed(xids[1], xids[2], int(xids[3]) / 1000, end), end)
         if raw := re.fullmatch(r"(\w*)\{(.*)\}\[(\d+)ms\]", query):
             begin, wanted = end - int(raw[3]) / 1000, _matchers(raw[2])
             wanted += [("__name__", "=", raw[1])] if raw[1] else []
@@ -105,6 +139,20 @@ class Engine:
                 shown = {k: v for k, v in labels.items() if k != "__name__" or self.keeps_names}
                 rows.append({"metric": shown, "value": [end, _text(_FUNCTIONS[call[1]](inside))]})
         return {"resultType": "vector", "result": rows}
+
+
+def _sides(query: str) -> list[str] | None:
+    """Both sides of (a or b); None: it is no union."""
+    if not (query.startswith("(") and query.endswith(")")) or query.startswith("(DCGM") or " unless " in query:
+        return None
+    depth = 0
+    for at, letter in enumerate(query):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 1 and query.startswith(" or ", at):
+            return [query[1:at], query[at + 4 : -1]]
+        if depth == 0 and at < len(query) - 1:
+            return None
+    return None
 
 
 def _vector(rows: list[tuple[dict[str, str], float]], end: float) -> dict:

@@ -13,7 +13,7 @@ from tests.loopclock import forward
 from tests.sources.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from tests.sources.proxy import refusing_proxy
 from vgpuscope.catalog import node as m
-from vgpuscope.formats.schemas import record_name
+from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, INSTANCES, record_name
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
 from vgpuscope.sources.prometheus import PrometheusSource
@@ -85,8 +85,13 @@ async def read_while_one_hangs(server, **more):
         return await reading
 
 
+def bare(stat: Stat) -> Stat:
+    """Without what is known of holes, which statistics do not show."""
+    return replace(stat, holes=None)
+
+
 def by_name(track):
-    return repr(replace(track, terms=dict(sorted(track.terms.items()))))
+    return repr(replace(track, terms={term: bare(stat) for term, stat in sorted(track.terms.items())}))
 
 
 def by_pod(reading):
@@ -100,7 +105,7 @@ async def test_every_term_is_read_in_base_units(engine, either):
     add(engine, gpu_util=[float(v) for v in range(0, 100, 5)])
     reading = await read(either)
     [track] = reading.tracks
-    assert track.terms == {
+    assert {term: bare(stat) for term, stat in track.terms.items()} == {
         "gpu_util": Stat(mean=0.475, max=0.95, p95=pytest.approx(0.9025), samples=20),
         "mem_copy": Stat(mean=0.4, max=0.4, samples=20),
         "mem_used": Stat(mean=30_000 * MIB, samples=20),
@@ -125,7 +130,7 @@ async def test_the_number_of_requests_does_not_depend_on_the_number_of_cards(eng
     alone = await read(either)
     for number in range(1, 300):
         add(engine, number)
-    assert (await read(either)).requests == alone.requests < 15
+    assert (await read(either)).requests == alone.requests <= 15
 
 
 async def test_only_metrics_that_exist_are_asked_for_and_their_names_are_remembered(engine, server):
@@ -135,7 +140,7 @@ async def test_only_metrics_that_exist_are_asked_for_and_their_names_are_remembe
         first = len(server.queries)
         await prometheus.read(end=END, seconds=WINDOW)
     assert not any("PROF" in query or "vgpuscope" in query for query in server.queries[1:])
-    assert len(server.queries) == 2 * first - 1
+    assert len(server.queries) == 2 * first - 2  # neither names nor sizes are asked for again
 
 
 async def test_metrics_that_come_later_are_found(engine, server):
@@ -152,10 +157,10 @@ async def test_profiling_video_and_limits_are_read_where_they_exist(engine, eith
     engine.add("DCGM_FI_DEV_FB_RESERVED", [500.0] * FULL, **labels())
     engine.add("DCGM_FI_DEV_POWER_MGMT_LIMIT", [400.0] * FULL, **labels())
     [track] = (await read(either)).tracks
-    assert track.terms["sm_active"] == Stat(mean=0.2, max=0.2, p95=0.2, samples=20)
+    assert bare(track.terms["sm_active"]) == Stat(mean=0.2, max=0.2, p95=0.2, samples=20)
     assert track.terms["engine_active"].max == 0.6
-    assert track.terms["encoder"] == Stat(mean=0.3, max=0.3, samples=20)
-    assert track.terms["power_limit"] == Stat(mean=400.0, max=400.0, samples=20)
+    assert bare(track.terms["encoder"]) == Stat(mean=0.3, max=0.3, samples=20)
+    assert bare(track.terms["power_limit"]) == Stat(mean=400.0, max=400.0, samples=20)
     assert track.terms["mem_total"].mean == 80_500 * MIB
 
 
@@ -180,12 +185,12 @@ async def test_our_own_agent_gives_cards_instances_and_what_is_the_containers_ow
     reading = await read(either)
     device, part, container = reading.tracks
     assert reading.schemas == ("vgpuscope",)
-    assert device.terms["gpu_util"] == Stat(mean=0.4, max=0.9, p95=0.5, samples=20)
+    assert bare(device.terms["gpu_util"]) == Stat(mean=0.4, max=0.9, p95=0.5, samples=20)
     assert (device.gpu_index, device.model, device.hostname, device.tenant) == ("3", "NVIDIA A10", "n1", None)
     assert (part.mig, part.profile, part.terms["mem_used"].mean) == ("MIG-1", "1g.5gb", 1e9)
     assert container.tenant == Tenant(namespace="ml", pod="p", container="c", pod_uid="u")
     assert container.own
-    assert container.terms["process_sm"] == Stat(mean=0.2, max=0.7, p95=0.2, samples=20)
+    assert bare(container.terms["process_sm"]) == Stat(mean=0.2, max=0.7, p95=0.2, samples=20)
 
 
 async def test_both_schemas_are_delivered_side_by_side(engine, either):
@@ -216,7 +221,7 @@ async def test_a_handover_splits_the_card_at_its_moment(engine, either):
     add(engine, gpu_util=95.0, count=10, more={"pod": "after"})
     tracks = by_pod(await read(either))
     assert tracks["before"].terms["gpu_util"].max == 0.0
-    assert tracks["after"].terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=10)
+    assert bare(tracks["after"].terms["gpu_util"]) == Stat(mean=0.95, max=0.95, p95=0.95, samples=10)
     assert (tracks["before"].first, tracks["before"].last) == (END - WINDOW + STEP, END - 300)
     assert (tracks["after"].first, tracks["after"].last) == (END - 270, END)
 
@@ -252,7 +257,8 @@ async def test_a_card_that_pods_share_needs_no_closer_look(engine, either):
         add(engine, more={"pod": pod})
     reading = await read(either)
     assert set(by_pod(reading)) == set("abcd")
-    assert not any(query.startswith("{") for query in either.queries)
+    looks = [query for query in either.queries if query.startswith("{")]
+    assert len(looks) == (0 if either.samples else 1)  # statistics do not show how often there are samples
 
 
 async def test_with_honor_labels_off_the_exporter_is_nobodys_tenant(engine, either):
@@ -288,9 +294,10 @@ async def test_the_condition_is_in_every_query_for_dcgm_and_raw_samples_too(engi
     add(engine, gpu_util=[math.nan] + [5.0] * 19, more={"cluster": "a"})
     add(engine, 1, more={"cluster": "b"})
     reading = await read(server, condition='{pod!="",cluster="a"}')
-    asked = server.queries[1:]
+    asked = [query for query in server.queries[1:] if not query.startswith(("count by", "up{"))]
     assert any(query.startswith("{") for query in asked)
     assert all('pod!="",cluster="a"}' in query for query in asked)
+    assert [query for query in server.queries if query.startswith("up{")] == ['up{job=~"dcgm",cluster="a"}']
     assert set(by_pod(reading)) == {"train-0"}
 
 
@@ -305,7 +312,7 @@ async def test_a_restarted_exporter_makes_no_second_card_and_no_gap(engine, eith
     add(engine, gpu_util=90.0, count=30, until=END - 300, more={"instance": "10.0.0.1:9400"})
     add(engine, gpu_util=10.0, count=10, more={"instance": "10.0.0.2:9400"})
     [track] = (await read(either)).tracks
-    assert track.terms["gpu_util"] == Stat(mean=pytest.approx(0.5), max=0.9, p95=0.9, samples=20)
+    assert bare(track.terms["gpu_util"]) == Stat(mean=pytest.approx(0.5), max=0.9, p95=0.9, samples=20)
     assert (track.first, track.last) == (END - WINDOW + STEP, END)
 
 
@@ -375,6 +382,162 @@ async def test_gaps_are_not_taken_for_a_late_begin(engine, either):
     assert (track.first, track.last, track.terms["gpu_util"].samples) == (END - WINDOW + STEP, END, 2)
 
 
+def holes(track, term="gpu_util") -> list[tuple[float, float]] | None:
+    found = track.terms[term].holes
+    return None if found is None else [(hole.begin - END + WINDOW, hole.end - END + WINDOW) for hole in found]
+
+
+def scraped(engine, number: int = 0, *, every: int, without: range = range(0), **more: str) -> None:
+    """An idle card as a job that scrapes it sees it; seconds are those of the window."""
+    for name in SIX:
+        samples = [(END - WINDOW + at, 0.0) for at in range(every, WINDOW + 1, every) if at not in without]
+        engine.series.append(({"__name__": name, **labels(number, **more)}, samples))
+
+
+async def test_a_restart_of_prometheus_is_a_hole_in_every_card(engine, either):
+    for number in range(30):
+        scraped(engine, number, every=15, without=range(151, 451))
+    reading = await read(either)
+    assert {track.interval for track in reading.tracks} == {15.0}
+    assert [holes(track) for track in reading.tracks] == [[(150, 465)]] * 30
+
+
+async def test_with_only_the_last_five_minutes_the_beginning_is_a_hole(engine, either):
+    scraped(engine, every=15, without=range(301))
+    [track] = (await read(either)).tracks
+    assert holes(track) == [(0, 315)]
+
+
+@pytest.mark.parametrize("every", [15, 30, 60, 120])
+async def test_the_pace_is_learned_whatever_is_configured(engine, either, every):
+    for number in range(3):
+        scraped(engine, number, every=every)
+    reading = await read(either, interval=30.0)
+    assert [track.interval for track in reading.tracks] == [every] * 3
+    assert all(holes(track) in ([], None) for track in reading.tracks)
+    assert reading.tracks[0].terms["gpu_util"].samples == WINDOW // every
+
+
+async def test_a_hole_of_one_replica_that_the_other_filled_is_none(engine, either):
+    scraped(engine, every=15, without=range(151, 451), replica="a")
+    scraped(engine, every=15, replica="b")
+    [track] = (await read(either)).tracks
+    assert holes(track) == []
+
+
+async def test_the_first_reading_and_the_third_say_the_same(engine, either):
+    for number in range(3):
+        scraped(engine, number, every=15, without=range(200, 400) if number else range(0))
+    async with source(either) as prometheus:
+        readings = [await prometheus.read(end=END, seconds=WINDOW) for _ in range(3)]
+    assert readings[0].tracks == readings[2].tracks
+
+
+async def test_where_no_samples_are_to_be_had_nothing_is_known_to_be_seen(engine, server):
+    scraped(engine, every=15)
+    server.spoil = lambda query, reply: Reply(422) if query.endswith("]") else reply
+    [track] = (await read(server)).tracks
+    assert track.interval is None
+    assert holes(track) == [(0, WINDOW)]
+
+
+# ── in how many requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def add_everything(engine, *, agents: int) -> None:
+    """Cards, instances and containers of our agents with every metric that is read, and dcgm-exporter's too."""
+    for number in range(agents):
+        where = {"node": f"n{number}", "gpu_uuid": f"GPU-{number:08d}", "job": "agents", "instance": f"n{number}:9394"}
+        names = {"namespace": "ml", "pod": f"train-{number}", "container": "main", "pod_uid": str(number)}
+        for group, more in (
+            (CARDS, {}),
+            (INSTANCES, {"mig_uuid": f"MIG-{number}"}),
+            (CONTAINERS, names | {"mig_uuid": ""}),
+        ):
+            for name in group.measures | group.facts:
+                label = {group.state_label: "ok"} if name == group.state else {}
+                engine.add(name, [0.5] * FULL, **where, **more, **label)
+        for name in DCGM.measures:
+            engine.add(name, [0.5] * FULL, **labels(number, instance=f"n{number}:9400"))
+
+
+async def test_an_analysis_takes_at_most_twelve_requests_whatever_the_schemas(engine, server):
+    add_everything(engine, agents=3)
+    async with source(server, samples=400_000) as prometheus:
+        first, *_, third = [await prometheus.read(end=END, seconds=WINDOW) for _ in range(3)]
+    assert first.faults == third.faults == ()
+    assert max(first.requests, third.requests) <= 12
+    assert {track.schema for track in third.tracks} == {"dcgm", "vgpuscope"}
+
+
+async def test_what_is_asked_together_and_one_by_one_says_the_same(engine, server):
+    add_everything(engine, agents=2)
+    together = await read(server, samples=400_000)
+    apart = await read(server, samples=0)
+    assert len(together.tracks) == len(apart.tracks) == 8
+    assert set(map(by_name, together.tracks)) == set(map(by_name, apart.tracks))
+
+
+async def test_an_engine_that_refuses_several_questions_in_one_is_asked_one_by_one(engine, server):
+    add_everything(engine, agents=2)
+    plain = await read(server, samples=400_000)
+    server.spoil = lambda query, reply: Reply(422) if " or " in query and "label_replace" in query else reply
+    refused = await read(server, samples=400_000)
+    assert refused.faults == ()
+    assert set(map(by_name, refused.tracks)) == set(map(by_name, plain.tracks))
+    assert refused.requests > plain.requests
+
+
+# ── other names, and what labels tell ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("values", "found"), [([0.0, 0.7], 0.7), ([0.0, 70.0], 0.7), ([0.0, 0.0], 0.0)])
+async def test_base_unit_names_are_understood_by_their_values(engine, either, values, found):
+    series = values * (FULL // 2)
+    for name in ("DCGM_FI_DEV_GPU_UTIL_RATIO", "DCGM_FI_PROF_SM_UTIL_RATIO"):
+        engine.add(name, series, **labels(instance="a:9400"))
+    engine.add("DCGM_FI_DEV_FB_USED_BYTES", [4e9] * FULL, **labels(instance="a:9400"))
+    engine.add("DCGM_FI_DEV_BOARD_POWER_WATTS", [60.0] * FULL, **labels(instance="a:9400"))
+    [track] = (await read(either)).tracks
+    assert track.terms["gpu_util"].max == track.terms["sm_active"].max == pytest.approx(found)
+    assert (track.terms["mem_used"].mean, track.terms["power"].mean) == (4e9, 60.0)
+
+
+async def test_one_exporter_in_percent_says_nothing_of_another(engine, either):
+    engine.add("DCGM_FI_DEV_GPU_UTIL_RATIO", [0.9] * FULL, **labels(0, instance="a:9400"))
+    engine.add("DCGM_FI_DEV_GPU_UTIL_RATIO", [90.0] * FULL, **labels(1, instance="b:9400"))
+    tracks = (await read(either)).tracks
+    assert [track.terms["gpu_util"].max for track in tracks] == pytest.approx([0.9, 0.9])
+
+
+async def test_an_engine_without_a_known_metric_is_said_to_have_none(engine, either):
+    engine.add("node_load1", [1.0] * FULL, instance="a")
+    reading = await read(either)
+    assert reading.tracks == ()
+    assert [fault.code for fault in reading.faults] == ["NO_KNOWN_METRICS"]
+
+
+async def test_health_xids_targets_and_states_of_containers_are_read(engine, either):
+    card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents", "instance": "n1:9394"}
+    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
+    for health in ("ok", "lost"):
+        engine.add(m.GPU_HEALTH.name, [float(health == "lost")] * FULL, **card, health=health)
+    engine.add(m.GPU_XIDS.name, [0.0] * 10 + [1.0] * 10, **card, xid="79")
+    engine.add(m.GPU_XIDS.name, [3.0] * 60, **card, xid="31")  # of long ago
+    tenant = card | {"namespace": "ml", "pod": "p", "container": "c", "pod_uid": "u", "mig_uuid": ""}
+    engine.add(m.CONTAINER_PROCESSES.name, [0.0] * FULL, **tenant)
+    for state in ("not-started", "active"):
+        engine.add(m.CONTAINER_STATE.name, [float(state == "not-started")] * FULL, **tenant, state=state)
+    engine.add("up", [1.0] * FULL, job="agents", instance="n1:9394")
+    engine.add("up", [0.0] * FULL, job="agents", instance="n2:9394")
+    engine.add("up", [0.0] * FULL, job="other", instance="n3:9100")
+    reading = await read(either)
+    device, container = reading.tracks
+    assert (device.health, device.xids, device.target) == ("lost", (79,), "n1:9394")
+    assert (container.state, container.health) == ("not-started", "")
+    assert {target.name: target.up for target in reading.targets} == {"n1:9394": True, "n2:9394": False}
+
+
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -389,7 +552,7 @@ async def test_means_are_read_from_recording_rules_and_what_decides_about_idlene
     add(engine)
     record(engine)
     terms = by_pod(await read(server))["train-0"].terms
-    assert terms["gpu_util"] == Stat(mean=0.475, max=0.95, p95=0.475, samples=FULL)
+    assert bare(terms["gpu_util"]) == Stat(mean=0.475, max=0.95, p95=0.475, samples=FULL)
     assert terms["power"].mean == 190.0
     assert not any("max" in query and "vgpuscope:" in query and "timestamp" not in query for query in server.queries)
 
@@ -433,7 +596,7 @@ async def test_a_false_sample_is_dropped_and_counted(engine, either, false):
     tracks = by_pod(await read(either))
     good = [0.1] * 5 + [0.5] * 14
     stat = tracks["train-0"].terms["gpu_util"]
-    assert stat == Stat(mean=pytest.approx(sum(good) / 19), max=0.5, p95=0.5, samples=19, dropped=1)
+    assert bare(stat) == Stat(mean=pytest.approx(sum(good) / 19), max=0.5, p95=0.5, samples=19, dropped=1)
     assert tracks["train-1"].terms["gpu_util"].dropped == 0
 
 
@@ -453,8 +616,9 @@ async def test_a_false_sample_of_any_term_is_dropped(engine, either, name, false
 async def test_a_card_that_never_says_anything_true_is_not_measured_and_not_looked_at(engine, either, false):
     add(engine, gpu_util=false)
     [track] = (await read(either)).tracks
-    assert track.terms["gpu_util"] == Stat(dropped=20)
-    assert not any(query.startswith("{") for query in either.queries)
+    assert bare(track.terms["gpu_util"]) == Stat(dropped=20)
+    looks = [query for query in either.queries if query.startswith("{")]
+    assert len(looks) == (0 if either.samples else 1)  # for the pace
 
 
 async def test_more_false_series_than_can_be_looked_at_are_left_out_by_name(engine, server):
@@ -471,7 +635,7 @@ async def test_raw_samples_of_many_cards_are_asked_for_in_queries_that_every_eng
         engine.add(UTIL, [BLANK] + [95.0] * 19, **labels(number))
     reading = await read(server, closer=500)
     raw = [query for query in server.queries if query.startswith("{")]
-    assert len(raw) == 2
+    assert len(raw) == 3  # one of them for the pace
     assert max(map(len, raw)) < 16_000
     assert sum(track.terms["gpu_util"].dropped == 1 for track in reading.tracks) == 500
 
@@ -484,11 +648,14 @@ async def test_few_samples_are_asked_for_themselves_and_many_as_statistics(engin
     for number in range(1, 50):
         add(engine, number)
     many = await read(server, samples=40 * FULL)
-    assert few.requests == 7 < many.requests == 12
+    assert few.requests <= 12
+    assert many.requests <= 12
+    asked = [query for query in server.queries if query.startswith(f"{UTIL}{{")]
+    assert len(asked) == 1  # the second time, statistics were
     assert set(map(by_name, many.tracks)) > set(map(by_name, few.tracks))
 
 
-@pytest.mark.parametrize(("step", "requests"), [(STEP, (12, 6)), (STEP / 6, (12, 11))])
+@pytest.mark.parametrize(("step", "requests"), [(STEP, (7, 7)), (STEP / 6, (7, 5))])
 async def test_samples_of_many_cards_are_asked_for_once_it_is_known_that_each_has_few(engine, server, step, requests):
     for number in range(40):
         for name, value in SIX.items():
@@ -502,7 +669,7 @@ async def test_samples_of_many_cards_are_asked_for_once_it_is_known_that_each_ha
 async def test_samples_below_zero_are_seen_where_samples_are_asked_for(engine, server):
     add(engine, gpu_util=[-5.0] + [50.0] * 19)
     [track] = (await read(server, samples=400_000)).tracks
-    assert track.terms["gpu_util"] == Stat(mean=0.5, max=0.5, p95=0.5, samples=19, dropped=1)
+    assert bare(track.terms["gpu_util"]) == Stat(mean=0.5, max=0.5, p95=0.5, samples=19, dropped=1)
 
 
 async def test_where_samples_are_refused_there_are_statistics(engine, server):
@@ -513,13 +680,13 @@ async def test_where_samples_are_refused_there_are_statistics(engine, server):
     assert reading.faults == ()
     assert all(done <= total for done, total in told)
     assert told[-1][0] == told[-1][1]
-    assert reading.tracks[0].terms["gpu_util"] == Stat(mean=0.95, max=0.95, p95=0.95, samples=20)
+    assert bare(reading.tracks[0].terms["gpu_util"]) == Stat(mean=0.95, max=0.95, p95=0.95, samples=20)
 
 
 async def test_the_mark_that_a_series_ended_is_no_sample(engine, server):
     add(engine, gpu_util=[50.0] * 19 + [math.nan])  # VictoriaMetrics gives it among the samples
     [track] = (await read(server, samples=400_000)).tracks
-    assert track.terms["gpu_util"] == Stat(mean=0.5, max=0.5, p95=0.5, samples=19)
+    assert bare(track.terms["gpu_util"]) == Stat(mean=0.5, max=0.5, p95=0.5, samples=19)
 
 
 @pytest.mark.parametrize("spoilt", [Drop(), Reply(200, b"<html>")])

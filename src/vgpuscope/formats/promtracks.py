@@ -2,17 +2,21 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import reduce
 from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from vgpuscope.formats.pace import common
 from vgpuscope.formats.promtable import MAX, MEAN, P95, SAMPLES, WIDTH, Seen, Table
 from vgpuscope.formats.schemas import Place
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
 _STEADY = {"mem_total", "power_limit"}  # do not change within a window, so the highest is also the mean
+
+OFF_THE_BUS = 79  # XID
 
 Stats = dict[str, Stat]
 
@@ -25,7 +29,7 @@ def tracks(table: Table) -> Iterator[Track]:
     for seen, stats in zip(table.seen, found, strict=True):
         if stats or seen.count:
             where = seen.place
-            piece = _Piece(where, stats, seen.first, seen.last, intervals[seen.scope])
+            piece = _Piece(where, stats, seen.first, seen.last, intervals.get(seen.scope), seen.target)
             tenancies[where.gpu_id, where.mig, where.tenant].append(piece)
     for pieces in tenancies.values():
         yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
@@ -46,7 +50,8 @@ class _Piece(Struct, frozen=True, gc=False):
     stats: Stats
     first: UnixTime | None
     last: UnixTime | None
-    interval: Seconds
+    interval: Seconds | None
+    target: str
 
 
 class _Columns:
@@ -71,7 +76,7 @@ class _Columns:
         """The quantities of a series; false values are counted, and no part of anything."""
         found: Stats = {}
         marked = self._marked.get(seen.raw) if self._marked else None
-        cells, usual = seen.cells, seen.count or 1
+        cells, usual, holes = seen.cells, seen.count or 1, seen.holes
         for index, part, at, counted, sound, only_mean in self._read:
             if only_mean and not marked:  # as most are
                 if (mean := cells[at]) is None:
@@ -79,6 +84,7 @@ class _Columns:
                 stat = Stat(mean=mean, samples=usual if sound else 0)
             elif marked and index in marked:
                 stat = seen.fixed.get(index) or Stat(dropped=int(cells[at + SAMPLES] or usual))
+                stat = replace(stat, holes=holes.get(index))
             else:
                 mean, top, tail, count, _ = cells[at : at + WIDTH]
                 if mean is None and top is None and tail is None:
@@ -86,7 +92,7 @@ class _Columns:
                 if mean is None and part in _STEADY:
                     mean = top
                 samples = int(count or 0) if counted else usual
-                stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0)
+                stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0, holes=holes.get(index))
             if part not in found or found[part].samples == 0:
                 found[part] = stat
         add_total(found)
@@ -118,7 +124,18 @@ def _track(table: Table, piece: _Piece) -> Track:
         first=piece.first,
         last=piece.last,
         interval=piece.interval,
+        target=piece.target,
+        health=_health(table, where),
+        xids=tuple(sorted(table.xids.get(where.gpu_id, ()))),
+        state=table.state(where) if table.group.kind == "container" else "",
     )
+
+
+def _health(table: Table, where: Place) -> str:
+    """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
+    if table.group.state_label == "health":
+        return table.state(where)
+    return "lost" if OFF_THE_BUS in table.xids.get(where.gpu_id, ()) else ""
 
 
 # ── several series of one tenancy ────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +151,7 @@ def _joined(pieces: list[_Piece]) -> _Piece:
         stats={part: _sum([[p.stats[part] for p in chain if part in p.stats] for chain in chains]) for part in parts},
         first=min(firsts) if firsts and len(firsts) == len(timed) else None,
         last=max((piece.last for piece in timed if piece.last is not None), default=None),
-        interval=min(piece.interval for piece in pieces),
+        interval=min((piece.interval for piece in pieces if piece.interval), default=None),
     )
 
 
@@ -163,6 +180,7 @@ def _sum(chains: list[list[Stat]]) -> Stat:
         mean=sum(means) / weight if weight else next((stat.mean for stat in best if stat.mean is not None), None),
         samples=sum(stat.samples for stat in best),
         dropped=sum(stat.dropped for stat in best),
+        holes=reduce(common, (stat.holes for chain in chains for stat in chain)),
     )
 
 

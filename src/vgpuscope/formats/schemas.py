@@ -35,6 +35,7 @@ _MOST_POWER = 10_000.0
 _MOST_CLOCK = 10e9
 _MANY = 256
 _ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
+_PERCENT = 100.0
 SENTINELS: Final = (float(2**31 - 16), float(2**63 - 16), float(2**47))
 
 
@@ -50,6 +51,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     samples: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
+    twin: bool = False  # of another quantity, in base units: a second name for the same
+    by_values: bool = False  # the name leaves open whether it is 0-1 or 0-100; see `percent`
 
     @property
     def term(self) -> str:
@@ -63,8 +66,15 @@ class Quantity(Struct, frozen=True, kw_only=True):
 
     @property
     def highest(self) -> float:
-        """In our unit."""
-        return self.high * _ROUNDING
+        """In our unit, or where only its values can tell the unit, in the larger one."""
+        return (_PERCENT if self.by_values else self.high) * _ROUNDING
+
+    def percent(self, most: float) -> bool:
+        """Whether one exporter's values, of which this is the highest, are 0-100 though the name says ratio.
+
+        In doubt they are 0-1: that is the busier reading.
+        """
+        return self.by_values and most > self.high * _ROUNDING
 
     def plausible(self, value: float) -> bool:
         """Whether a sample in the metric's own unit can be true; NaN cannot."""
@@ -79,23 +89,44 @@ class Group(Struct, frozen=True, kw_only=True):
     uuid: str  # the label that holds the card's UUID
     quantities: tuple[Quantity, ...]
     info: str = ""  # a metric whose labels say more: model, index, profile
+    state: str = ""  # a metric that is 1 for the state that its label of the same name says
+    state_label: str = ""
+    xids: str = ""  # a metric that shows XIDs
+
+    @property
+    def measures(self) -> frozenset[str]:
+        """Every metric that gives a statistic."""
+        return frozenset(name for q in self.quantities for s in STATISTICS for name in q.names(s, many=True))
+
+    @property
+    def clocks(self) -> frozenset[str]:
+        """Metrics whose samples say how many there are of it, and when."""
+        return frozenset(name for quantity in self.quantities for name in quantity.last)
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """Metrics whose labels tell something, not their numbers."""
+        return frozenset(filter(None, (self.info, self.state)))
 
     @property
     def names(self) -> frozenset[str]:
         """Every metric that may be asked for."""
-        of_all = (q.names(s, many=True) for q in self.quantities for s in STATISTICS)
-        return frozenset(name for names in of_all for name in names) | ({self.info} if self.info else frozenset())
+        return self.measures | self.facts | frozenset(filter(None, (self.xids,)))
 
 
 class Ask(NamedTuple):
-    """One query: the statistics that it gives of which quantity. More than one: it asks for the samples themselves."""
+    """The statistics that are wanted of a quantity. More than one: its samples are asked for."""
 
     group: Group
     quantity: int
     statistics: tuple[Statistic, ...]
     name: str
-    series: str
+    matchers: tuple[Matcher, ...]
     recorded: bool = False  # it is a recording rule's result, and needs only to be read
+
+    @property
+    def series(self) -> str:
+        return selector(self.name, self.matchers)
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -134,9 +165,9 @@ def plan(
                 continue
             rule = record_name(name, statistic)
             if recorded and statistic in RECORDED and rule in there:
-                yield Ask(group, index, (statistic,), rule, selector(rule, matchers), recorded=True)
+                yield Ask(group, index, (statistic,), rule, matchers, recorded=True)
             else:
-                yield Ask(group, index, (statistic,), name, selector(name, matchers))
+                yield Ask(group, index, (statistic,), name, matchers)
 
 
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +196,7 @@ class Rule(NamedTuple):
 def recording_rules() -> Iterator[Rule]:
     """All of them."""
     for group in GROUPS:
-        for quantity in group.quantities:
+        for quantity in [one for one in group.quantities if not one.twin]:
             for statistic in RECORDED:
                 for name in quantity.names(statistic, many=False)[:1]:
                     expression = _FUNCTIONS[statistic].format(series=name, window=window(RECORDED_SECONDS))
@@ -173,16 +204,16 @@ def recording_rules() -> Iterator[Rule]:
 
 
 def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:
-    """The same in fewer queries: where all statistics of a quantity are of one metric, its samples are asked for.
+    """The same in fewer queries: where several statistics of a quantity are of one metric, its samples are asked for.
 
     An engine takes about as long to give twenty samples of a series as to give one statistic of them.
     """
     for _, quantity in groupby(asks, key=lambda ask: (id(ask.group), ask.quantity)):
-        together = list(quantity)
-        if len({ask.name for ask in together}) == 1:
+        by_name: dict[str, list[Ask]] = {}
+        for ask in quantity:
+            by_name.setdefault(ask.name, []).append(ask)
+        for together in by_name.values():
             yield together[0]._replace(statistics=tuple(ask.statistics[0] for ask in together))
-        else:
-            yield from together
 
 
 def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
@@ -283,6 +314,13 @@ def _hostname(labels: Mapping[str, str]) -> str:
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _twin(part: Part, name: str, *wanted: Statistic, high: float = 1.0) -> Quantity:
+    """A quantity of dcgm-exporter under its name of DCGM 4.7, in base units."""
+    by = dict.fromkeys(wanted, (name,))
+    ratio = name.endswith("_RATIO")  # in some releases before, such a name held 0-100
+    return Quantity(part=part, high=high, twin=True, by_values=ratio, **by)  # type: ignore[arg-type]
+
+
 def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -> Quantity:
     """A quantity of dcgm-exporter; name and scale of those that our agent can imitate are in the catalog."""
     name, scale = (metric, 1.0) if isinstance(metric, str) else _imitated(metric)
@@ -321,7 +359,20 @@ DCGM: Final = Group(
         _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
         _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS),
         _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS),
+        _twin("gpu_util", "DCGM_FI_DEV_GPU_UTIL_RATIO", *STATISTICS),
+        _twin("mem_copy", "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "mean", "max"),
+        _twin("mem_used", "DCGM_FI_DEV_FB_USED_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_free", "DCGM_FI_DEV_FB_FREE_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_reserved", "DCGM_FI_DEV_FB_RESERVED_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_total", "DCGM_FI_DEV_FB_CAPACITY_BYTES", "max", high=_MOST_MEMORY),
+        _twin("power", "DCGM_FI_DEV_BOARD_POWER_WATTS", "mean", high=_MOST_POWER),
+        _twin("sm_clock", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "mean", high=_MOST_CLOCK),
+        _twin("encoder", "DCGM_FI_DEV_ENC_UTIL_RATIO", "mean", "max"),
+        _twin("decoder", "DCGM_FI_DEV_DEC_UTIL_RATIO", "mean", "max"),
+        _twin("sm_active", "DCGM_FI_PROF_SM_UTIL_RATIO", *STATISTICS),
+        _twin("engine_active", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", *STATISTICS),
     ),
+    xids=m.GPU_LAST_XID.name,
 )
 
 # Our agent samples more often than it is scraped, and keeps mean and maximum of its last window: what happened between
@@ -331,6 +382,9 @@ CARDS: Final = Group(
     kind="device",
     uuid="gpu_uuid",
     info=m.GPU_INFO.name,
+    state=m.GPU_HEALTH.name,
+    state_label="health",
+    xids=m.GPU_XIDS.name,
     quantities=(
         _ours(
             "gpu_util",
@@ -368,6 +422,8 @@ CONTAINERS: Final = Group(
     schema="vgpuscope",
     kind="container",
     uuid="gpu_uuid",
+    state=m.CONTAINER_STATE.name,
+    state_label="state",
     quantities=(
         _ours("presence", high=1e9, samples=m.CONTAINER_PROCESSES, last=m.CONTAINER_PROCESSES),
         _ours(

@@ -7,16 +7,17 @@ values beside them. In a column NaN is "not on that page", and _DROPPED is a val
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from vgpuscope.catalog import node as m
+from vgpuscope.formats.pace import holes
 from vgpuscope.formats.promql import Matcher, chosen_by
 from vgpuscope.formats.promtable import quantile
-from vgpuscope.formats.promtracks import add_total
+from vgpuscope.formats.promtracks import OFF_THE_BUS, add_total
 from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, matchers_for, place
-from vgpuscope.model.analysis import Stat, Term, Track
+from vgpuscope.model.analysis import Hole, Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
 _DROPPED = -1.0  # nothing that is measured here can be negative
@@ -34,11 +35,29 @@ class Cell:
         self.values = array("d", [math.nan]) * len(row.times)
 
 
+class Flag:
+    """A series that is 1 while its row is in the state that its label says."""
+
+    __slots__ = ("row", "word")
+
+    def __init__(self, row: "_Row", word: str) -> None:
+        self.row, self.word = row, word
+
+
+class Xid:
+    """A series that shows XIDs: how many there were of the code that its label says, or the code of the last one."""
+
+    __slots__ = ("code", "row")
+
+    def __init__(self, row: "_Row", code: str) -> None:
+        self.row, self.code = row, code
+
+
 class SampleTime:
     """Stands for the time, by the agent's own clock, of the sample that a page shows."""
 
 
-Meaning: TypeAlias = Cell | SampleTime
+Meaning: TypeAlias = Cell | Flag | Xid | SampleTime
 _SAMPLE_TIME: Final = SampleTime()
 
 
@@ -58,6 +77,7 @@ class Pages:
 
     def __init__(self, choice: Choice | None = None, *, instance: str = "") -> None:
         self._choice, self._instance = choice, instance
+        self._pages = 0  # that were taken
         self._rows: dict[tuple[_Layout, Place], _Row] = {}  # that have samples
         self._alive: WeakValueDictionary[tuple[_Layout, Place], _Row] = WeakValueDictionary()  # or a cell in use
         self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by card and instance
@@ -84,6 +104,10 @@ class Pages:
         row = self._alive.get((layout, where))
         if row is None:
             row = self._alive[layout, where] = _Row(layout, where)
+        if name == layout.group.state:
+            return Flag(row, labels.get(layout.group.state_label, ""))
+        if name == layout.group.xids:
+            return Xid(row, labels.get("xid", ""))
         return row.cell(name)
 
     def unchanged_for(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> Seconds:
@@ -95,7 +119,16 @@ class Pages:
 
     def take(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> None:
         """One page's samples. DCGM's names on a page that has our own are the agent's imitation: the same twice."""
-        cells = [(what, value) for what, value in samples if isinstance(what, Cell)]
+        cells: list[tuple[Cell, float]] = []
+        for what, value in samples:
+            if isinstance(what, Cell):
+                cells.append((what, value))
+            elif isinstance(what, Flag):
+                if value > 0:
+                    what.row.state = what.word
+            elif isinstance(what, Xid):
+                what.row.note_xid(what.code, value, at=at if self._pages else -math.inf)
+        self._pages += 1
         native = any(cell.native for cell, _ in cells)
         for cell, value in cells:
             if native and not cell.native:
@@ -123,12 +156,17 @@ class Pages:
     def __bool__(self) -> bool:
         return bool(self._rows)
 
-    def tracks(self, *, begin: UnixTime, end: UnixTime) -> Iterator[Track]:
-        """One track for each row that was there in the window, which begins right after `begin`."""
-        for row in self._rows.values():
-            low, high = bisect_right(row.times, begin), bisect_right(row.times, end)
+    def tracks(self, *, begin: UnixTime, end: UnixTime, interval: Seconds) -> Iterator[Track]:
+        """One track for each row that was there in the window, which begins right after `begin`.
+
+        `interval`: between two pages, if none is missed.
+        """
+        span = _Span(begin, end, interval)
+        spans = [(row, bisect_right(row.times, begin), bisect_right(row.times, end)) for row in self._rows.values()]
+        percents = _percents(spans)
+        for row, low, high in spans:
             if low < high:
-                yield self._track(row, low, high)
+                yield self._track(row, low, high, span, percents)
 
     def _open(self, row: "_Row", at: UnixTime) -> None:
         """Make room for a page's samples. What lies in the future was put there by a clock that was set back since."""
@@ -141,7 +179,7 @@ class Pages:
             cell.values.append(math.nan)
         self._rows[row.layout, row.place] = row
 
-    def _track(self, row: "_Row", low: int, high: int) -> Track:
+    def _track(self, row: "_Row", low: int, high: int, span: "_Span", percents: frozenset[str]) -> Track:
         where = row.place
         more = self._more.get((where.gpu_id, where.mig)) or _NOTHING
         card = self._more.get((where.gpu_id, "")) or _NOTHING
@@ -156,9 +194,13 @@ class Pages:
             model=where.model or card.get("model", ""),
             tenant=where.tenant,
             own=row.layout.group.kind == "container",
-            terms=row.terms(low, high),
+            terms=row.terms(low, high, span, percents),
             first=first,
             last=last,
+            target=self._instance,
+            health=row.health(span.begin),
+            xids=row.xids_since(span.begin),
+            state=row.state if row.layout.group.state_label == "state" else "",
         )
 
 
@@ -171,14 +213,24 @@ _NOTHING: Mapping[str, str] = {}
 # ── one card, instance or container ──────────────────────────────────────────────────────────────────────────────
 
 
+class _Span(NamedTuple):
+    """The window, and how often there is a page in it."""
+
+    begin: UnixTime
+    end: UnixTime
+    interval: Seconds
+
+
 class _Row:
-    __slots__ = ("__weakref__", "at", "cells", "layout", "place", "times")
+    __slots__ = ("__weakref__", "_xids", "at", "cells", "layout", "place", "state", "times")
 
     def __init__(self, layout: "_Layout", where: Place) -> None:
         self.layout, self.place = layout, where
         self.at: UnixTime | None = None  # of the page that is being taken
         self.times = array("d")
         self.cells: dict[str, Cell] = {}  # by metric
+        self.state = ""  # as the last page says
+        self._xids: dict[str, tuple[float, int, UnixTime]] = {}  # by label: last value, its code, when it came
 
     def cell(self, name: str) -> Cell:
         if name not in self.cells:
@@ -203,19 +255,62 @@ class _Row:
                 lasts += there[-1:]
         return times[min(firsts, default=low)], times[max(lasts, default=high - 1)]
 
-    def terms(self, low: int, high: int) -> dict[Term, Stat]:
+    def note_xid(self, label: str, value: float, *, at: UnixTime) -> None:
+        """A count, or without a label a code. What the first page shows may be as old as the exporter."""
+        before = self._xids.get(label)
+        code = int(label) if label.isdecimal() else int(value) if 0 < value < _MOST_XID else 0
+        if before is None or before[0] != value:
+            self._xids[label] = (value, code, at if value > 0 else -math.inf)
+
+    def xids_since(self, begin: UnixTime) -> tuple[int, ...]:
+        return tuple(sorted({code for _, code, at in self._xids.values() if at > begin and code}))
+
+    def health(self, begin: UnixTime) -> str:
+        """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
+        if self.layout.group.state_label == "health":
+            return self.state
+        return "lost" if OFF_THE_BUS in self.xids_since(begin) else ""
+
+    def terms(self, low: int, high: int, span: _Span, percents: frozenset[str]) -> dict[Term, Stat]:
         """All quantities of which there was a sample, true or not."""
         columns: dict[str, _Column] = {}
         for name, cell in self.cells.items():
             values = cell.values[low:high]
-            columns[name] = _Column([value for value in values if value >= 0.0], values.count(_DROPPED))
+            good = [value for value in values if value >= 0.0]
+            if name in percents:
+                good = [value / 100 for value in good]
+            columns[name] = _Column(good, values.count(_DROPPED))
         found: dict[str, Stat] = {}
         for plan in self.layout.plans:
-            stat = _stat(plan, columns)
+            stat = _stat(plan, columns, lambda name: self._holes(name, low, high, span))
             if stat is not None and (plan.part not in found or not found[plan.part].samples):
                 found[plan.part] = stat
         add_total(found)
         return cast("dict[Term, Stat]", found)
+
+    def _holes(self, name: str, low: int, high: int, span: _Span) -> tuple[Hole, ...]:
+        """Where pages without a true sample of the metric lie in the window."""
+        values, times = self.cells[name].values, self.times
+        there = [times[at] for at in range(low, high) if values[at] >= 0.0]
+        return holes(there, begin=span.begin, end=span.end, interval=span.interval)
+
+
+_MOST_XID = 10_000
+
+
+def _percents(spans: Iterable[tuple[_Row, int, int]]) -> frozenset[str]:
+    """Metrics whose values show that they are 0-100 though their names say ratio."""
+    found: set[str] = set()
+    for row, low, high in spans:
+        for name, quantity in row.layout.by_values.items():
+            cell = row.cells.get(name)
+            if cell and quantity.percent(max(cell.values[low:high], default=0.0, key=_order)):
+                found.add(name)
+    return frozenset(found)
+
+
+def _order(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
 
 
 class _Column(NamedTuple):
@@ -223,7 +318,7 @@ class _Column(NamedTuple):
     dropped: int
 
 
-def _stat(plan: "_Plan", columns: Mapping[str, _Column]) -> Stat | None:
+def _stat(plan: "_Plan", columns: Mapping[str, _Column], missing: Callable[[str], tuple[Hole, ...]]) -> Stat | None:
     """A quantity's statistics; None if no page had it.
 
     Where several metrics could give one of them, the one with most samples does. Only the maximum is that of all:
@@ -233,12 +328,14 @@ def _stat(plan: "_Plan", columns: Mapping[str, _Column]) -> Stat | None:
     if not any(column.good or column.dropped for column in there):
         return None
     mean, tail, counted = (_fullest(names, columns) for names in (plan.mean, plan.p95, plan.samples))
+    clock = max((name for name in plan.clock if name in columns), key=lambda name: len(columns[name].good), default="")
     return Stat(
         mean=math.fsum(mean) / len(mean) if mean else None,
         max=max((max(column.good) for column in there if column.good), default=None),
         p95=quantile(0.95, tail) if tail else None,
         samples=len(counted),
         dropped=max(column.dropped for column in there),
+        holes=missing(clock) if clock else None,
     )
 
 
@@ -258,6 +355,7 @@ class _Plan(NamedTuple):
     mean: tuple[str, ...]
     p95: tuple[str, ...]
     samples: tuple[str, ...]
+    clock: tuple[str, ...]  # whose samples show what was seen; (): the quantity proves nothing by being seen
 
 
 class _Layout:
@@ -270,14 +368,17 @@ class _Layout:
         self.bounds = {
             name: (quantity.scale, quantity.highest) for quantity in group.quantities for name in _names(quantity)
         }
-        if group.info:
-            self.bounds[group.info] = (1.0, math.inf)  # only shows that the card is there
+        self.by_values = {
+            name: quantity for quantity in group.quantities if quantity.by_values for name in _names(quantity)
+        }
+        for name in (*group.facts, *filter(None, (group.xids,))):
+            self.bounds[name] = (1.0, math.inf)  # only shows that the card is there, and what its labels say
 
 
 def _plan(quantity: Quantity) -> _Plan:
     every = _names(quantity)
     mean = quantity.mean or every
-    return _Plan(quantity.part, every, mean, quantity.p95 or mean, quantity.samples or mean)
+    return _Plan(quantity.part, every, mean, quantity.p95 or mean, quantity.samples or mean, quantity.samples)
 
 
 def _names(quantity: Quantity) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from vgpuscope.formats.pace import common
 from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, share, status
 from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured, window_of
 from vgpuscope.model.analysis import (
@@ -238,6 +239,7 @@ def _sum(one: Stat, two: Stat) -> Stat:
         max=max(one.max, two.max) if one.max is not None and two.max is not None else None,
         samples=samples,  # and no p95: that of the whole does not follow from those of the parts
         dropped=one.dropped + two.dropped,
+        holes=common(one.holes, two.holes),
     )
 
 

@@ -25,7 +25,7 @@ from vgpuscope.model.analysis import (
     Verdict,
     Window,
 )
-from vgpuscope.model.quantity import MIB, Bytes, Ratio, UnixTime
+from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime
 
 ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder")  # whatever can show work
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
@@ -103,10 +103,12 @@ def judge(
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
     work, drawn = _work(terms, beside), _power_share(terms)
     young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
+    hole = longest_hole(seen, since=handed_over) if seen else None
     verdict, reason = (
         _too_little(seen, rules, young=young)
         or _at_work(seen, work, threshold)
         or _in_doubt(
+            hole=seen is not None and hole is not None and hole > allowed_gap(seen.window, rules),
             no_max=work.incomplete,
             unread=bool(failed)
             and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
@@ -127,6 +129,7 @@ def judge(
     evidence = replace(
         base,
         reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=base.dropped > 0),
+        hole=hole,
         held_since=held_since,
         source=source,
         held_memory=held,
@@ -148,6 +151,7 @@ def _base(seen: Seen | None, *, window: Window, last: UnixTime | None, schema: S
         signal_max=measured(stat.max),
         signal_p95=measured(stat.p95),
         coverage=seen.coverage if seen else None,
+        interval=paced.interval if seen else None,
         samples=stat.samples,
         expected=paced.expected,
         dropped=stat.dropped,
@@ -156,7 +160,7 @@ def _base(seen: Seen | None, *, window: Window, last: UnixTime | None, schema: S
         window_end=window.end,
         schema=seen.schema if seen else schema,
         min_coverage=rules.min_coverage,
-        max_age=rules.max_age_intervals * paced.interval,
+        max_age=allowed_gap(paced, rules),
     )
 
 
@@ -209,11 +213,15 @@ def best_signal(
 
 
 def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTime | None) -> Ratio:
-    """The share of the window that was seen: by the count of samples, and by the time that they span.
+    """The share of the window that was seen: by the holes in it where these are known, else by count and span.
 
     The count alone would let a track of half the window pass whose samples come twice as often as expected.
     """
-    counted, begin, end = stat.samples / window.expected, window.begin, window.end
+    begin, end = window.begin, window.end
+    if stat.holes is not None:
+        unseen = sum([max(0.0, hole.end - hole.begin - window.interval) for hole in stat.holes]) if stat.holes else 0.0
+        return max(0.0, 1.0 - unseen / (end - begin)) if end > begin else 0.0
+    counted = stat.samples / window.expected
     if first is not None and last is not None and end > begin:
         within = (end if last > end else last) - (begin if first < begin else first)
         spanned = (within + window.interval) / (end - begin)
@@ -221,12 +229,32 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
     return 1.0 if counted > 1 else max(0.0, counted)
 
 
+def longest_hole(seen: Seen, *, since: UnixTime | None) -> Seconds:
+    """The longest stretch without a sample, from `since` on where that is given; if only a count is known, at most."""
+    holes, window = seen.stat.holes, seen.window
+    begin = window.begin if since is None else since
+    if holes is None:
+        missing = (window.end - begin) / window.interval - seen.stat.samples
+        return (missing + 1) * window.interval if missing >= 1 else 0.0
+    return max([hole.end - max(hole.begin, begin) for hole in holes if hole.end > begin], default=0.0)
+
+
+def allowed_gap(window: Window, rules: VerdictRules) -> Seconds:
+    """How long there may be no sample: a few intervals, but never half the window. A longer gap hides work."""
+    return min(rules.max_age_intervals * window.interval, max(_GAP * window.interval, window.seconds / _GAPS))
+
+
 def window_of(track: Track, window: Window) -> Window:
-    """The window with the track's own interval, which may not be so long that a few samples would cover the window."""
+    """The window with the track's own interval."""
     interval = track.interval
     if interval is None or not interval > 0 or interval == window.interval:
         return window
-    return replace(window, interval=min(interval, max(window.interval, window.seconds / _FEWEST)))
+    return replace(window, interval=interval)
+
+
+def too_short(window: Window) -> bool:
+    """Whether the window holds too few samples to judge by, however many of them come."""
+    return window.interval * _FEWEST > window.seconds * _JITTER
 
 
 def measured(value: float | None) -> Ratio | None:
@@ -235,11 +263,13 @@ def measured(value: float | None) -> Ratio | None:
 
 
 def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool:
-    """Whether a track goes on to the end of the window, as far as it tells."""
-    return last is None or abs(window.end - last) <= rules.max_age_intervals * window.interval
+    """Whether a track goes on to the end of the window, as far as it tells; what is later than that does not count."""
+    return last is None or window.end - last <= allowed_gap(window, rules)
 
 
-_FEWEST = 5  # samples that a window must be expected to have, unless its own interval is longer
+_FEWEST = 5  # samples that a window must be expected to have
+_GAP, _GAPS = 1.5, 4.0  # a gap may be as long as so many intervals, or such a part of the window
+_JITTER = 1.05  # scrapes every 2 min may be 121 s apart
 _Finding: TypeAlias = tuple[Verdict, str]
 _IDLE: _Finding = ("idle", "VERDICT_IDLE_NO_WORK")
 _NOTHING = Stat()
@@ -261,6 +291,8 @@ def _too_little(seen: Seen | None, rules: VerdictRules, *, young: bool) -> _Find
         return "unknown", "VERDICT_NO_SIGNAL"
     if seen.last is None:
         return "unknown", "VERDICT_NO_AGE"
+    if too_short(seen.window):
+        return "unknown", "VERDICT_WINDOW_TOO_SHORT"
     if not fresh(seen.last, window=seen.window, rules=rules):
         return "unknown", "VERDICT_STALE"
     if not seen.coverage >= rules.min_coverage:
@@ -301,8 +333,10 @@ def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | Non
     return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
 
 
-def _in_doubt(*, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding | None:
+def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding | None:
     """What keeps a card that shows no work from being called idle."""
+    if hole:
+        return "unknown", "VERDICT_HOLE"
     if no_max:
         return "unknown", "VERDICT_NO_MAX"
     if unread:

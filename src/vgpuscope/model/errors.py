@@ -11,7 +11,8 @@ ScopeError
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
                 ├─ PodResourcesDown
-                └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused
+                └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
+                   NoKnownMetrics
 """
 
 from typing import ClassVar
@@ -229,6 +230,12 @@ class SamplesRefused(SourceDown):
     code = "SAMPLES_REFUSED"
     meaning = "More series than can be looked at one by one hold values that cannot be true; these terms are left out."
     hint = "Sentinels, NaN or values out of range come from the exporter: compare its page with nvidia-smi."
+
+
+class NoKnownMetrics(SourceDown):
+    code = "NO_KNOWN_METRICS"
+    meaning = "The PromQL engine answers, but it has none of the GPU metrics that the analyzer reads."
+    hint = "Scrape dcgm-exporter or vgpuscope agent with it, and check prometheus.url and prometheus.query_condition."
 
 
 def error_types() -> tuple[type[ScopeError], ...]:

@@ -10,24 +10,36 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self, TypeVar
+from math import inf
+from typing import Self, TypeVar, cast, get_args
 
 from vgpuscope.formats import promql
-from vgpuscope.formats.promtable import Places, Puzzle, Table
+from vgpuscope.formats.bundles import Bundle, bundled, lines_by_name, rows_by_ask
+from vgpuscope.formats.promtable import Places, Puzzle, Scope, Table, target_of
 from vgpuscope.formats.promtracks import refused, tracks
 from vgpuscope.formats.schemas import (
     GROUPS,
     RECORDED_EVERY,
     RECORDED_SECONDS,
     Ask,
+    Group,
     Rule,
     gathered,
     matchers_for,
     plan,
     recording_rules,
 )
-from vgpuscope.model.analysis import Fault, Reading, Window
-from vgpuscope.model.errors import AnswerPartial, QueryFailed, QueryForbidden, SamplesRefused, ScopeError, SourceDown
+from vgpuscope.model.analysis import Fault, Reading, Target, Term, Window
+from vgpuscope.model.errors import (
+    AnswerPartial,
+    NoKnownMetrics,
+    QueryFailed,
+    QueryForbidden,
+    QueryTimeout,
+    SamplesRefused,
+    ScopeError,
+    SourceDown,
+)
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.promapi import PromApi
 
@@ -42,6 +54,9 @@ _SLICE = 500  # rows: a few milliseconds
 _SHORT = 40  # samples of a series that take about as much room as its labels, which come with each statistic again
 _SHORT_GAIN = 8  # so many times as many samples are asked for where series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
+_SIZES = 0.2  # of the deadline: not to know how many there are costs little
+_QUESTIONS = 8  # that are asked one by one; more are asked several in a request
+_ROWS = 50_000  # rows of an answer to several questions
 
 
 class PrometheusSource:
@@ -95,6 +110,8 @@ class PrometheusSource:
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
         self._pace: Seconds | None = None  # between two samples of these series, at the least; None: not known yet
         self._fleet = 0  # hash of what these series are
+        self._paces: list[dict[Scope, Seconds]] = [{} for _ in GROUPS]  # of jobs, as last seen
+        self._jobs: set[str] = set()  # that such series were ever scraped by
         self._places = [Places(group) for group in GROUPS]
         self._sparing = 0  # readings to come without questions for samples, because such were refused
 
@@ -142,7 +159,11 @@ class PrometheusSource:
                 tables = await self._tables(cycle, now)
         self._fleet = fleet
         self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
+        self._jobs |= {seen.scope[1] for table in tables for seen in table.seen}
+        targets = await cycle.targets(self._jobs, _for_all(self._condition))
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
+        if not (found or cycle.faults or present & _MEASURES):
+            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has none of the GPU metrics that are known here"))
         interval = _shortest(tables, self._interval)
         self._pace = interval if found else None
         if not found:
@@ -154,6 +175,7 @@ class PrometheusSource:
             source=self.url,
             requests=cycle.requests,
             faults=tuple(dict.fromkeys(cycle.faults)),
+            targets=targets,
         )
 
     async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
@@ -163,6 +185,7 @@ class PrometheusSource:
             Table(group, begin=begin, end=cycle.end, step=self._interval, places=places)
             for group, places in zip(GROUPS, self._places, strict=True)
         ]
+        cycle.sparing = self._sparing > 0
         await self._fill(cycle, tables, present)
         await self._look_closer(cycle, tables)
         return tables
@@ -186,45 +209,25 @@ class PrometheusSource:
 
     async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
         """Ask everything; the API lets through as many as may run together."""
-        expected = cycle.seconds / self._interval
-        recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
-        plans = [
-            (
-                table,
-                list(
-                    plan(
-                        table.group,
-                        present=present,
-                        condition=self._condition,
-                        expected=expected,
-                        recorded=recorded,
-                    )
-                ),
-            )
-            for table in tables
-        ]
-        if not any(asks for _, asks in plans):
+        plans = await self._plans(cycle, tables, present)
+        if not any(plans):
             return
-        alone = [(table, ask) for table, asks in plans for ask in _alone(asks)]
-        work = [cycle.ask(table, ask) for table, ask in alone]
-        work += [cycle.learn(table, self._matchers(table)) for table in tables if table.group.info in present]
-        progress = _Progress(self._progress, len(work) + sum(len(asks) for _, asks in plans) - len(alone))
-        first = [asyncio.create_task(progress.counted(one)) for one in work]
-        if first and not self._series:  # the size of an answer tells how many there are, and so how to ask for the rest
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        rest = [
-            (table, ask)
-            for table, asks in plans
-            for ask in (gathered if self._by_samples(table, cycle.seconds) else iter)(_together(asks))
-        ]
-        progress.total = len(first) + len(rest)
-        await asyncio.gather(*first, *(progress.counted(cycle.ask(table, ask)) for table, ask in rest))
+        if not self._series:  # how many there are decides how to ask
+            self._series = await cycle.sizes(present, _for_all(self._condition))
+        work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
+        work += [cycle.learn(facts & present, _for_all(self._condition)) for facts in (_FACTS,) if facts & present]
+        work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
+        progress = _Progress(self._progress, len(work))
+        await asyncio.gather(*(progress.counted(one) for one in work))
+        if again := cycle.to_ask_again():
+            progress.total += len(again)
+            await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in again))
         if cycle.samples_failed:
             self._sparing = _REMEMBER
             # as with a VictoriaMetrics that lacks a store: it refuses samples, and has statistics nevertheless
             instead = cycle.instead_of_samples()
             progress.total += len(instead)
-            await asyncio.gather(*(progress.counted(cycle.ask(table, ask)) for table, ask in instead))
+            await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in instead))
         elif not cycle.faults:
             self._sparing = max(0, self._sparing - 1)
         states = {state for table in tables for state in table.states.values()}
@@ -232,6 +235,37 @@ class PrometheusSource:
             raise cycle.down(f"{self.url}: no query was answered")
         if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
             raise cycle.down(f"{self.url}: answers are partial, and nothing is in them")
+
+    async def _plans(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
+        """What is to be found out of each table."""
+        recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
+        expected = cycle.seconds / self._interval
+        return [
+            list(plan(table.group, present=present, condition=self._condition, expected=expected, recorded=recorded))
+            for table in tables
+        ]
+
+    def _bundles(
+        self, cycle: "_Cycle", tables: Sequence[Table], plans: Sequence[list[Ask]]
+    ) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """The requests to make: one for each question, or fewer where questions are many and answers are small."""
+        asks: list[Ask] = []
+        for table, wanted in zip(tables, plans, strict=True):
+            asks += gathered(wanted) if self._by_samples(table, cycle.seconds) else wanted
+        by_group = {id(table.group): table for table in tables}
+        few = len(asks) <= _QUESTIONS or not self._series  # answers of which nobody knows the size stay apart
+        several = Counter((id(ask.group), ask.quantity) for ask in asks)
+        asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
+        bundles = [Bundle((ask,)) for ask in asks]
+        if not few:
+            bundles = bundled(
+                asks,
+                size=lambda ask: max(1, self._size(by_group[id(ask.group)])),
+                most_rows=min(_ROWS, self._samples),
+                most_samples=self._samples,
+                expected=cycle.seconds / (self._pace or self._interval),
+            )
+        return [(bundle, tuple(by_group[id(ask.group)] for ask in bundle.asks)) for bundle in bundles]
 
     async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
         """Whether there are recording rules, evaluated lately and for as many series as there are."""
@@ -262,19 +296,33 @@ class PrometheusSource:
         return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
 
     async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
-        """Raw samples of the series that the columns do not explain."""
+        """Raw samples of some series of each job, for its pace, and of those that the columns do not explain."""
 
         def settled() -> list[tuple[Table, Puzzle]]:
             for table in tables:
                 table.settle()
+            for name, labels in cycle.facts:
+                for table in tables:
+                    table.learn(name, labels)
+            if cycle.sparing and any(self._paces):
+                return []
+            return [(table, probe) for table in tables for probe in table.probes()]
+
+        def timed() -> list[tuple[Table, Puzzle]]:
+            for table, paces in zip(tables, self._paces, strict=True):
+                table.time(known=paces)
+                paces.update(table.intervals)
             return [(table, puzzle) for table in tables for puzzle in table.puzzles(self._closer)]
 
-        puzzles = await cycle.off_loop(settled)
+        probes = await cycle.off_loop(settled)
+        await asyncio.gather(*(cycle.probe(table, probe, self._matchers(table)) for table, probe in probes))
+        puzzles = await cycle.off_loop(timed)
         await asyncio.gather(*(cycle.look(table, puzzle, self._matchers(table)) for table, puzzle in puzzles))
         for table in tables:
             for term, left in refused(table).items():
                 text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
-                cycle.fault(f"{term} of {table.group.schema} {table.group.kind}s", SamplesRefused(text))
+                part = f"{term} of {table.group.schema} {table.group.kind}s"
+                cycle.fault(part, SamplesRefused(text), group=table.group, terms=_terms(term))
 
     def _matchers(self, table: Table) -> tuple[promql.Matcher, ...]:
         return matchers_for(table.group, self._condition)
@@ -309,18 +357,22 @@ class _Cycle:
         self._api, self._thread = api, thread
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
-        self._by = asyncio.get_running_loop().time() + due
+        self._due, self._by = due, asyncio.get_running_loop().time() + due
         self._room = asyncio.Semaphore(at_once)  # for answers in memory
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
-        self.samples_failed = self.names_are_partial = False
-        self._refused: list[tuple[Table, Ask]] = []  # questions for samples that the engine did not want to answer
+        self.samples_failed = self.names_are_partial = self.sparing = False
+        self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 where these are true
+        self._again: list[tuple[Bundle, tuple[Table, ...]]] = []
+        self._refused: list[tuple[Ask, Table]] = []  # questions for samples that the engine did not want to answer
         self._advice: str | None = None  # on the last fault
 
-    def fault(self, part: str, error: ScopeError) -> None:
+    def fault(self, part: str, error: ScopeError, *, group: Group | None = None, terms: tuple[Term, ...] = ()) -> None:
+        """`terms` of the group's tracks could not be read."""
         self._advice = error.advice
-        self.faults.append(Fault(part=part, code=error.code, message=str(error)))
+        schema, own = (group.schema, group.kind == "container") if group else (None, None)
+        self.faults.append(Fault(part=part, code=error.code, message=str(error), terms=terms, schema=schema, own=own))
 
     def down(self, text: str) -> SourceDown:
         """There is nothing to show for all the queries; the last fault says why."""
@@ -347,46 +399,121 @@ class _Cycle:
         answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
         return answer.rows[0].value[1] if answer.rows else None
 
-    async def ask(self, table: Table, ask: Ask) -> None:
-        """One or several columns of a table."""
+    async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
+        """How many series each group has now; nothing where that is not answered."""
+        clocks = {name: group for group in GROUPS for name in group.clocks & of}
+        series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
+        soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
+        try:
+            data = await self._api.query(f"count by (__name__) ({series})", at=self.end, by=soon, sent=self._sent)
+            rows = promql.decode_vector(data).rows
+        except ScopeError:
+            return {}
+        found: dict[tuple[str, str], int] = {}
+        for row in rows:
+            group, count = clocks.get(promql.decode_named(row.metric)[0]), row.value[1]
+            if group and 0 < count < inf:
+                key = (group.schema, group.kind)
+                found[key] = max(found.get(key, 0), int(count))
+        return found
+
+    async def ask(self, asked: tuple[Bundle, tuple[Table, ...]]) -> None:
+        """One or several columns of tables, in one request."""
+        bundle, tables = asked
+        pairs = tuple(zip(bundle.asks, tables, strict=True))
 
         async def take(data: bytes) -> None:
-            if ask.raw:
-                samples = promql.decode_matrix(data)
-                async for lines in _slices(samples.rows):
-                    table.take_samples(ask, lines, missing=samples.missing)
-                self._partial(ask.part, samples.missing)
+            if bundle.raw:
+                lines = promql.decode_matrix(data)
+                by_name = lines_by_name(lines.rows) if len(pairs) > 1 else {pairs[0][0].name: lines.rows}
+                for ask, table in pairs:
+                    async for some_lines in _slices(by_name.get(ask.name, [])):
+                        table.take_samples(ask, some_lines, missing=lines.missing)
+                missing = lines.missing
             else:
                 answer = promql.decode_vector(data)
-                async for rows in _slices(answer.rows):
-                    table.take(ask, rows, missing=answer.missing)
-                self._partial(ask.part, answer.missing)
+                by_ask = rows_by_ask(bundle, answer.rows) if len(pairs) > 1 else {0: answer.rows}
+                for at, (ask, table) in enumerate(pairs):
+                    async for rows in _slices(by_ask[at]):
+                        table.take(ask, rows, missing=answer.missing)
+                missing = answer.missing
+            for ask, _ in pairs:
+                self._partial(ask.part, missing, ask=ask)
 
-        error = await self._part(ask.part, ask.query(self._window), take)
+        error = await self._part(bundle.part, bundle.query(self._window), take, fault=False)
         if error is None:
             return
-        table.forget(ask)
-        if ask.raw:
+        for ask, table in pairs:
+            table.forget(ask)
+        if len(pairs) > 1 and not isinstance(error, QueryTimeout):
+            self._again += [(Bundle((ask,)), (table,)) for ask, table in pairs]
+            return
+        for ask, _ in pairs:
+            self.fault(ask.part, error, group=ask.group, terms=_terms(ask.group.quantities[ask.quantity].term))
+        if bundle.raw:
             self.samples_failed = True
             if isinstance(error, QueryFailed) and error.answered:
-                self._refused.append((table, ask))
+                self._refused += pairs
 
-    def instead_of_samples(self) -> list[tuple[Table, Ask]]:
+    def to_ask_again(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """Questions that were not answered together, one by one: one of them may be to blame for all."""
+        again, self._again = self._again, []
+        return again
+
+    def instead_of_samples(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
         """The statistics to ask for where samples were refused; that these were is then no fault."""
         refused, self._refused = self._refused, []
-        parts = {ask.part for _, ask in refused}
+        parts = {ask.part for ask, _ in refused}
         self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
-        return [(table, ask._replace(statistics=(one,))) for table, ask in refused for one in ask.statistics]
+        return [
+            (Bundle((ask._replace(statistics=(one,)),)), (table,)) for ask, table in refused for one in ask.statistics
+        ]
 
-    async def learn(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
-        """The labels of a table's info metric."""
+    async def learn(self, names: frozenset[str], matchers: Iterable[promql.Matcher]) -> None:
+        """The labels of metrics that are 1 where their labels are true."""
 
         async def take(data: bytes) -> None:
-            async for rows in _slices(promql.decode_vector(data).rows):
-                table.learn(rows)
+            self.facts += [promql.decode_named(row.metric) for row in promql.decode_vector(data).rows]
 
-        name = table.group.info
-        await self._part(name, f"last_over_time({promql.selector(name, matchers)}[{self._window}])", take)
+        series = promql.selector("", (promql.one_of("__name__", sorted(names)), *matchers))
+        await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
+
+    async def learn_xids(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
+        """The XIDs of the window: those that were counted in it, or the last one where that changed in it."""
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                labels = promql.decode_labels(row.metric)
+                code = labels.get("xid") or f"{row.value[1]:.0f}"
+                if code.isdecimal() and (card := labels.get(table.group.uuid)):
+                    table.xids.setdefault(card, set()).add(int(code))
+
+        series, window = promql.selector(table.group.xids, matchers), self._window
+        new = f"({series} > 0 unless {series} offset {window})"
+        await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
+
+    async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
+        """The targets of these jobs, as the engine's own `up` knows them; nothing where it has none."""
+        found: dict[str, Target] = {}
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                name = target_of(promql.decode_labels(row.metric))
+                up = row.value[1] == 1 or (name in found and found[name].up)
+                found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
+
+        if wanted := sorted(filter(None, jobs)):
+            series = promql.selector("up", (promql.one_of("job", wanted), *matchers))
+            await self._part("targets", series, take, fault=False)
+        return tuple(found.values())
+
+    async def probe(self, table: Table, probe: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+        """Raw samples of some series, for the pace of their jobs."""
+
+        async def take(data: bytes) -> None:
+            table.probe(promql.decode_matrix(data).rows)
+
+        await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
 
     async def look(self, table: Table, puzzle: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
         """Raw samples for a table."""
@@ -398,21 +525,25 @@ class _Cycle:
 
         await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
 
-    async def _part(self, part: str, query: str, take: Callable[[bytes], Awaitable[None]]) -> ScopeError | None:
-        """Why it was not answered, or not taken; None if it was."""
+    async def _part(
+        self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True
+    ) -> ScopeError | None:
+        """Why it was not answered, or not taken, which is noted as a fault; None if it was."""
         try:
             async with self._room:
                 data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
                 async with self._taking:
                     await take(data)
         except ScopeError as e:
-            self.fault(part, e)
+            if fault:
+                self.fault(part, e)
             return e
         return None
 
-    def _partial(self, part: str, missing: str) -> None:
+    def _partial(self, part: str, missing: str, *, ask: Ask | None = None) -> None:
         if missing:
-            self.fault(part, AnswerPartial(missing))
+            group, terms = (ask.group, _terms(ask.group.quantities[ask.quantity].term)) if ask else (None, ())
+            self.fault(part, AnswerPartial(missing), group=group, terms=terms)
 
     def _sent(self) -> None:
         self.requests += 1
@@ -433,16 +564,13 @@ def _for_all(condition: tuple[promql.Matcher, ...]) -> tuple[promql.Matcher, ...
     return tuple(matcher for matcher in condition if all(matcher in matchers_for(one, condition) for one in GROUPS))
 
 
-def _alone(asks: Iterable[Ask]) -> list[Ask]:
-    """Those that are the only one about their quantity."""
-    several = Counter(ask.quantity for ask in asks)
-    return [ask for ask in asks if several[ask.quantity] == 1]
+_FACTS = frozenset[str]().union(*(group.facts for group in GROUPS))
+_MEASURES = frozenset[str]().union(*(group.measures for group in GROUPS))
 
 
-def _together(asks: Iterable[Ask]) -> list[Ask]:
-    """The others, those about the same quantity side by side."""
-    several = Counter(ask.quantity for ask in asks)
-    return [ask for ask in asks if several[ask.quantity] > 1]
+def _terms(term: str) -> tuple[Term, ...]:
+    """The term of a quantity as a fault names it; what is ours alone concerns no verdict."""
+    return (cast("Term", term),) if term in get_args(Term) else ()
 
 
 def _shortest(tables: Iterable[Table], otherwise: Seconds) -> Seconds:

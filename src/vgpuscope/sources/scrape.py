@@ -104,7 +104,7 @@ class ScrapeSource:
         found: list[Track] = []
         since = clock()
         for target in tuple(self._known.values()):
-            found += target.pages.tracks(begin=begin, end=end)
+            found += target.pages.tracks(begin=begin, end=end, interval=self._interval)
             if clock() - since > _SLICE:
                 await asyncio.sleep(0)
                 since = clock()

@@ -1,5 +1,6 @@
 """What a verdict rests on, in sentences: one for each reason code, with its numbers, in English and Chinese."""
 
+from math import ceil
 from typing import Literal, TypeAlias
 
 from vgpuscope.model.analysis import Evidence, Term
@@ -67,6 +68,17 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "It cannot be said: only {coverage} of the window was seen ({samples} of {expected} samples of {signal}), and "
         "{min_coverage} is needed.",
         "无法判断:窗口覆盖率仅 {coverage}({signal}样本 {samples}/{expected}),至少需要 {min_coverage}。",
+    ),
+    "VERDICT_HOLE": (
+        "Unknown: there was no sample for {hole} of the {window} window, and at most {max_age} may be missing: a burst "
+        "of work could have gone unseen.",
+        "无法判断：{window}窗口中有 {hole}没有样本，最多允许 {max_age}；期间的突发工作可能未被看到。",
+    ),
+    "VERDICT_WINDOW_TOO_SHORT": (
+        "Unknown: samples come every {interval}, so the {window} window holds too few of them. Set "
+        "prometheus.time_window_min to at least {window_needed}.",
+        "无法判断：样本每 {interval}一个，{window}窗口容纳的样本太少。"
+        "请将 prometheus.time_window_min 设为至少 {window_needed}。",
     ),
     "VERDICT_HANDOVER_YOUNG": (
         "It cannot be said yet: the card changed hands in the window; whoever has it now has had it for {held_for} of "
@@ -138,6 +150,9 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "dropped": str(evidence.dropped),
         "age": _span(None if evidence.freshness is None else abs(evidence.freshness), which),
         "max_age": _span(evidence.max_age, which),
+        "hole": _span(evidence.hole, which),
+        "interval": _span(evidence.interval, which),
+        "window_needed": _span(None if evidence.interval is None else 60 * ceil(evidence.interval / 12), which),
         "window": _span(None if begin is None or end is None else end - begin, which),
         "held_for": _span(None if since is None or end is None else end - since, which),
         "held": _percent(evidence.held_memory),
