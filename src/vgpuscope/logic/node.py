@@ -8,7 +8,7 @@ from msgspec import Struct
 from vgpuscope.logic.accounts import Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
 from vgpuscope.logic.holdings import People, holdings
-from vgpuscope.logic.region_repair import History, repair
+from vgpuscope.logic.region_repair import History, driver_sm, repair
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
@@ -105,6 +105,7 @@ class NodeMind:
             history=self._history,
             owners=readings.owners,
             driver_pids=driver_pids(gpus),
+            driver_sm=driver_sm(gpus),
         )
         self._history = repaired.history
         self._corrections["false-zero"] += repaired.false_zeros
