@@ -9,6 +9,7 @@ from vgpuscope.logic.accounts import Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
 from vgpuscope.logic.holdings import People, holdings
 from vgpuscope.logic.region_repair import History, driver_sm, repair
+from vgpuscope.logic.second_look import ContainerName, doubtful
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
@@ -96,6 +97,10 @@ class NodeMind:
             ),
             samples=self._samples,
         )
+
+    def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
+        """The containers whose region should be read again before this sample is concluded."""
+        return doubtful(regions, history=self._history, driver_sm=driver_sm(gpus))
 
     def _repaired(self, readings: Readings, gpus: Collection[Gpu]) -> tuple[ContainerRegion, ...]:
         if readings.regions is None:

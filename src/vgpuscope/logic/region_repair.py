@@ -1,6 +1,6 @@
 """Two things a region says that are not so, put right: zeros while its watcher refills it, and killed processes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -83,7 +83,8 @@ def repair(
             if slot.status != 0 and sees and _is_dead(slot, container.pod_uid, owners or {}):
                 dead += 1
                 continue
-            mended = _bridge(slot, container, container.region, history, known, driver_sm)
+            told = [driver_sm.get((device.uuid or "", slot.host_pid)) for device in container.region.devices]
+            mended = _bridge(slot, container, history, known, told)
             zeros += mended is not slot
             slots.append(mended)
         out.append(_with_slots(container, container.region, tuple(slots)))
@@ -104,16 +105,15 @@ def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
 
 
 def _bridge(
-    slot: Slot, container: ContainerRegion, region: Region, history: History, known: History, driver_sm: DriverSm
+    slot: Slot, container: ContainerRegion, history: History, known: History, told: Sequence[Ratio | None]
 ) -> Slot:
-    """The slot with false zeros replaced; notes in known what it shows."""
+    """The slot with false zeros replaced by what the driver told of each device; notes in known what it shows."""
     if slot.status == 0 or slot.host_pid <= 0:
         return slot  # the watcher fills nothing in before it knows the host pid
     mended: dict[int, SlotDevice] = {}
     for index, device in enumerate(slot.devices):
         key = slot_key(container, slot, index)
-        told = driver_sm.get((region.devices[index].uuid or "", slot.host_pid))
-        held = known[key] = _held(device, history.get(key), told)
+        held = known[key] = _held(device, history.get(key), told[index])
         if held.sm != device.sm:
             used = device.driver_used or held.driver_used
             mended[index] = structs.replace(device, sm=held.sm, driver_used=used)
