@@ -1,5 +1,6 @@
 """The agent's page: each series stands on it once, in every family, whatever the node looks like."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from tests.logic.builders import GIB, M1, M2, A, B, card, grant, instance, owner, pod, process, region, sample, slot
 from vgpuscope.catalog import node as catalog
 from vgpuscope.catalog.metric import FAMILIES
-from vgpuscope.model.device import XidCount
+from vgpuscope.model.device import Memory, XidCount
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.usage import (
     MODES,
@@ -216,3 +217,90 @@ def test_the_last_kernel_of_two_pods_of_one_name_is_the_later_one():
 
 def test_our_own_names_keep_two_pods_of_one_name_apart():
     assert sorted(values(replaced_pod(), "vgpuscope_pod_memory_used_bytes", pod="web-0")) == [GIB, 2 * GIB]
+
+
+# ── what every card has ──────────────────────────────────────────────────────────────────────────────────────────
+MEASURED = {
+    "energy": 5.0,
+    "power": 100.0,
+    "power_limit": 300.0,
+    "temperature": 40.0,
+    "memory_temperature": 50.0,
+    "sm_clock": 1e9,
+    "memory_clock": 1e9,
+    "encoder": 0.1,
+    "decoder": 0.1,
+    "memory_controller": 0.2,
+    "ecc_corrected": 0,
+    "ecc_uncorrected": 0,
+    "remapped_corrected": 0,
+    "remapped_uncorrected": 0,
+    "remap_failed": False,
+}
+ENGINES = ("utilization", "encoder", "decoder", "memory_controller")  # the driver reports none of them in MIG mode
+OF_ENGINES = {
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_ENC_UTIL",
+    "DCGM_FI_DEV_DEC_UTIL",
+    "DCGM_FI_DEV_MEM_COPY_UTIL",
+}
+MEMORY = {"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"}
+DEVICE_WIDE = {
+    *MEMORY,
+    *OF_ENGINES,
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_MEMORY_TEMP",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_MEM_CLOCK",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_DEV_XID_ERRORS",
+}
+BUSY = {"used": GIB, "utilization": 0.3, "processes": (process(1, GIB, 0.1),)}
+TENANT = {"owners": [owner(1, "a")], "pods": [pod("a")]}
+MIG_MODE = {**MEASURED, **dict.fromkeys(ENGINES), "mig_enabled": True, "processes": None}
+HELD = instance(M1, gi=1, used=GIB, processes=(process(1, GIB),))
+
+WHOLE_CARDS = {
+    "free": sample(card(**MEASURED)),
+    "exclusive": sample(card(**MEASURED, **BUSY), **TENANT, grants=[grant("a", A)]),
+    "exclusive, not started": sample(card(**MEASURED), pods=[pod("a")], grants=[grant("a", A)]),
+    "hami": sample(card(**MEASURED, **BUSY), **TENANT, regions=[region("a", slot(1, GIB, 0.1))]),
+    "time-slicing": sample(card(**MEASURED, **BUSY), **TENANT, grants=[grant("a", f"{A}::0")]),
+    "unallocated": sample(card(**MEASURED, **BUSY), **TENANT),
+}
+MIG_CARDS = {
+    "mig": sample(card(**MIG_MODE, instances=(HELD,)), **TENANT, grants=[grant("a", M1)]),
+    "mig, free": sample(card(**MIG_MODE, instances=(instance(M1, gi=1),))),
+    "mig, not cut": sample(card(**MIG_MODE)),
+}
+
+
+def shown(snapshot):
+    """The device-wide names on the page, as they are spelled there."""
+    page = text(snapshot, ["dcgm"]).decode()
+    return {line.split("{")[0] for line in page.splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.parametrize("snapshot", WHOLE_CARDS.values(), ids=WHOLE_CARDS)
+def test_every_card_has_every_device_wide_dcgm_field_with_or_without_a_pod(snapshot):
+    assert shown(snapshot) == DEVICE_WIDE
+    assert 5000.0 in values(snapshot, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", UUID=A)
+
+
+@pytest.mark.parametrize("snapshot", MIG_CARDS.values(), ids=MIG_CARDS)
+def test_a_card_in_mig_mode_lacks_only_what_the_driver_does_not_report_there(snapshot):
+    assert shown(snapshot) == DEVICE_WIDE - OF_ENGINES
+    assert 5000.0 in values(snapshot, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total", UUID=A)
+
+
+def test_all_names_of_hami_for_the_memory_in_use_on_a_card_count_what_the_driver_reserves():
+    gpu = card(memory=Memory(total=80 * GIB, used=5 * GIB, free=74 * GIB, reserved=GIB))
+    names = ("hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage", "hami_gpu_memory_used_bytes")
+    assert [values(sample(gpu), name) for name in names] == [[6 * GIB]] * 3

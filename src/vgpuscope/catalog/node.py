@@ -140,7 +140,6 @@ GPU_MEMORY_USED = _gpu(
     "memory_used_bytes",
     "Frame buffer in use, without what the driver reserves for itself.",
     "bytes",
-    _handbook("hami_gpu_memory_used_bytes", HANDBOOK_GPU, 1, "Memory in use on the physical GPU in bytes"),
     _dcgm("DCGM_FI_DEV_FB_USED", scale=1 / MIB, when="whole", help="Framebuffer memory used (in MiB)."),
 )
 GPU_MEMORY_FREE = _gpu(
@@ -347,6 +346,8 @@ GPU_TOTAL_ENERGY = Metric(
     labels=DCGM_DEVICE,
     family="dcgm",
 )
+# HAMi asks the driver in the old way, whose answer counts as used what the driver reserves. All names of HAMi for the
+# memory of a GPU do so here; ours and DCGM's show reserved memory on its own.
 HOST_MEMORY_USED = Metric(
     name="hami_host_gpu_memory_used_bytes",
     type="gauge",
@@ -364,6 +365,12 @@ HOST_MEMORY_USED = Metric(
             help="GPU device memory usage in bytes",
             const=ZONE,
         ),
+        _handbook(
+            "hami_gpu_memory_used_bytes",
+            HANDBOOK_GPU,
+            1,
+            "Memory in use on the physical GPU in bytes, with what the driver reserves, as HAMi's monitor counts it",
+        ),
     ),
 )
 
@@ -375,7 +382,12 @@ MIG_INFO = _metric(
     "What the instance is; always 1.",
     "",
 )
-MIG_MEMORY_TOTAL = _mig("memory_total_bytes", "Memory of the instance.", "bytes")
+MIG_MEMORY_TOTAL = _mig(
+    "memory_total_bytes",
+    "Memory of the instance.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_TOTAL", DCGM_INSTANCE, scale=1 / MIB, help="Total Frame Buffer of the GPU in MB."),
+)
 MIG_MEMORY_USED = _mig(
     "memory_used_bytes",
     "Memory in use in the instance; compute instances of one GPU instance share a pool and show the same.",

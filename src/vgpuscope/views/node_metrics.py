@@ -83,7 +83,7 @@ def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuRow:
         pod=holder.pod if holder else "",
         pod_uid=holder.pod_uid if holder else "",
         container=holder.container if holder else "",
-        whole="" if gpu.mig_enabled else "1",
+        whole="" if gpu.instances else "1",
     )
 
 
