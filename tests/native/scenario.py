@@ -190,8 +190,9 @@ class Scenario:
         memory_used: int = GIB,
         memory_reserved: int = 0,
         uuid: str | None = None,
+        placed: tuple[int, int] | None = None,
     ) -> Self:
-        """Adds an instance at an index of the card's list, and turns MIG on."""
+        """Adds an instance at an index of the card's list, and turns MIG on. placed: its profile id and first slice."""
         card = self._cards[slot]
         card.values["mig_mode"] = 1
         card.instances[index] = {
@@ -205,6 +206,8 @@ class Scenario:
             "memory.used": memory_used,
             "memory.reserved": memory_reserved,
         }
+        if placed is not None:
+            card.instances[index] |= {"profile.id": placed[0], "placement": placed[1]}
         return self
 
     def unmig(self, slot: int, index: int) -> Self:
