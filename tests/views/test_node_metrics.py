@@ -304,3 +304,10 @@ def test_all_names_of_hami_for_the_memory_in_use_on_a_card_count_what_the_driver
     gpu = card(memory=Memory(total=80 * GIB, used=5 * GIB, free=74 * GIB, reserved=GIB))
     names = ("hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage", "hami_gpu_memory_used_bytes")
     assert [values(sample(gpu), name) for name in names] == [[6 * GIB]] * 3
+
+
+def test_an_xid_carries_what_nvidia_advises_and_whether_it_is_fatal():
+    found = replace(sample(card()), xids=tuple(XidCount(gpu=A, xid=xid, count=1) for xid in (13, 109, 999)))
+    labels = [dict(have) for name, have, _ in series(text(found)) if name == "vgpuscope_gpu_xid_errors_total"]
+    said = {one["xid"]: (one["action"], one.get("fatal")) for one in labels}
+    assert said == {"13": ("restart-app", "false"), "109": ("reset-gpu", "true"), "999": ("unknown", None)}

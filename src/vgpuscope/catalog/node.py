@@ -323,9 +323,10 @@ GPU_REMAP_FAILED = _gpu(
 )
 GPU_XIDS = _gpu(
     "xid_errors_total",
-    "XID errors since the agent began to listen. 13, 31, 43, 45, 68 and 109 are usually the application's.",
+    "XID errors since the agent began to listen. action is what NVIDIA's catalogue advises (docs/xid.md); with "
+    "restart-app only the application is affected. fatal says whether the GPU cannot go on working.",
     "",
-    extra=("xid",),
+    extra=("xid", "action", "fatal"),
     each=None,
 )
 GPU_LAST_XID = Metric(

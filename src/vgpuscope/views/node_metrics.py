@@ -19,6 +19,7 @@ from vgpuscope.catalog.rows import (
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
 from vgpuscope.model.usage import MODES, STATES, ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split, Vgpu
+from vgpuscope.model.xid import advice
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
 
@@ -281,7 +282,9 @@ def _counter_ledger(metric: Metric, row: tuple[str, ...], split: Split | None) -
 def _xids(row: GpuRow, snapshot: NodeSnapshot) -> Iterator[Sample]:
     for seen in snapshot.xids:
         if seen.gpu == row.gpu_uuid:
-            yield Sample(m.GPU_XIDS, row, seen.count, (str(seen.xid),))
+            said = advice(seen.xid)
+            fatal = "" if said.fatal is None else "true" if said.fatal else "false"
+            yield Sample(m.GPU_XIDS, row, seen.count, (str(seen.xid), said.action, fatal))
     last = dict(snapshot.last_xid)
     yield Sample(m.GPU_LAST_XID, row, last.get(row.gpu_uuid, 0))
 
