@@ -190,7 +190,7 @@ class Scenario:
         memory_used: int = GIB,
         memory_reserved: int = 0,
         uuid: str | None = None,
-        placed: tuple[int, int] | None = None,
+        placed: tuple[int, int] = (19, 0),
     ) -> Self:
         """Adds an instance at an index of the card's list, and turns MIG on. placed: its profile id and first slice."""
         card = self._cards[slot]
@@ -205,9 +205,9 @@ class Scenario:
             "memory.total": memory_total,
             "memory.used": memory_used,
             "memory.reserved": memory_reserved,
+            "profile.id": placed[0],
+            "placement": placed[1],
         }
-        if placed is not None:
-            card.instances[index] |= {"profile.id": placed[0], "placement": placed[1]}
         return self
 
     def unmig(self, slot: int, index: int) -> Self:

@@ -103,10 +103,10 @@ class Sampler:
         self._clock = clock
         self._sleep = sleep
         self._driver_deadline = driver_deadline
-        regions = Regions(containers_dir)
+        self._region_files = Regions(containers_dir)
         self._driver_probe = self._new_driver_probe()
         self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
-        self._region_probe = Probe("regions", lambda: regions.read(self._doubtful), error=RegionsUnreadable)
+        self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
         self._proc = Proc(proc_root)
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
         self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
@@ -187,6 +187,9 @@ class Sampler:
 
     def _new_driver_probe(self) -> Probe[DeviceReading]:
         return Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
+
+    def _read_regions(self) -> RegionReading:
+        return self._region_files.read(self._doubtful)
 
     def _regions(self) -> RegionReading | None:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
