@@ -26,6 +26,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
     "docs/scheduling-codes.md": docs_codes.codes_page,
+    "docs/xid.md": docs_codes.xid_page,
     "deploy/recording-rules.yaml": lambda: rules.rules_file(
         [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],
         every=RECORDED_EVERY,

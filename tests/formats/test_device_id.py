@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.device_id import DeviceRef, parse_device_id
+from vgpuscope.formats.device_id import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 
 UUID = "a1000000-1111-4222-8333-0123456789a0"
 GPU, MIG = f"GPU-{UUID}", f"MIG-{UUID}"
@@ -56,3 +56,33 @@ def test_a_replica_is_the_device_it_is_cut_from(text, number):
         whole.index,
         whole.gpu_instance,
     )
+
+
+# Names that the drivers' own CanonicalName functions make, and what stands in them.
+DRA = {
+    "gpu-0": DraName(minor=0),
+    "gpu-12": DraName(minor=12),
+    "hami-gpu-3": DraName(minor=3, hami=True),
+    "gpu-2-mig-1g10gb-19-4": DraName(minor=2, profile="1g10gb", profile_id=19, start=4),
+    "gpu-2-mig-1g10gb-me-20-6": DraName(minor=2, profile="1g10gb-me", profile_id=20, start=6),
+    "gpu-2-mig-19-4-1": DraName(minor=2, profile_id=19, start=4),
+}
+
+
+@pytest.mark.parametrize("text", DRA)
+def test_every_known_name_of_a_dra_driver_names_its_device(text):
+    assert parse_dra_name(text) == DRA[text]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpu-", "gpu-x", "gpu-vfio-0", "gpu-1-129", "hami-gpu-0-mig-1g10gb-19-4", "npu-0"]
+)
+def test_other_names_of_dra_drivers_name_nothing(text):
+    assert parse_dra_name(text) is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "named"), [("1g.10gb", "1g10gb"), ("1g.10gb+me", "1g10gb-me"), ("7g.80gb", "7g80gb")]
+)
+def test_a_profile_in_a_name_is_written_without_dots(profile, named):
+    assert dra_profile(profile) == named

@@ -26,16 +26,17 @@ def card(uuid=A, index=0, used=0, **more):
     return Gpu(uuid=uuid, index=index, model="NVIDIA A100-SXM4-80GB", **{**defaults, **more})
 
 
-def instance(uuid, *, gi, ci=0, used=0, total=10 * GIB, processes=(), index=0):
+def instance(uuid, *, gi, ci=0, used=0, total=10 * GIB, processes=(), index=0, profile="1g.10gb", **more):
     pool = Memory(total=total, used=used, free=total - used, reserved=0)
     return MigInstance(
         uuid=uuid,
         index=index,
         gpu_instance=gi,
         compute_instance=ci,
-        profile="1g.10gb",
+        profile=profile,
         memory=pool,
         processes=processes,
+        **more,
     )
 
 

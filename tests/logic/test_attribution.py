@@ -197,6 +197,56 @@ def test_a_dra_claim_is_found_by_the_cards_minor_number():
     assert (usage(seen, "a").gpu, usage(seen, "a").mode) == (B, "exclusive")
 
 
+def test_a_claim_of_hamis_driver_finds_its_holder():
+    cards = (
+        card(uuid=B, index=0, minor=3, used=GIB, processes=(process(1, GIB, 0.1),)),
+        card(uuid=A, index=1, minor=0),
+    )
+    claim = grant("a", "hami-gpu-3", resource="hami-core-gpu.project-hami.io", claim="ml/one")
+    seen = sample(*cards, owners=[owner(1, "a")], pods=[pod("a")], grants=[claim])
+    assert (usage(seen, "a").gpu, usage(seen, "a").mode, usage(seen, "a").allocated) == (B, "hami", True)
+
+
+def in_instances(*instances, **more):
+    """A MIG card whose holder was given a device by this name of NVIDIA's DRA driver."""
+    cards = (
+        card(uuid=B, index=0, minor=3, mig_enabled=True, utilization=None, processes=None, instances=instances),
+        card(uuid=A, index=1, minor=0),
+    )
+
+    def held(name):
+        claim = grant("a", name, resource="gpu.nvidia.com", claim="ml/one")
+        seen = sample(*cards, pods=[pod("a")], grants=[claim], **more)
+        return [(u.gpu, u.mig, u.mode) for u in seen.containers]
+
+    return held
+
+
+def test_a_claim_of_a_mig_instance_finds_its_holder_by_profile_and_place():
+    held = in_instances(
+        instance(M1, gi=11, profile_id=19, start=4),
+        instance(M2, gi=12, profile_id=19, start=5, index=1),
+        instance("MIG-me", gi=13, profile="1g.10gb+me", profile_id=20, start=6, index=2),
+    )
+    assert held("gpu-3-mig-1g10gb-19-4") == [(B, M1, "mig")]
+    assert held("gpu-3-mig-1g10gb-19-5") == [(B, M2, "mig")]
+    assert held("gpu-3-mig-1g10gb-me-20-6") == [(B, "MIG-me", "mig")]
+    assert held("gpu-3-mig-19-5-1") == [(B, M2, "mig")]  # as releases before 25.12 name it: profile, start, size
+    assert held("gpu-3-mig-1g10gb-19-0") == []
+    assert held("gpu-0-mig-1g10gb-19-4") == []
+
+
+def test_where_the_driver_does_not_tell_places_a_profile_that_is_there_once_is_enough():
+    held = in_instances(instance(M1, gi=1, profile="3g.40gb"), instance(M2, gi=12, index=1))
+    assert held("gpu-3-mig-3g40gb-9-0") == [(B, M1, "mig")]
+    assert held("gpu-3-mig-1g10gb-19-5") == [(B, M2, "mig")]
+
+
+def test_of_two_instances_that_cannot_be_told_apart_none_is_guessed():
+    held = in_instances(instance(M1, gi=11), instance(M2, gi=12, index=1))
+    assert held("gpu-3-mig-1g10gb-19-5") == []
+
+
 def test_a_claim_of_two_pods_is_shared():
     gpu = card(minor=0)
     claims = [grant(p, "gpu-0", resource="gpu.nvidia.com", claim="ml/one") for p in "ab"]

@@ -8,12 +8,13 @@ from tests.logic.builders import GIB, owner, region, slot
 from vgpuscope.logic.region_repair import PATIENCE, repair
 
 
-def mend(*containers, history=None, owners=(), driver_pids=()):
+def mend(*containers, history=None, owners=(), driver_pids=(), driver_sm=None):
     return repair(
         containers,
         history=history or {},
         owners=None if owners is None else {o.pid: o for o in owners},
         driver_pids=driver_pids,
+        driver_sm=driver_sm or {},
     )
 
 

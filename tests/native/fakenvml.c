@@ -44,6 +44,7 @@ enum {
     X(nvmlDeviceGetProcessUtilization) X(nvmlDeviceGetProcessesUtilizationInfo) X(nvmlDeviceGetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) X(nvmlDeviceGetMigDeviceHandleByIndex) X(nvmlDeviceIsMigDeviceHandle) \
     X(nvmlDeviceGetDeviceHandleFromMigDeviceHandle) X(nvmlDeviceGetGpuInstanceId) X(nvmlDeviceGetComputeInstanceId) \
+    X(nvmlDeviceGetGpuInstanceById) X(nvmlGpuInstanceGetInfo) \
     X(nvmlDeviceGetAttributes_v2) X(nvmlDeviceGetVirtualizationMode) X(nvmlEventSetCreate) \
     X(nvmlDeviceRegisterEvents) X(nvmlDeviceGetSupportedEventTypes) X(nvmlEventSetWait_v2) X(nvmlEventSetFree)
 
@@ -76,7 +77,7 @@ static const char *const call_names[N_CALLS] = {
     X(remap_uncorrected, "remap.uncorrected") X(remap_pending, "remap.pending") X(remap_failure, "remap.failure") \
     X(fan, "fan") X(mig_mode, "mig.mode") X(mig_pending, "mig.pending") X(mig_max, "mig.max") \
     X(field_code, "field.code") X(samples_silent, "samples.silent") X(samples_all, "samples.all") \
-    X(gi, "gi") X(ci, "ci") X(gi_slices, "slices.gi") X(ci_slices, "slices.ci") X(multiprocessors, "multiprocessors")
+    X(gi, "gi") X(ci, "ci") X(profile_id, "profile.id") X(placement, "placement") X(gi_slices, "slices.gi") X(ci_slices, "slices.ci") X(multiprocessors, "multiprocessors")
 
 enum {
 #define X(field, key) F_##field,
@@ -738,6 +739,22 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *device, void **parent) {
     int name(void *device, unsigned *out) { ENTER(name); if (!IS_INSTANCE) LEAVE(NOT_SUPPORTED); *out = (unsigned)GET(field); LEAVE(OK); }
 INSTANCE_NUMBER(nvmlDeviceGetGpuInstanceId, gi)
 INSTANCE_NUMBER(nvmlDeviceGetComputeInstanceId, ci)
+
+/* A GPU instance has the handle of the first of its compute instances. */
+int nvmlDeviceGetGpuInstanceById(void *device, unsigned id, void **instance) {
+    PHYSICAL(nvmlDeviceGetGpuInstanceById);
+    for (int i = 0; i < MAX_MIG; i++)
+        if (card->mig[i] && card->mig[i]->value[F_gi] == id) { *instance = handle(slot_of(device), i); LEAVE(OK); }
+    LEAVE(NOT_FOUND);
+}
+typedef struct { void *device; unsigned id, profile, start, size; } GpuInstanceInfo;
+int nvmlGpuInstanceGetInfo(void *device, GpuInstanceInfo *info) {
+    ENTER(nvmlGpuInstanceGetInfo);
+    NEED(placement);
+    *info = (GpuInstanceInfo){handle(slot_of(device), -1), (unsigned)GET(gi), (unsigned)GET(profile_id),
+                              (unsigned)GET(placement), (unsigned)GET(gi_slices)};
+    LEAVE(OK);
+}
 
 typedef struct { unsigned multiprocessors, copy, dec, enc, jpeg, ofa, gi_slices, ci_slices; uint64_t memory_mib; } Attributes;
 int nvmlDeviceGetAttributes_v2(void *device, Attributes *a) {

@@ -190,8 +190,9 @@ class Scenario:
         memory_used: int = GIB,
         memory_reserved: int = 0,
         uuid: str | None = None,
+        placed: tuple[int, int] = (19, 0),
     ) -> Self:
-        """Adds an instance at an index of the card's list, and turns MIG on."""
+        """Adds an instance at an index of the card's list, and turns MIG on. placed: its profile id and first slice."""
         card = self._cards[slot]
         card.values["mig_mode"] = 1
         card.instances[index] = {
@@ -204,6 +205,8 @@ class Scenario:
             "memory.total": memory_total,
             "memory.used": memory_used,
             "memory.reserved": memory_reserved,
+            "profile.id": placed[0],
+            "placement": placed[1],
         }
         return self
 

@@ -353,7 +353,7 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "accounts": len(mind._books.containers) - containers,
         "windows": len(mind._books._windows) - 3 * 5 - containers,
         "held slots": len(mind._history) - processes,
-        "listings": len(sampler._region_probe._fn.__self__._choices) - containers - 1,
+        "listings": len(sampler._region_files._choices) - containers - 1,
         "cards": len(sampler.nvml._cards) - 3,
         "quiet calls": sum(len(card.quiet) for card in sampler.nvml._cards),
         "told": len(sampler._tell._told) - 6 - 3 - 1,

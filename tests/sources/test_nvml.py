@@ -465,6 +465,21 @@ def test_instances_tell_their_processes_when_the_card_may_not(node, nvml):
     assert [p.pid for p in card.instances[0].processes] == [7]
 
 
+def test_the_place_of_an_instance_on_its_card_is_asked_for_once(node, nvml, calls):
+    node.mig(0, 1, gi=11, placed=(19, 4)).mig(0, 2, gi=12, placed=(19, 5)).write()
+    before = calls("nvmlGpuInstanceGetInfo")
+    places = [[(i.profile_id, i.start) for i in nvml.read().gpus[0].instances] for _ in range(3)]
+    assert places == [[(19, 4), (19, 5)]] * 3
+    assert calls("nvmlGpuInstanceGetInfo") - before == 2
+
+
+def test_an_instance_whose_place_the_driver_does_not_tell_is_shown_without_it(node, nvml):
+    node.mig(0, 1, gi=11, placed=(19, 4)).fail("nvmlDeviceGetGpuInstanceById", NO_PERMISSION, slot=0).write()
+    card = nvml.read().gpus[0]
+    assert [(i.uuid, i.profile_id, i.start) for i in card.instances] == [(mig_uuid(0, 1), None, None)]
+    assert card.health == "ok"
+
+
 def test_utilisation_is_back_when_mig_is_turned_off(node, nvml, clock):
     node.mig(0, 1, gi=3).write()
     assert nvml.read().gpus[0].utilization is None

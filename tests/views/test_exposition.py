@@ -99,7 +99,7 @@ def test_the_samples_of_a_name_stand_together_under_one_head():
     made = page(
         Sample(USED, Row("n", "g"), 1),
         Sample(SEEN, Row("n"), 1, ("a",)),
-        Sample(USED, Row("n", "h"), 2),
+        Sample(USED, Row("m", "h"), 2),
         Sample(SEEN, Row("n"), 2, ("b",)),
     )
     names = [line.split("{")[0] for line in made.text().decode().splitlines() if not line.startswith("#")]
@@ -131,7 +131,7 @@ def test_page_after_page_is_what_a_fresh_renderer_makes(history):
         for name, used, seen, desc in rows:
             row = Row(name, name)
             samples += [Sample(USED, row, used), Sample(SEEN, row, seen, (str(seen),))]
-            samples += [Sample(DESC, row, desc, (str(used), str(desc)))]
+            samples += [Sample(DESC, row, desc, (str(used or 0), str(desc or 0)))]
         assert renderer.render(samples).text() == page(*samples).text()
 
 
@@ -176,3 +176,16 @@ def test_labels_that_hold_numbers_follow_the_numbers():
     for number in ("1", "2"):
         made = renderer.render([Sample(DESC, Row("50%"), 7, (number, "9"))]).text().decode()
         assert f'x_desc{{node="50%",context="{number}",data="9",zone="100%"}} 7\n' in made
+
+
+def test_things_that_a_name_does_not_tell_apart_are_one_line_and_follow_the_numbers():
+    summed = Metric(name="x_held", type="gauge", help="H.", unit="", scope="gpu", labels=same("node"), merge="sum")
+    renderer = Renderer((USED, summed), ALL)
+    for more in (1, 5):
+        rows = [(Row("n", "g"), 2), (Row("n", "h"), 3 + more)]
+        made = renderer.render([Sample(m, row, value) for row, value in rows for m in (USED, summed)]).text().decode()
+        assert f'old_used{{nodeid="n",zone="vGPU"}} {(3 + more) / 2}\n' in made  # the highest, scaled
+        assert f'x_held{{node="n"}} {5 + more}\n' in made
+    unknown = [Sample(summed, Row("n", "g"), 2), Sample(summed, Row("n", "h"), None)]
+    assert renderer.render(unknown).text() == b""
+    assert b"x_held" in renderer.render(unknown[:1]).text()

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
+from vgpuscope.model.device import XidCount
 from vgpuscope.model.usage import MODES, STATES, Burst, ContainerKey, ContainerUsage, NodeSnapshot
 from vgpuscope.views import top_text as text
 from vgpuscope.views.top import SORTS, State, missed, narrowed, page, press, rows, sampled, screen, settle
@@ -214,7 +215,8 @@ def test_a_name_cannot_steer_the_terminal():
 def test_faults_are_in_sight_the_worst_first():
     said = shown(STATE, None).split("\n\n")[-1].splitlines()
     assert said[0].startswith(" ✗ GPU 7 lost")
-    assert said[1].startswith(" ✗ pods KUBE_FORBIDDEN: the API server answers 403")
+    assert said[1].startswith(" ✗ GPU 7 reported XID 79 (fell off the bus)")
+    assert said[2].startswith(" ✗ pods KUBE_FORBIDDEN: the API server answers 403")
     assert " ! 3 HAMi regions refused: size 1, version 2" in said
     assert " ! ml-team/notebook-alice/jupyter waits for a container of higher priority" in said
 
@@ -303,3 +305,21 @@ def test_help_and_notices_close_with_any_key_and_name_every_command():
     for word in ("sort", "reverse", "filter", "scroll", "quit", "not measured"):
         assert word in helped
     assert "slowed down" in "\n".join(drawn(press(STATE, "n"), (100, 30)))
+
+
+def told_of_xids(last, *seen):
+    """What is said of the XIDs of the first GPU."""
+    gpu = NODE.gpus[0].gpu.uuid
+    counts = tuple(XidCount(gpu=gpu, xid=xid, count=1) for xid in seen)
+    state = replace(STATE, snapshot=replace(NODE, xids=counts, last_xid=((gpu, last),)))
+    return [line.strip() for line in shown(state, 140).splitlines() if "XID" in line]
+
+
+def test_a_fatal_xid_is_shown_with_what_to_do_even_if_a_harmless_one_came_later():
+    (line,) = told_of_xids(43, 79, 43)
+    assert line == "✗ GPU 0 reported XID 79 (fell off the bus): restart the machine; 2 XIDs so far"
+
+
+def test_an_xid_of_the_application_is_not_shown_as_a_broken_gpu():
+    (line,) = told_of_xids(31, 31)
+    assert line == "! GPU 0 reported XID 31 (MMU fault): restart the application; 1 XID so far"

@@ -25,6 +25,10 @@ ClusterScope = Literal[
 AnalyzerScope = Literal["card", "subject", "tenant", "group", "fleet"]
 Scope = NodeScope | ClusterScope | AnalyzerScope
 
+# What becomes of several things whose labels are the same under one name. max suits what is said of the same thing
+# twice, and states; sum suits what adds up; min suits ages.
+Merge = Literal["sum", "max", "min"]
+
 Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value
 
 
@@ -53,6 +57,7 @@ class Metric(Struct, frozen=True, kw_only=True):
     family: str = "native"
     extra: tuple[str, ...] = ()  # labels whose values come with the sample: a state, a reason, an owner
     each: int | None = 1  # series per thing of its scope; None: as many as there are distinct reasons
+    merge: Merge = "max"
     volatile: bool = False  # extra labels hold numbers (the seeds' own choice): never cached
     when: str = ""
     const: tuple[tuple[str, str], ...] = ()
@@ -75,6 +80,7 @@ class Metric(Struct, frozen=True, kw_only=True):
             scale=alias.scale,
             when=alias.when,
             volatile=self.volatile,
+            merge=self.merge,
         )
 
 
@@ -91,6 +97,7 @@ class Exposed(Struct, frozen=True, kw_only=True):
     scale: float = 1.0
     when: str = ""
     volatile: bool = False
+    merge: Merge = "max"
 
 
 def same(*names: str) -> Labels:

@@ -68,16 +68,19 @@ def _mig(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Me
     return _metric("mig", MIG, f"vgpuscope_mig_{name}", help, unit, *aliases, **more)
 
 
+# Amounts of containers, pods and vGPUs add up where a family cannot tell two of them apart.
 def _container(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    more.setdefault("merge", "sum")
     return _metric("container", CONTAINER, f"vgpuscope_container_{name}", help, unit, *aliases, **more)
 
 
 def _pod(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
-    return _metric("pod", POD, f"vgpuscope_pod_{name}", help, unit, *aliases)
+    return _metric("pod", POD, f"vgpuscope_pod_{name}", help, unit, *aliases, merge="sum")
 
 
-def _vgpu(name: str, help: str, unit: str, *aliases: Alias) -> Metric:
-    return _metric("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases)
+def _vgpu(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
+    more.setdefault("merge", "sum")
+    return _metric("vgpu", VGPU, f"vgpuscope_vgpu_{name}", help, unit, *aliases, **more)
 
 
 def _node(name: str, help: str, unit: str, **more: object) -> Metric:
@@ -137,7 +140,6 @@ GPU_MEMORY_USED = _gpu(
     "memory_used_bytes",
     "Frame buffer in use, without what the driver reserves for itself.",
     "bytes",
-    _handbook("hami_gpu_memory_used_bytes", HANDBOOK_GPU, 1, "Memory in use on the physical GPU in bytes"),
     _dcgm("DCGM_FI_DEV_FB_USED", scale=1 / MIB, when="whole", help="Framebuffer memory used (in MiB)."),
 )
 GPU_MEMORY_FREE = _gpu(
@@ -321,9 +323,10 @@ GPU_REMAP_FAILED = _gpu(
 )
 GPU_XIDS = _gpu(
     "xid_errors_total",
-    "XID errors since the agent began to listen. 13, 31, 43, 45, 68 and 109 are usually the application's.",
+    "XID errors since the agent began to listen. action is what NVIDIA's catalogue advises (docs/xid.md); with "
+    "restart-app only the application is affected. fatal says whether the GPU cannot go on working.",
     "",
-    extra=("xid",),
+    extra=("xid", "action", "fatal"),
     each=None,
 )
 GPU_LAST_XID = Metric(
@@ -344,6 +347,8 @@ GPU_TOTAL_ENERGY = Metric(
     labels=DCGM_DEVICE,
     family="dcgm",
 )
+# HAMi asks the driver in the old way, whose answer counts as used what the driver reserves. All names of HAMi for the
+# memory of a GPU do so here; ours and DCGM's show reserved memory on its own.
 HOST_MEMORY_USED = Metric(
     name="hami_host_gpu_memory_used_bytes",
     type="gauge",
@@ -361,6 +366,12 @@ HOST_MEMORY_USED = Metric(
             help="GPU device memory usage in bytes",
             const=ZONE,
         ),
+        _handbook(
+            "hami_gpu_memory_used_bytes",
+            HANDBOOK_GPU,
+            1,
+            "Memory in use on the physical GPU in bytes, with what the driver reserves, as HAMi's monitor counts it",
+        ),
     ),
 )
 
@@ -372,7 +383,12 @@ MIG_INFO = _metric(
     "What the instance is; always 1.",
     "",
 )
-MIG_MEMORY_TOTAL = _mig("memory_total_bytes", "Memory of the instance.", "bytes")
+MIG_MEMORY_TOTAL = _mig(
+    "memory_total_bytes",
+    "Memory of the instance.",
+    "bytes",
+    _dcgm("DCGM_FI_DEV_FB_TOTAL", DCGM_INSTANCE, scale=1 / MIB, help="Total Frame Buffer of the GPU in MB."),
+)
 MIG_MEMORY_USED = _mig(
     "memory_used_bytes",
     "Memory in use in the instance; compute instances of one GPU instance share a pool and show the same.",
@@ -405,6 +421,7 @@ CONTAINER_INFO = _container(
     "How the container came to the card; always 1. allocated=false: it uses the card though nobody gave it.",
     "",
     extra=("mode", "allocated"),
+    merge="max",
 )
 CONTAINER_STATE = _container(
     "state",
@@ -413,6 +430,7 @@ CONTAINER_STATE = _container(
     "",
     extra=("state",),
     each=len(STATES),
+    merge="max",
 )
 CONTAINER_METHOD = _container(
     "method_info",
@@ -420,6 +438,7 @@ CONTAINER_METHOD = _container(
     "",
     extra=("resource", "method"),
     each=3,
+    merge="max",
 )
 CONTAINER_PROCESSES = _container("processes", "Processes of the container on the card.", "")
 CONTAINER_MEMORY_USED = _container(
@@ -510,6 +529,7 @@ HAMI_VGPU_MEMORY_LIMIT = Metric(
     const=ZONE,
     when="pod",
     aliases=(_legacy("vGPU_device_memory_limit_in_bytes", 1, "vGPU device memory limit in bytes, 0 is unlimited"),),
+    merge="sum",
 )
 VGPU_CONTEXT = _vgpu(
     "memory_context_bytes",
@@ -544,6 +564,7 @@ VGPU_MEMORY_DESC = Metric(
     when="pod",
     extra=("context", "module", "data", "offset"),
     volatile=True,
+    merge="sum",
 )
 VGPU_SM = _vgpu(
     "sm_ratio",
@@ -552,11 +573,18 @@ VGPU_SM = _vgpu(
     _hami("hami_container_device_utilization_ratio", 100, "Container device SM utilization ratio"),
     _legacy("Device_utilization_desc_of_container", 100, "Container device SM utilization"),
 )
-VGPU_SM_LIMIT = _vgpu("sm_limit_ratio", "HAMi's SM limit, 0-1 of the card; absent when there is none.", "ratio")
-VGPU_PRIORITY = _vgpu("priority", "Task priority: 0 high, 1 low.", "")
-VGPU_BLOCKED = _vgpu("blocked", "1 while a container of higher priority keeps this one from launching kernels.", "")
+VGPU_SM_LIMIT = _vgpu(
+    "sm_limit_ratio", "HAMi's SM limit, 0-1 of the card; absent when there is none.", "ratio", merge="max"
+)
+VGPU_PRIORITY = _vgpu("priority", "Task priority: 0 high, 1 low.", "", merge="max")
+VGPU_BLOCKED = _vgpu(
+    "blocked", "1 while a container of higher priority keeps this one from launching kernels.", "", merge="max"
+)
 VGPU_LAST_KERNEL = _vgpu(
-    "last_kernel_timestamp_seconds", "When HAMi's library last saw a kernel launch or an attach.", "seconds"
+    "last_kernel_timestamp_seconds",
+    "When HAMi's library last saw a kernel launch or an attach.",
+    "seconds",
+    merge="max",
 )
 VGPU_LAST_KERNEL_AGE = Metric(
     name="hami_container_last_kernel_elapsed_seconds",
@@ -569,6 +597,7 @@ VGPU_LAST_KERNEL_AGE = Metric(
     const=ZONE,
     when="pod",
     aliases=(_legacy("Device_last_kernel_of_container", 1, "Seconds since last kernel execution in container"),),
+    merge="min",
 )
 MIG_HOLDING = Metric(
     name="hami_mig_device_info",

@@ -24,7 +24,7 @@ class GpuRow(NamedTuple):
     pod: str = ""
     pod_uid: str = ""
     container: str = ""
-    whole: str = ""  # not in MIG mode: device-wide memory is the card's own
+    whole: str = ""  # not cut into MIG instances: device-wide memory is the card's own
 
 
 class MigRow(NamedTuple):

@@ -7,6 +7,13 @@ MIG-GPU-<uuid>/<gi>/<ci>  the same, before driver R470
 GPU-<uuid>-3              one of HAMi's shares of a card
 nvidia0/gi3/vgpu1         GKE: card, then instance and replica where there are such
 any of these with ::<n>   a replica: time slicing or MPS
+
+And the names by which DRA drivers publish devices on a node; N is the minor number of the card:
+
+gpu-N                        NVIDIA: a whole card
+gpu-N-mig-1g10gb-19-4        NVIDIA: an instance by profile, the driver's number of that, and first memory slice
+gpu-N-mig-19-4-1             the same before release 25.12: number of the profile, first slice, how many slices
+hami-gpu-N                   HAMi: a card that is shared
 """
 
 import re
@@ -38,6 +45,44 @@ _ID = re.compile(
          ) (?P<replica>::{_NUMBER})?""",
     re.VERBOSE,
 )
+
+
+class DraName(Struct, frozen=True, kw_only=True):
+    """The device a DRA driver means by a name."""
+
+    minor: int
+    hami: bool = False
+    profile: str | None = None  # as in the name: 1g10gb
+    profile_id: int | None = None  # None: a whole card
+    start: int | None = None
+
+
+_DRA = re.compile(
+    rf"""(?P<hami>hami-)? gpu-(?P<minor>{_NUMBER})
+       | gpu-(?P<parent>{_NUMBER})-mig-(?P<profile>[0-9a-z-]*[a-z][0-9a-z-]*)-(?P<id>{_NUMBER})-(?P<start>{_NUMBER})
+       | gpu-(?P<old_parent>{_NUMBER})-mig-(?P<old_id>{_NUMBER})-(?P<old_start>{_NUMBER})-{_NUMBER}""",
+    re.VERBOSE,
+)
+
+
+def parse_dra_name(name: str) -> DraName | None:
+    """The device that a name of HAMi's or NVIDIA's DRA driver means; None for names of another shape."""
+    found = _DRA.fullmatch(name)
+    if found is None:
+        return None
+    part = found.groupdict()
+    return DraName(
+        minor=int(part["minor"] or part["parent"] or part["old_parent"]),
+        hami=part["hami"] is not None,
+        profile=part["profile"],
+        profile_id=_number(part["id"] or part["old_id"]),
+        start=_number(part["start"] or part["old_start"]),
+    )
+
+
+def dra_profile(profile: str) -> str:
+    """A MIG profile as NVIDIA's DRA driver writes it into a name, which can have no dots: 1g.10gb+me is 1g10gb-me."""
+    return re.sub("[^a-z0-9-]", "-", profile.lower().replace(".", "")).strip("-")
 
 
 def parse_device_id(id: str) -> DeviceRef:  # noqa: A002 - the kubelet's word for it

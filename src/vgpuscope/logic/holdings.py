@@ -1,19 +1,16 @@
 """Who was given what: the kubelet's word, HAMi's annotations and HAMi's regions brought to one list."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from vgpuscope.formats.device_id import DeviceRef, parse_device_id
+from vgpuscope.formats.device_id import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 from vgpuscope.model.device import Gpu, MigInstance
 from vgpuscope.model.pod import Container, Grant, Pod
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Mode
-
-# NVIDIA's DRA driver names a whole card gpu-<minor number>.
-_DRA_CARD = re.compile(r"gpu-(\d+)")
 
 
 class Holding(Struct, frozen=True, kw_only=True):
@@ -112,35 +109,63 @@ def _from_grants(gpus: Collection[Gpu], people: People, grants: Collection[Grant
         place = _place(grant, gpus)
         if key is None or place is None:
             continue
-        gpu, mig, replica = place
+        gpu, mig, replica, hami = place
         if mig is not None:
             yield Holding(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
+        elif hami:
+            yield Holding(key=key, gpu=gpu.uuid, mode="hami")
         elif replica or (grant.claim, grant.device_id) in shared_claims:
             yield Holding(key=key, gpu=gpu.uuid, mode="mps" if _has_mps(gpu) else "time-slicing")
         else:
             yield Holding(key=key, gpu=gpu.uuid, mode="exclusive")
 
 
-def _place(grant: Grant, gpus: Collection[Gpu]) -> tuple[Gpu, MigInstance | None, bool] | None:
-    """Card, instance and whether it is a replica; None where the id names nothing on this node.
+class _Place(NamedTuple):
+    """What a grant is of."""
+
+    gpu: Gpu
+    mig: MigInstance | None = None
+    replica: bool = False
+    hami: bool = False
+
+
+def _place(grant: Grant, gpus: Collection[Gpu]) -> _Place | None:
+    """Card, instance and how it is shared; None where the id names nothing on this node.
 
     HAMi's kubelet ids say only that a card was asked for: which one, its annotation says.
     """
+    if grant.claim is not None and (name := parse_dra_name(grant.device_id)):
+        return _claimed(name, gpus)
     ref = parse_device_id(grant.device_id)
     if ref.hami:
         return None
-    if grant.claim is not None and (match := _DRA_CARD.fullmatch(grant.device_id)):
-        card = next((g for g in gpus if g.minor == int(match[1])), None)
-        return (card, None, False) if card else None
     for gpu in gpus:
         if not _is_card(ref, gpu):
             continue
         if ref.mig is None and ref.gpu_instance is None:
-            return gpu, None, ref.replica
+            return _Place(gpu, None, ref.replica)
         instance = next((i for i in gpu.instances if _is_instance(ref, i)), None)
         if instance is not None:
-            return gpu, instance, ref.replica
+            return _Place(gpu, instance, ref.replica)
     return None
+
+
+def _claimed(name: DraName, gpus: Collection[Gpu]) -> _Place | None:
+    gpu = next((g for g in gpus if g.minor == name.minor), None)
+    if gpu is None:
+        return None
+    if name.profile_id is None:
+        return _Place(gpu, hami=name.hami)
+    mig = _claimed_instance(name, gpu.instances)
+    return None if mig is None else _Place(gpu, mig)
+
+
+def _claimed_instance(name: DraName, instances: Collection[MigInstance]) -> MigInstance | None:
+    """The instance with this profile in this place; where places are not known, the only one with this profile."""
+    exact = [i for i in instances if (i.profile_id, i.start) == (name.profile_id, name.start)]
+    alike = [i for i in instances if i.start is None and name.profile == dra_profile(i.profile or "")]
+    found = exact or alike
+    return found[0] if len(found) == 1 else None
 
 
 def _is_card(ref: DeviceRef, gpu: Gpu) -> bool:

@@ -8,7 +8,8 @@ from msgspec import Struct
 from vgpuscope.logic.accounts import Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
 from vgpuscope.logic.holdings import People, holdings
-from vgpuscope.logic.region_repair import History, repair
+from vgpuscope.logic.region_repair import History, driver_sm, repair
+from vgpuscope.logic.second_look import ContainerName, doubtful
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
@@ -97,6 +98,10 @@ class NodeMind:
             samples=self._samples,
         )
 
+    def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
+        """The containers whose region should be read again before this sample is concluded."""
+        return doubtful(regions, history=self._history, driver_sm=driver_sm(gpus))
+
     def _repaired(self, readings: Readings, gpus: Collection[Gpu]) -> tuple[ContainerRegion, ...]:
         if readings.regions is None:
             return ()
@@ -105,6 +110,7 @@ class NodeMind:
             history=self._history,
             owners=readings.owners,
             driver_pids=driver_pids(gpus),
+            driver_sm=driver_sm(gpus),
         )
         self._history = repaired.history
         self._corrections["false-zero"] += repaired.false_zeros

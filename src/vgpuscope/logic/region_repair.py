@@ -1,31 +1,34 @@
 """Two things a region says that are not so, put right: zeros while its watcher refills it, and killed processes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, structs
 
+from vgpuscope.model.device import Gpu
 from vgpuscope.model.pod import ProcessOwner
-from vgpuscope.model.quantity import Pid, PodUID
+from vgpuscope.model.quantity import DeviceUUID, Pid, PodUID, Ratio
 from vgpuscope.model.region import ContainerRegion, Region, Slot, SlotDevice
 
 # The watcher thread of every process zeroes all slots about eight times a second and refills them after its driver
-# calls. At one sample a second, three zeros in a row by chance are rare; a process that really stopped shows it
-# two samples late.
+# calls. Samples are taken once a second, so they can meet the zeros again and again: how many follow one another says
+# nothing. The driver's own sample of the process decides. Where it shows no work either, this many zeros are still
+# bridged, because the driver's samples come at times of their own.
 PATIENCE = 2
 
-_SlotKey: TypeAlias = tuple[PodUID, str, Pid, Pid, int]
+SlotKey: TypeAlias = tuple[PodUID, str, Pid, Pid, int]
+DriverSm: TypeAlias = Mapping[tuple[DeviceUUID, Pid], Ratio]
 
 
 class Held(Struct, frozen=True):
-    """The last non-zero reading of one process on one device, and how many zeros have followed it."""
+    """The last non-zero reading of one process on one device, and how many samples in a row have shown 0 since."""
 
     sm: float
     driver_used: int
     zeros: int
 
 
-History: TypeAlias = dict[_SlotKey, Held]
+History: TypeAlias = dict[SlotKey, Held]
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
@@ -48,14 +51,20 @@ def host_pids(containers: Collection[ContainerRegion]) -> set[Pid]:
     }
 
 
+def driver_sm(gpus: Collection[Gpu]) -> DriverSm:
+    """What the driver itself says of each process on each GPU; without those of which it says nothing."""
+    return {(gpu.uuid, p.pid): p.sm for gpu in gpus for p in gpu.processes or () if p.sm is not None}
+
+
 def repair(
     containers: Collection[ContainerRegion],
     *,
     history: History,
     owners: Mapping[Pid, ProcessOwner] | None,
     driver_pids: Collection[Pid],
+    driver_sm: DriverSm,
 ) -> Repaired:
-    """The regions with dead processes left out and false zeros bridged.
+    """The regions with dead processes left out and false zeros replaced: by what the driver says, or said before.
 
     A process counts as dead only where host pids can be seen at all: some recorded host pid, or one of the driver's,
     must be among the owners. Otherwise the region is taken at its word.
@@ -74,7 +83,8 @@ def repair(
             if slot.status != 0 and sees and _is_dead(slot, container.pod_uid, owners or {}):
                 dead += 1
                 continue
-            mended = _bridge(slot, container, history, known)
+            told = [driver_sm.get((device.uuid or "", slot.host_pid)) for device in container.region.devices]
+            mended = _bridge(slot, container, history, known, told)
             zeros += mended is not slot
             slots.append(mended)
         out.append(_with_slots(container, container.region, tuple(slots)))
@@ -89,26 +99,40 @@ def _is_dead(slot: Slot, pod_uid: PodUID, owners: Mapping[Pid, ProcessOwner]) ->
     return owner is None or (owner.pod_uid is not None and owner.pod_uid != pod_uid)
 
 
-def _bridge(slot: Slot, container: ContainerRegion, history: History, known: History) -> Slot:
-    """The slot with short runs of zeros replaced by what stood before them; notes in known what it shows."""
+def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
+    """What one process on one device is remembered by."""
+    return (container.pod_uid, container.container, slot.pid, slot.host_pid, index)
+
+
+def _bridge(
+    slot: Slot, container: ContainerRegion, history: History, known: History, told: Sequence[Ratio | None]
+) -> Slot:
+    """The slot with false zeros replaced by what the driver told of each device; notes in known what it shows."""
     if slot.status == 0 or slot.host_pid <= 0:
         return slot  # the watcher fills nothing in before it knows the host pid
     mended: dict[int, SlotDevice] = {}
     for index, device in enumerate(slot.devices):
-        key = (container.pod_uid, container.container, slot.pid, slot.host_pid, index)
-        before = history.get(key)
-        if device.sm > 0 or before is None:
-            if device.sm > 0 or device.driver_used > 0:
-                known[key] = Held(device.sm, device.driver_used, 0)
-        elif before.zeros < PATIENCE and before.sm > 0:
-            known[key] = Held(before.sm, before.driver_used, before.zeros + 1)
-            used = device.driver_used or before.driver_used
-            mended[index] = structs.replace(device, sm=before.sm, driver_used=used)
-        else:
-            known[key] = Held(0.0, device.driver_used, 0)
+        key = slot_key(container, slot, index)
+        held = known[key] = _held(device, history.get(key), told[index])
+        if held.sm != device.sm:
+            used = device.driver_used or held.driver_used
+            mended[index] = structs.replace(device, sm=held.sm, driver_used=used)
     if not mended:
         return slot
     return structs.replace(slot, devices=tuple(mended.get(i, device) for i, device in enumerate(slot.devices)))
+
+
+def _held(device: SlotDevice, before: Held | None, told: Ratio | None) -> Held:
+    """What a process is taken to do on a device: as its region says, unless that is a 0 which is not believed."""
+    if device.sm > 0:
+        return Held(device.sm, device.driver_used, 0)
+    used = device.driver_used or (before.driver_used if before else 0)
+    if told:
+        return Held(told, used, 0)
+    zeros = before.zeros + 1 if before else 1
+    if before is not None and before.sm > 0 and zeros <= PATIENCE:
+        return Held(before.sm, used, zeros)
+    return Held(0.0, device.driver_used, zeros)
 
 
 def _with_slots(container: ContainerRegion, region: Region, slots: tuple[Slot, ...]) -> ContainerRegion:

@@ -68,6 +68,8 @@ class MigInstance(Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     processes: tuple[GpuProcess, ...] | None = None
     slices: int | None = None  # compute slices of the instance, of the card's seven
+    profile_id: int | None = None  # of its GPU instance, in the driver's numbers
+    start: int | None = None  # the first of the card's memory slices that its GPU instance has
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

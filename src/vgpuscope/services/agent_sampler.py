@@ -1,6 +1,7 @@
 """One sample of a node: read every source, conclude, render. No source can hold up another, or a scrape."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from msgspec import structs
 from vgpuscope.catalog import node as catalog
 from vgpuscope.logic.node import NodeMind, Readings, driver_pids
 from vgpuscope.logic.region_repair import host_pids
+from vgpuscope.logic.second_look import ContainerName, busier
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, ScopeError, SourceDown
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
@@ -29,6 +31,8 @@ from vgpuscope.views.node_metrics import SelfUse, node_samples
 log = logging.getLogger(__name__)
 
 _REGIONS_DEADLINE = 2.0  # files on the node's own disk; longer means that the disk hangs
+LOOKS = 3  # more that a region gets which shows 0 without the driver's word
+_PAUSE = (0.02, 0.12)  # seconds before each, at random: HAMi's watcher goes round in 120 ms and more
 _FDS_EVERY = 10  # samples; counting descriptors costs a directory listing
 _SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
 
@@ -89,6 +93,7 @@ class Sampler:
         ratio: float | RatioFile = 1.0,
         binding: Any = None,
         clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.nvml = Nvml(binding, clock=clock)
         self.pods: tuple[Pod, ...] | None = None
@@ -96,10 +101,12 @@ class Sampler:
         self.standings = {name: Standing(name, time.monotonic) for name in _SOURCES}
         self.errors: dict[str, int] = {}
         self._clock = clock
+        self._sleep = sleep
         self._driver_deadline = driver_deadline
-        regions = Regions(containers_dir)
+        self._region_files = Regions(containers_dir)
         self._driver_probe = self._new_driver_probe()
-        self._region_probe = Probe("regions", regions.read, error=RegionsUnreadable)
+        self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
+        self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
         self._proc = Proc(proc_root)
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
         self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
@@ -118,6 +125,7 @@ class Sampler:
         at = self._clock()
         regions = self._regions()
         devices = self._devices(at)
+        regions = self._looked_again(regions, devices)
         owners = self._owners(devices, regions)
         self._reread_ratio()
         readings = Readings(
@@ -180,8 +188,29 @@ class Sampler:
     def _new_driver_probe(self) -> Probe[DeviceReading]:
         return Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
 
+    def _read_regions(self) -> RegionReading:
+        return self._region_files.read(self._doubtful)
+
     def _regions(self) -> RegionReading | None:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
+
+    def _looked_again(self, regions: RegionReading | None, devices: DeviceReading | None) -> RegionReading | None:
+        """The regions after further looks at those that show 0 where the driver says nothing."""
+        if regions is None:
+            return None
+        for _ in range(LOOKS):
+            doubtful = self._mind.doubtful(regions.containers, devices.gpus if devices else ())
+            if not doubtful:
+                break
+            self._sleep(random.uniform(*_PAUSE))
+            self._doubtful = doubtful
+            try:
+                regions = busier(regions, self._region_probe.read(_REGIONS_DEADLINE))
+            except SourceDown:
+                break  # the next sample meets it again and reports it
+            finally:
+                self._doubtful = None
+        return regions
 
     def _owners(self, devices: DeviceReading | None, regions: RegionReading | None) -> dict[int, ProcessOwner] | None:
         pids = driver_pids(devices.gpus if devices else ())

@@ -13,6 +13,7 @@ from typing import Any
 
 from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
+from vgpuscope.model.xid import advice
 from vgpuscope.sources.nvml_calls import (
     DRIVER_NOT_LOADED,
     GONE,
@@ -391,7 +392,9 @@ class Nvml:
         key = (uuid, xid)
         self._xids = {**self._xids, key: self._xids.get(key, 0) + 1}
         self._last_xid = {**self._last_xid, uuid: xid}
-        log.warning("xid", extra={"gpu": uuid, "xid": xid})
+        said = advice(xid)
+        level = logging.ERROR if said.fatal else logging.WARNING
+        log.log(level, "xid", extra={"gpu": uuid, "xid": xid, "action": said.action, "what": said.name})
 
     def _free(self, events: Any) -> None:
         try:

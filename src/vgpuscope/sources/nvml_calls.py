@@ -115,6 +115,7 @@ class Card:
         """Keeps who it is; everything that was learned under one initialisation of the library goes."""
         self.handle = None
         self.static: dict[str, float] = {}
+        self.places: dict[str, tuple[int | None, int]] = {}  # by instance: its profile id and first slice
         self.quiet: dict[str, float] = {}  # what is not supported, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken

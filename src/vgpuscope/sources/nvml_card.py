@@ -14,6 +14,7 @@ from vgpuscope.model.device import (
 )
 from vgpuscope.sources.nvml_calls import (
     INVALID_ARGUMENT,
+    NOT_FOUND,
     NOT_SUPPORTED,
     SUCCESS,
     Calls,
@@ -130,6 +131,8 @@ _UUID = Question("nvmlDeviceGetUUID", of="instance ")
 _NAME = Question("nvmlDeviceGetName", of="instance ")
 _ATTRIBUTES = Question("nvmlDeviceGetAttributes", of="instance ")
 _GPU_INSTANCE = Question("nvmlDeviceGetGpuInstanceId", of="instance ")
+_BY_ID = Question("nvmlDeviceGetGpuInstanceById", nothing=(NOT_FOUND,))
+_INFO = Question("nvmlGpuInstanceGetInfo", of="instance ")
 _COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
@@ -283,7 +286,9 @@ def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
         handle = calls.ask(card, _MIG_HANDLE, index)
         if handle is not None:  # numbers have holes
             found.append(_instance(calls, card, index, handle))
-    return tuple(instance for instance in found if instance is not None)
+    instances = tuple(instance for instance in found if instance is not None)
+    card.places = {i.uuid: (i.profile_id, i.start) for i in instances if i.start is not None}
+    return instances
 
 
 def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance | None:
@@ -296,6 +301,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
     memory = _memory(calls, card, _INSTANCE, handle)
     processes = read_processes(calls, card, _INSTANCE.lists, memory, handle)
     attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
+    profile_id, start = card.places.get(uuid) or _place(calls, card, gi)
     return MigInstance(
         uuid=uuid,
         index=index,
@@ -305,7 +311,16 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
         memory=memory,
         processes=None if processes is None else tuple(_placed(p, gi, ci) for p in processes),
         slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
+        profile_id=profile_id,
+        start=start,
     )
+
+
+def _place(calls: Calls, card: Card, gi: int) -> tuple[int | None, int | None]:
+    """Profile id and first memory slice of a GPU instance, which stay as they are; a driver may keep them for root."""
+    handle = calls.ask(card, _BY_ID, gi)
+    info = calls.ask(card, _INFO, handle=handle) if handle else None
+    return (info.profileId, info.placement.start) if info is not None else (None, None)
 
 
 def _placed(process: GpuProcess, gi: int, ci: int) -> GpuProcess:

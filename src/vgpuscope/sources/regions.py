@@ -10,11 +10,13 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Collection
 
 from msgspec import Struct
 
 from vgpuscope.formats.hami_region import decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
+from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
 
 # NONBLOCK: an open must wait neither for the writer of a pipe nor for the holder of a lease.
@@ -32,10 +34,18 @@ class Regions:
         self._root = containers_dir
         self._choices: dict[str, _Choice] = {}
 
-    def read(self) -> RegionReading:
-        """Every container that has a directory, and every refusal; what vanishes while we look is neither."""
-        before, self._choices = self._choices, {}
-        found = [self._visit(entry, before.get(entry.path)) for entry in _directories(self._root)]
+    def read(self, only: Collection[tuple[PodUID, str]] | None = None) -> RegionReading:
+        """Every container that has a directory, and every refusal; what vanishes while we look is neither.
+
+        Asked for some containers only, it reads those and forgets nothing of the others.
+        """
+        entries = _directories(self._root)
+        if only is None:
+            before, self._choices = self._choices, {}
+        else:
+            before, names = self._choices, {f"{pod_uid}_{container}" for pod_uid, container in only}
+            entries = [entry for entry in entries if entry.name in names]
+        found = [self._visit(entry, before.get(entry.path)) for entry in entries]
         return RegionReading(
             containers=tuple(one for one in found if isinstance(one, ContainerRegion)),
             refusals=tuple(one for one in found if isinstance(one, Refusal)),

@@ -16,7 +16,7 @@ def metrics_page(
     tables = (line for f in families for line in _family(f, metrics))
     if fixed:
         return "\n".join([*_fixed_intro(title, fixed), *_fixed_formula(metrics, scopes, fixed), *tables]) + "\n"
-    return "\n".join([*_intro(title, families), *_formula(metrics, scopes), *tables]) + "\n"
+    return "\n".join([*_intro(title, families), *_merging(metrics), *_formula(metrics, scopes), *tables]) + "\n"
 
 
 def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
@@ -66,6 +66,17 @@ def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
     for family in families:
         yield f"| `{family}` | {'on' if family in DEFAULT_FAMILIES else 'off'} | {FAMILY_HELP[family]} |"
     yield ""
+
+
+def _merging(metrics: Iterable[Metric]) -> Iterator[str]:
+    if any(metric.merge == "sum" for metric in metrics):
+        yield (
+            "No series is on the page twice. Some families have fewer labels than ours. They cannot tell apart two MIG "
+            "instances of one container, or two pods of one name on a GPU, so these are one series. Amounts are added. "
+            "The memory of a GPU instance counts once for all its compute instances. A sum with a part that was not "
+            "measured has no series."
+        )
+        yield ""
 
 
 def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from vgpuscope.catalog.metric import Exposed, Metric
+from vgpuscope.catalog.metric import Exposed, Merge, Metric
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.views import textline
 
@@ -23,7 +23,7 @@ _SLACK = 2  # pages that a scrape may be early or late
 
 
 class Sample(Struct, frozen=True, gc=False):
-    """One number of one row. None is never shown."""
+    """One number of one row. None is never shown, and neither is a sum of which it would be a part."""
 
     metric: Metric
     row: tuple[str, ...]
@@ -87,6 +87,14 @@ class _Line(NamedTuple):
     name: str
     pieces: tuple[str, ...]  # what stands before each of its values; the first begins with the end of the line before
     scale: float
+    merge: Merge
+
+
+class _Series(NamedTuple):
+    """A line of a page with the places of its values: several where things come that its labels do not tell apart."""
+
+    line: _Line
+    at: tuple[int, ...]
 
 
 class _Shape(NamedTuple):
@@ -95,6 +103,7 @@ class _Shape(NamedTuple):
     rows: list[tuple[str, ...]]
     begins: list[int]
     samples: list[Any]
+    unknown: list[tuple[tuple[str, ...], Metric, tuple[str, ...]]]  # parts of sums that were not measured
 
     def each(self) -> Iterator[tuple[tuple[str, ...], Metric, tuple[str, ...]]]:
         """Row, metric and extra labels of each sample."""
@@ -106,19 +115,24 @@ class _Shape(NamedTuple):
 class _Layout:
     """A page without its values, for samples of one shape."""
 
-    def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[tuple[_Line, int]]]], values: int) -> None:
+    def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[_Series]]], values: int) -> None:
         self.heads = [textline.openmetrics_head(exposed).encode() for exposed, _ in blocks]
+        self._merged: list[tuple[Callable[[Iterable[Any]], Any], list[int]]] = []
         self._scaled: list[tuple[int, float]] = []
+        after = values + sum(len(line.pieces) for _, lines in blocks for line, at in lines if len(at) > 1)
         fixed: list[str] = []
         wanted: list[int] = []
         for exposed, lines in blocks:
             head = len(fixed)
             for line, at in lines:
                 fixed += line.pieces
-                wanted += range(at, at + len(line.pieces))
+                first = at[0] if len(at) == 1 else values + len(self._merged)
+                if len(at) > 1:
+                    self._merged += [(_MERGES[line.merge], [one + i for one in at]) for i in range(len(line.pieces))]
+                wanted += range(first, first + len(line.pieces))
                 if line.scale != 1:
-                    wanted[-1] = values + len(self._scaled)
-                    self._scaled.append((at, line.scale))
+                    wanted[-1] = after + len(self._scaled)
+                    self._scaled.append((first, line.scale))
             fixed[head] = f"\n{textline.text_head(exposed)}" + fixed[head]
         self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
         self._pieces = [piece for text in fixed for piece in (text, "")]
@@ -130,9 +144,19 @@ class _Layout:
         """The page with these values."""
         if not self._pieces:
             return b""
+        if self._merged:
+            values = values + [merge(_number(values[one]) for one in at) for merge, at in self._merged]
         scaled = [textline.scaled(values[at], scale) for at, scale in self._scaled]
         self._pieces[1::2] = map(str, self._take(values + scaled)[:-2])
         return "".join(self._pieces).encode()
+
+
+_MERGES: dict[Merge, Callable[[Iterable[Any]], Any]] = {"sum": sum, "max": max, "min": min}
+
+
+def _number(value: float | str) -> float:
+    """A value, or the number that a label holds."""
+    return int(value) if isinstance(value, str) else value
 
 
 class _Habit:
@@ -169,20 +193,22 @@ class Renderer:
         for exposed in (e for plan in self._plans.values() for e in plan):
             self._names.setdefault(exposed.name, exposed)
         self._known: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
-        self._shape = _Shape([], [], [])
+        self._shape = _Shape([], [], [], [])
         self._layout = _Layout([], 0)
         self._habits: dict[Form, _Habit] = {}
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
         """The page of these samples. Series that are not among them are forgotten."""
-        shape = _Shape([], [], [])
+        shape = _Shape([], [], [], [])
         rows, begins, names = shape.rows, shape.begins, shape.samples
         values: list[Any] = []
         row: tuple[str, ...] | None = None
         for sample in samples:
             value = sample.value
             if value is None:
+                if sample.metric.merge == "sum":
+                    shape.unknown.append((sample.row, sample.metric, sample.extra))
                 continue
             if sample.row is not row:
                 row = sample.row
@@ -211,8 +237,8 @@ class Renderer:
         self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
 
     def _lay_out(self, shape: _Shape, values: int) -> _Layout:
-        """Samples of one name stand together, whichever metric they come from."""
-        blocks: dict[str, list[tuple[_Line, int]]] = {name: [] for name in self._names}
+        """Samples of one name stand together, whichever metric they come from; those of one series are merged."""
+        blocks: dict[str, dict[tuple[str, ...], _Series]] = {name: {} for name in self._names}
         kept: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
         at = 0
         for row, metric, extra in shape.each():
@@ -221,15 +247,23 @@ class Renderer:
             if lines is None:
                 lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
             for line in lines:
-                blocks[line.name].append((line, at))
+                block = blocks[line.name]
+                before = block.get(line.pieces)
+                block[line.pieces] = _Series(line, (at,)) if before is None else before._replace(at=(*before.at, at))
             at += 1 + (len(metric.extra) if metric.volatile else 0)
         self._known = kept
-        return _Layout([(self._names[name], lines) for name, lines in blocks.items() if lines], values)
+        for row, metric, extra in shape.unknown:
+            for line in _lines(self._plans[metric.name], row, extra):
+                series = blocks[line.name].get(line.pieces)
+                if series is not None and series.line.merge == "sum":
+                    del blocks[line.name][line.pieces]
+        shown = [(self._names[name], list(block.values())) for name, block in blocks.items() if block]
+        return _Layout(shown, values)
 
 
 def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
     """The lines that one sample makes: one for each name that applies to its row."""
-    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale) for e in plan if textline.applies(e, row))
+    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row))
 
 
 def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:

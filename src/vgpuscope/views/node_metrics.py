@@ -19,6 +19,7 @@ from vgpuscope.catalog.rows import (
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
 from vgpuscope.model.usage import MODES, STATES, ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split, Vgpu
+from vgpuscope.model.xid import advice
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
 
@@ -83,7 +84,7 @@ def _gpu_row(snapshot: NodeSnapshot, card: GpuUsage) -> GpuRow:
         pod=holder.pod if holder else "",
         pod_uid=holder.pod_uid if holder else "",
         container=holder.container if holder else "",
-        whole="" if gpu.mig_enabled else "1",
+        whole="" if gpu.instances else "1",
     )
 
 
@@ -281,7 +282,9 @@ def _counter_ledger(metric: Metric, row: tuple[str, ...], split: Split | None) -
 def _xids(row: GpuRow, snapshot: NodeSnapshot) -> Iterator[Sample]:
     for seen in snapshot.xids:
         if seen.gpu == row.gpu_uuid:
-            yield Sample(m.GPU_XIDS, row, seen.count, (str(seen.xid),))
+            said = advice(seen.xid)
+            fatal = "" if said.fatal is None else "true" if said.fatal else "false"
+            yield Sample(m.GPU_XIDS, row, seen.count, (str(seen.xid), said.action, fatal))
     last = dict(snapshot.last_xid)
     yield Sample(m.GPU_LAST_XID, row, last.get(row.gpu_uuid, 0))
 
@@ -308,17 +311,30 @@ def _container(row: ContainerRow, usage: ContainerUsage) -> Iterator[Sample]:
         if method is not None:
             yield Sample(m.CONTAINER_METHOD, row, 1, (resource, method))
     yield Sample(m.CONTAINER_PROCESSES, row, usage.processes)
-    yield Sample(m.CONTAINER_MEMORY_USED, row, usage.memory)
     yield Sample(m.CONTAINER_MEMORY_TOTAL, row, usage.memory_total)
-    yield Sample(m.CONTAINER_SM, row, usage.sm)
-    yield Sample(m.CONTAINER_SM_MEAN, row, usage.sm_burst.mean if usage.sm_burst else None)
-    yield Sample(m.CONTAINER_SM_MAX, row, usage.sm_burst.max if usage.sm_burst else None)
-    yield Sample(m.CONTAINER_SM_SECONDS, row, usage.sm_seconds)
-    yield Sample(m.CONTAINER_ENERGY, row, usage.energy)
-    yield Sample(m.CONTAINER_POWER, row, usage.power)
+    for metric, value in _used(usage):
+        # None of what has not started is nothing, not unknown: it does not spoil a sum it would be a part of.
+        if value is not None or usage.state != "not-started":
+            yield Sample(metric, row, value)
+
+
+def _used(usage: ContainerUsage) -> Iterable[tuple[Metric, float | int | None]]:
+    """What a container uses."""
+    return (
+        (m.CONTAINER_MEMORY_USED, usage.memory),
+        (m.CONTAINER_SM, usage.sm),
+        (m.CONTAINER_SM_MEAN, usage.sm_burst.mean if usage.sm_burst else None),
+        (m.CONTAINER_SM_MAX, usage.sm_burst.max if usage.sm_burst else None),
+        (m.CONTAINER_SM_SECONDS, usage.sm_seconds),
+        (m.CONTAINER_ENERGY, usage.energy),
+        (m.CONTAINER_POWER, usage.power),
+    )
 
 
 def _pods(snapshot: NodeSnapshot) -> Iterator[Sample]:
+    started = {
+        (u.key.pod_uid, u.key.namespace, u.key.pod, u.gpu) for u in snapshot.containers if u.state != "not-started"
+    }
     for pod in snapshot.pods:
         row = PodRow(
             node=snapshot.node,
@@ -328,9 +344,10 @@ def _pods(snapshot: NodeSnapshot) -> Iterator[Sample]:
             gpu_uuid=pod.gpu,
             gpu_index=str(pod.gpu_index),
         )
-        yield Sample(m.POD_MEMORY_USED, row, pod.memory)
         yield Sample(m.POD_MEMORY_TOTAL, row, pod.memory_total)
-        yield Sample(m.POD_SM, row, pod.sm)
+        for metric, value in ((m.POD_MEMORY_USED, pod.memory), (m.POD_SM, pod.sm)):
+            if value is not None or (pod.pod_uid, pod.namespace, pod.pod, pod.gpu) in started:
+                yield Sample(metric, row, value)
 
 
 def _vgpu(snapshot: NodeSnapshot, vgpu: Vgpu) -> Iterator[Sample]:

@@ -1,13 +1,15 @@
 """What stands around the table: the heading, and what a person should know beyond the numbers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
+from vgpuscope.model.device import Gpu, XidCount
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import ContainerKey, NodeSnapshot, State
+from vgpuscope.model.xid import ADVICE, advice
 from vgpuscope.views.top_text import UNKNOWN, clean, label, percent, sizes, span, watts
 
 
@@ -106,12 +108,21 @@ def _card_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
         if gpu.health != "ok":
             yield "✗", "bold red", f"GPU {gpu.index} {gpu.health}: {gpu.uuid}"
         if gpu.uuid in last_xid:
-            count = sum(x.count for x in snapshot.xids if x.gpu == gpu.uuid)
-            yield "!", "yellow", f"GPU {gpu.index} reported XID {last_xid[gpu.uuid]}; {count or 1} so far"
+            yield _xid_notice(gpu, last_xid[gpu.uuid], [x for x in snapshot.xids if x.gpu == gpu.uuid])
         if slow := sorted(_ALARMING & (gpu.throttle or frozenset())):
             yield "!", "yellow", f"GPU {gpu.index} is slowed down: {', '.join(slow)}"
         if gpu.remap_failed or gpu.ecc_uncorrected:
             yield "!", "yellow", f"GPU {gpu.index} has memory errors that could not be corrected"
+
+
+def _xid_notice(gpu: Gpu, last: int, seen: Collection[XidCount]) -> tuple[str, str, str]:
+    """The last XID of a GPU, or an earlier one if that is fatal and the last is not."""
+    xid = next((x for x in (last, *(x.xid for x in seen)) if advice(x).fatal), last)
+    said = advice(xid)
+    name = f" ({said.name})" if said.name else ""
+    count = sum(x.count for x in seen) or 1
+    text = f"GPU {gpu.index} reported XID {xid}{name}: {ADVICE[said.action]}; {_count(count, 'XID')} so far"
+    return ("✗", "bold red", text) if said.fatal else ("!", "yellow", text)
 
 
 def _source_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
