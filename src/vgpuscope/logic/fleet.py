@@ -11,7 +11,16 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.scoring import DEFAULT_POWER, Thresholds, Weights, measured_value, score, share, status
+from vgpuscope.logic.scoring import (
+    DEFAULT_POWER,
+    Thresholds,
+    Weights,
+    believable,
+    measured_value,
+    score,
+    share,
+    status,
+)
 from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured, window_of
 from vgpuscope.model.analysis import (
     SIGNALS,
@@ -20,7 +29,6 @@ from vgpuscope.model.analysis import (
     Reading,
     Score,
     Stat,
-    Status,
     Tenant,
     TenantUse,
     Term,
@@ -396,7 +404,7 @@ def _use(case: _Case, found: Score, concluded: _Concluded, desk: _Desk) -> GpuUs
         model=base.model,
         terms=base.terms,
         score=found,
-        status=_sure(status(told, desk.thresholds), evidence, desk.rules),
+        status=believable(status(told, desk.thresholds), verdict),
         verdict=verdict,
         use_class=use_class,
         evidence=evidence,
@@ -409,12 +417,6 @@ def _compute_is_known(found: Score, terms: Mapping[Term, Stat]) -> bool:
     if found.terms and found.terms[0].value is not None:  # utilisation is a term of the score itself
         return True
     return any(share(terms.get(signal)) is not None for signal in SIGNALS)
-
-
-def _sure(found: Status, evidence: Evidence, rules: VerdictRules) -> Status:
-    """The status; of a card that was seen for too little of the window nobody may be told that it is idle or low."""
-    seen = evidence.coverage is not None and evidence.coverage >= rules.min_coverage
-    return found if seen or found not in {"idle", "low"} else "unknown"
 
 
 def _device(tracks: list[Track], present: list[Track], desk: _Desk) -> tuple[Track, Mapping[Term, Track]]:

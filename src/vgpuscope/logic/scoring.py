@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from vgpuscope.logic.power_table import factory_limit
-from vgpuscope.model.analysis import Score, ScoreTerm, Stat, Status, Term
+from vgpuscope.model.analysis import Score, ScoreTerm, Stat, Status, Term, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio, Watts
 
 ScoreName: TypeAlias = Literal["gpu_util", "mem_copy", "mem_used", "power"]
@@ -112,6 +112,16 @@ def status(score: float | None, thresholds: Thresholds) -> Status:
     if score < thresholds.low:
         return "low"
     return "normal" if score < thresholds.high else "high"
+
+
+def believable(found: Status, verdict: Verdict) -> Status:
+    """The status that a score gives, as far as the verdict bears it out: who acts on the status must not be misled.
+
+    `idle` is proven idle; what is in use is at least `low`; of what is unknown nobody may hear that it is little used.
+    """
+    if verdict == "idle" or found not in {"idle", "low"}:
+        return found
+    return "low" if verdict == "in_use" else "unknown"
 
 
 def measured_value(found: Score, terms: Mapping[Term, Stat]) -> float | None:
