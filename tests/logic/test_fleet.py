@@ -380,9 +380,12 @@ def test_nobody_has_and_had_a_card_at_once(some):
 
 
 @given(fleets, st.sampled_from(("NVIDIA H100 80GB HBM3", "Tesla T4", "never heard of")))
-def test_another_model_never_changes_a_class(some, model):
+def test_a_models_power_limit_can_raise_doubt_and_decides_nothing_else(some, model):
     before, after = fleet(*some), fleet(*(replace(track, model=model) for track in some))
-    assert [(use.verdict, use.use_class) for use in before] == [(use.verdict, use.use_class) for use in after]
+    for one, two in zip(before, after, strict=True):
+        doubted = {one.evidence.reasons[0], two.evidence.reasons[0]} & {"VERDICT_POWER_DISAGREES"}
+        assert one.verdict == two.verdict or (doubted and {one.verdict, two.verdict} == {"idle", "unknown"})
+        assert one.use_class == two.use_class or doubted or "stalled" in {one.use_class, two.use_class}
 
 
 def test_power_held_against_a_guessed_limit_changes_the_status_and_not_the_class():

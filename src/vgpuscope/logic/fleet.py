@@ -380,6 +380,8 @@ def _judged(case: _Case, found: Score, desk: _Desk) -> _Concluded:
         rules=desk.rules,
         status=status(measured_value(found, base.terms) if known else None, desk.thresholds),
         schema=base.schema,
+        model=base.model,
+        default_power=desk.default_power,
         source=desk.source,
         partial=desk.partial,
         failed=desk.failed - _OF_TENANTS if desk.failed else desk.failed,

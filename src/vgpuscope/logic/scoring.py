@@ -6,7 +6,7 @@ A term that was not measured gives its weight to the others and lowers the confi
 from collections.abc import Mapping
 from functools import lru_cache
 from math import fsum, inf, isfinite
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -60,7 +60,8 @@ def score(
     """The score with each of its terms; `expected` samples, where known, let thin coverage lower the confidence."""
     util, copy = share(terms.get("gpu_util")), share(terms.get("mem_copy"))
     memory, memory_reference = _memory(terms, default_memory)
-    power, power_reference = _power(terms, model, default_power)
+    drawn = power_drawn(terms, model=model, default=default_power)
+    power, power_reference = (drawn.share if drawn.share < 1 else 1.0, drawn.reference) if drawn else _UNMEASURED
     shares, values = normal(weights), (util, copy, memory, power)
     points: tuple[float | None, ...]
     if util is None or copy is None or memory is None or power is None:
@@ -155,6 +156,7 @@ def memory_share(terms: Mapping[Term, Stat]) -> Ratio | None:
     return _memory(terms, None)[0]
 
 
+_UNMEASURED: tuple[None, str] = (None, "")
 _NAMES: tuple[ScoreName, ...] = ("gpu_util", "mem_copy", "mem_used", "power")
 
 
@@ -177,15 +179,24 @@ def _memory_default(amount: Bytes) -> str:
     return f"{amount / 2**30:.4g} GiB (default)"
 
 
-def _power(terms: Mapping[Term, Stat], model: str, default: Watts) -> tuple[Ratio | None, str]:
-    drawn = _amount(terms.get("power"))
-    if drawn is None:
-        return None, ""
+class Drawn(NamedTuple):
+    """Mean power against a limit."""
+
+    share: Ratio
+    reference: str  # which limit, and where it is from
+    guessed: bool  # neither the card nor the table knows the limit: it is the configured default
+
+
+def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
+    """Mean power of the card's own limit, else of its model's, else of the default; None if it was not measured."""
+    power = _amount(terms.get("power"))
+    if power is None:
+        return None
     measured = _limit(terms)
-    limit, reference = (measured, _limit_words(round(measured, 1))) if measured else _assumed(model, default)
-    if not limit > 0:
-        return None, ""
-    return (drawn / limit if drawn < limit else 1.0), reference
+    if measured:
+        return Drawn(power / measured, _limit_words(round(measured, 1)), guessed=False)
+    limit, reference, guessed = _assumed(model, default)
+    return Drawn(power / limit, reference, guessed) if limit > 0 else None
 
 
 def _limit(terms: Mapping[Term, Stat]) -> Watts | None:
@@ -198,11 +209,11 @@ def _limit_words(watts: Watts) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _assumed(model: str, default: Watts) -> tuple[Watts, str]:
+def _assumed(model: str, default: Watts) -> tuple[Watts, str, bool]:
     known = factory_limit(model)
     if known is not None:
-        return known, f"{known:g} W (table: {model})"
-    return float(default), f"{default:g} W (default)"
+        return known, f"{known:g} W (table: {model})", False
+    return float(default), f"{default:g} W (default)", True
 
 
 def _amount(stat: Stat | None) -> float | None:

@@ -280,6 +280,10 @@ def _rules(config: Config) -> VerdictRules:
         held_memory=found.held_memory,
         unproductive_util=found.unproductive_util,
         unproductive_sm=found.unproductive_sm,
+        held_bytes=round(found.held_memory_mb * MIB),
+        power_contradiction=found.power_contradiction,
+        stalled_util=found.stalled_util,
+        stalled_power=found.stalled_power,
     )
 
 

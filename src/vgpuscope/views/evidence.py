@@ -47,6 +47,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Kernels run much of the time, but on few SMs: the card is busy and gets little done.",
         "内核长时间运行,但只用到很少的 SM:看似繁忙,产出很低。",
     ),
+    "VERDICT_STALLED": (
+        "Stalled: kernels ran nearly all of {window}, but the GPU drew only {power} of its power limit on average "
+        "(limit used: {power_limit}) and nothing else was active. A collective operation may hang, or a kernel spin.",
+        "疑似停滞：{window}内 CUDA kernel 几乎一直在运行，但平均功耗仅为功率上限的 {power}（所用上限：{power_limit}），"
+        "且没有其他活动。可能是集合通信挂起或 kernel 空转。",
+    ),
     "VERDICT_LOW_SCORE": (
         "It is used little: the score lies below the threshold of low use.",
         "使用率偏低:评分低于低利用率阈值。",
@@ -82,8 +88,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "读取不完整:部分请求的数据未能取得。",
     ),
     "VERDICT_POWER_DISAGREES": (
-        "It cannot be said: no work was seen ({signal} at most {max}), but the card drew {power} of its power limit.",
-        "无法判断:未见工作({signal}最高 {max}),但功耗达到上限的 {power}。",
+        "Unknown: no work was seen ({signal} at most {max}), but the GPU drew {power} of its power limit on average; "
+        "limit used: {power_limit}.",
+        "无法判断：未检测到计算活动（{signal}最高 {max}），但平均功耗达到功率上限的 {power}；所用上限：{power_limit}。",
     ),
     "VERDICT_SAMPLES_DROPPED": (
         "Samples that cannot be true were left out: {dropped}.",
@@ -142,6 +149,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "held_for": _span(None if since is None or end is None else end - since, which),
         "held": _percent(evidence.held_memory),
         "power": _percent(evidence.power_share),
+        "power_limit": evidence.power_limit or None,
         "other": _name(evidence.other, which),
         "other_max": _percent(evidence.other_max),
     }
