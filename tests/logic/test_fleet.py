@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.fleet import assemble, card_key, failed_terms, remembered, tenant_key
+from vgpuscope.logic.fleet import assemble, card_key, remembered, tenant_key
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.verdict import ACTIVITY, VerdictRules
 from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Track, Window
@@ -312,13 +312,34 @@ def test_what_is_remembered_keeps_a_wandering_signal_from_flapping():
     assert previous == {card_key(uses[0]): ("idle", 1), tenant_key(uses[0], A): ("idle", 1)}
 
 
-@pytest.mark.parametrize("part", ["encoder", "max of encoder (dcgm)", "query:encoder:max"])
-def test_a_term_that_could_not_be_read_is_not_one_that_the_card_lacks(part):
-    fault = Fault(part=part, code="TIMEOUT", message="")
-    assert failed_terms(Reading(window=WINDOW, faults=(fault,))) == {"encoder"}
+@pytest.mark.parametrize("scope", [{}, {"schema": "dcgm"}, {"own": False}, {"schema": "dcgm", "own": False}])
+def test_a_term_that_could_not_be_read_is_not_one_that_the_card_lacks(scope):
+    fault = Fault(part="video", code="TIMEOUT", message="", terms=("encoder",), **scope)
     assert only(track(0.0), faults=(fault,)).verdict == "unknown"
     assert only(track(0.9), faults=(fault,)).verdict == "in_use"
     assert only(track(0.0, terms=terms(0.0, encoder=0.0)), faults=(fault,)).verdict == "idle"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(part="http://decoder-0:9394/metrics", code="SOURCE_DOWN", message="gpu_util"),
+        Fault(part="gpu_util max (DCGM_FI_DEV_GPU_UTIL)", code="TIMEOUT", message=""),
+        Fault(part="decoder", code="TIMEOUT", message="", terms=("decoder",), schema="vgpuscope"),
+        Fault(part="decoder", code="TIMEOUT", message="", terms=("decoder",), own=True),
+        Fault(part="memory", code="TIMEOUT", message="", terms=("mem_used",)),
+    ],
+)
+def test_a_fault_of_something_else_takes_nothing_from_a_verdict(fault):
+    assert only(track(0.0), faults=(fault,)).verdict == "idle"
+
+
+def test_what_could_not_be_read_of_tenants_is_theirs_and_what_could_not_of_cards_is_the_cards():
+    tracks = track(0.9, schema="vgpuscope"), own(0.9, A), own(0.0, B)
+    of_tenants = Fault(part="", code="TIMEOUT", message="", terms=("sm_active",), own=True)
+    of_cards = Fault(part="", code="TIMEOUT", message="", terms=("sm_active",), own=False)
+    assert [one.verdict for one in only(*tracks, faults=(of_tenants,)).tenants] == ["in_use", "unknown"]
+    assert [one.verdict for one in only(*tracks, faults=(of_cards,)).tenants] == ["in_use", "idle"]
 
 
 def test_a_target_that_was_not_reached_leaves_the_others_judged_and_marked():

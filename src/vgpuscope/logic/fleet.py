@@ -4,9 +4,8 @@ A card may be seen by several exporters, by replicas of one, and once for each p
 What a former tenant did with a card says nothing about the present one.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, get_args
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,8 +24,10 @@ from vgpuscope.logic.verdict import VerdictRules, best_signal, judge, measured, 
 from vgpuscope.model.analysis import (
     SIGNALS,
     Evidence,
+    Fault,
     GpuUse,
     Reading,
+    Schema,
     Score,
     Stat,
     Tenant,
@@ -67,7 +68,7 @@ def assemble(
         default_power=default_power,
         default_memory=default_memory,
         partial=reading.partial,
-        failed=failed_terms(reading),
+        faults=tuple(fault for fault in reading.faults if fault.terms),
     )
     cards: dict[DeviceUUID, list[Track]] = {}
     for track in reading.tracks:
@@ -100,16 +101,6 @@ def remembered(uses: Iterable[GpuUse]) -> dict[Key, Past]:
     return previous
 
 
-def failed_terms(reading: Reading) -> frozenset[Term]:
-    """The terms that a fault's `part` names, as a word: they were asked for and not answered."""
-    return frozenset(
-        term for fault in reading.faults for word in re.findall(r"[a-z_]+", fault.part) if (term := _TERMS.get(word))
-    )
-
-
-_TERMS: dict[str, Term] = {name: name for name in get_args(Term)}
-
-
 class _Desk(Struct, frozen=True, kw_only=True):
     """What is the same for all cards of one analysis."""
 
@@ -123,7 +114,7 @@ class _Desk(Struct, frozen=True, kw_only=True):
     default_power: Watts
     default_memory: Bytes | None
     partial: bool
-    failed: frozenset[Term]
+    faults: tuple[Fault, ...]  # that took a term from some tracks
     paces: dict[Seconds | None, "_Pace"] = {}  # by the interval of tracks
 
     def pace(self, track: Track) -> "_Pace":
@@ -134,6 +125,13 @@ class _Desk(Struct, frozen=True, kw_only=True):
             found = _Pace(window=window, expected=window.expected, ended=window.end - slack, began=window.begin + slack)
             self.paces[track.interval] = found
         return found
+
+    def failed(self, schemas: Collection[Schema], *, own: bool) -> frozenset[Term]:
+        """The terms that could not be read of such tracks."""
+        if not self.faults:
+            return _NONE_FAILED
+        of_these = [fault for fault in self.faults if fault.schema is None or fault.schema in schemas]
+        return frozenset(term for fault in of_these if fault.own is None or fault.own == own for term in fault.terms)
 
     def goes_on(self, track: Track) -> bool:
         """Whether the track has not ended within the window."""
@@ -147,6 +145,9 @@ class _Desk(Struct, frozen=True, kw_only=True):
         """Whether something began well after the card was first seen, so that it was in other hands before."""
         slack = self.rules.max_age_intervals * self.window.interval
         return at is not None and seen_since is not None and at > seen_since + slack
+
+
+_NONE_FAILED: frozenset[Term] = frozenset()
 
 
 class _Pace(Struct, frozen=True, kw_only=True):
@@ -321,6 +322,7 @@ class _Case(Struct, kw_only=True, gc=False):
     origins: Mapping[Term, Track]  # of those terms that are from other tracks
     guests: list[_Guest]
     gone: list[_Guest]
+    schemas: tuple[Schema, ...]  # of those who see the whole of it
     several: bool  # tracks
     seen_since: UnixTime | None
 
@@ -340,6 +342,7 @@ def _case(tracks: list[Track], desk: _Desk) -> _Case | None:
         origins=origins,
         guests=guests,
         gone=gone,
+        schemas=tuple({track.schema for track in tracks if not track.own}),
         several=len(tracks) > 1,
         seen_since=_seen_since(tracks) if len(tracks) > 1 else base.first,
     )
@@ -352,7 +355,15 @@ def _plain_case(track: Track, desk: _Desk) -> _Case | None:
         if not desk.goes_on(track):
             return None
         guests = [_Guest(tenant=track.tenant, track=track, since=desk.since(track))]
-    return _Case(base=track, origins=_NO_ORIGINS, guests=guests, gone=_NOBODY, several=False, seen_since=track.first)
+    return _Case(
+        base=track,
+        origins=_NO_ORIGINS,
+        guests=guests,
+        gone=_NOBODY,
+        schemas=(track.schema,),
+        several=False,
+        seen_since=track.first,
+    )
 
 
 def _score(case: _Case, desk: _Desk) -> Score:
@@ -384,7 +395,7 @@ def _judged(case: _Case, found: Score, desk: _Desk) -> _Concluded:
         default_power=desk.default_power,
         source=desk.source,
         partial=desk.partial,
-        failed=desk.failed - _OF_TENANTS if desk.failed else desk.failed,
+        failed=desk.failed(case.schemas, own=False),
         origins=case.origins,
         beside=guests[0].most if len(guests) == 1 else max([guest.most for guest in guests], default=None),
         held_since=guests[0].since if len(guests) == 1 else _latest([guest.since for guest in guests]),
@@ -556,15 +567,12 @@ def _own(guest: _Guest, key: tuple[str, str], seen_since: UnixTime | None, desk:
         schema=track.schema,
         source=desk.source,
         partial=desk.partial,
-        failed=desk.failed & _OF_TENANTS,
+        failed=desk.failed((track.schema,), own=True),
         beside=guest.most,
         held_since=guest.since,
         handed_over=guest.since if desk.later(guest.since, seen_since) else None,
         steady=steady,
     )
-
-
-_OF_TENANTS: frozenset[Term] = frozenset({"process_sm"})  # what a source has for single tenants
 
 
 def _unexplained(own: Iterable[_Concluded], gone: Iterable[_Guest], card: _Concluded, desk: _Desk) -> bool:
