@@ -295,7 +295,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
             if mean is None and top is None and stat.p95 is None and not stat.samples:
                 continue  # declared, and never seen
             incomplete = True
-            here = _most(stat)
+            here = highest(stat)
         else:
             here = top if top > mean else mean
             if stat.p95 is not None and here < stat.p95 <= _ONE:
@@ -310,7 +310,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
 def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
     if seen is None or work.term is None or work.most < threshold:
         return None
-    if _most(seen.stat) >= threshold:
+    if highest(seen.stat) >= threshold:
         return "in_use", "VERDICT_IN_USE"
     return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
 
@@ -326,12 +326,13 @@ def _in_doubt(*, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding
     return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
 
 
-def _most(stat: Stat) -> Ratio:
-    most = 0.0
+def highest(stat: Stat) -> Ratio:
+    """The highest that is known of an activity; 0 where nothing is."""
+    found = 0.0
     for value in (stat.mean, stat.max, stat.p95):
-        if value is not None and most < value <= _ONE:
-            most = value
-    return most
+        if value is not None and found < value <= _ONE:
+            found = value
+    return found
 
 
 def _busy_class(
@@ -365,12 +366,17 @@ def _level(stat: Stat | None) -> Ratio:
     if stat is None:
         return 0.0
     mean = measured(stat.mean)
-    return mean if mean is not None else _most(stat)
+    return mean if mean is not None else highest(stat)
 
 
 def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
     """Whether it was measured over the whole window, so that its mean speaks for it."""
     return not stat.holes and stat.samples >= rules.min_coverage * window.expected
+
+
+def holds_memory(terms: Mapping[Term, Stat], rules: VerdictRules) -> bool:
+    """Whether much memory is in use: more than a process takes that only waits."""
+    return _holds(terms, rules, memory_share(terms))
 
 
 def _holds(terms: Mapping[Term, Stat], rules: VerdictRules, held: Ratio | None) -> bool:

@@ -172,7 +172,7 @@ class ScoreTerm(Struct, frozen=True, gc=False):
 
 
 class Score(Struct, frozen=True, kw_only=True, gc=False):
-    """How much a card is used, 0-100, by the configured weights; None: not one term was measured."""
+    """How much a card is used, 0-100, by the configured weights; None: no signal of work was measured."""
 
     value: float | None
     terms: tuple[ScoreTerm, ...] = ()

@@ -13,8 +13,9 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet import Key, Past, assemble, remembered
+from vgpuscope.logic.fleet import assemble, remembered
 from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.sightings import Key, Past
 from vgpuscope.logic.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Fault, Reading
 from vgpuscope.model.errors import QueryTimeout, ScopeError

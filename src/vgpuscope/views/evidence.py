@@ -61,6 +61,31 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "It cannot be said: no signal that shows computing was measured in {window}.",
         "无法判断:{window}内没有测得任何反映计算的信号。",
     ),
+    "VERDICT_MIG_NO_SIGNAL": (
+        "Unknown: no compute metric of this MIG instance was collected in {window}. GPU utilisation is not defined for "
+        "MIG instances, so a value of 0 proves nothing. dcgm-exporter has what is missing: enable "
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE or DCGM_FI_PROF_SM_ACTIVE.",
+        "无法判断：{window}内没有采集到该 MIG 实例的计算指标。GPU 利用率对 MIG 实例没有定义，因此数值 0 不能说明空闲。"
+        "缺少的指标可由 dcgm-exporter 提供：请启用 DCGM_FI_PROF_GR_ENGINE_ACTIVE 或 DCGM_FI_PROF_SM_ACTIVE。",
+    ),
+    "VERDICT_GPU_LOST": (
+        "Unknown: the driver reports that this GPU cannot be used (lost, unresponsive, or waiting for a reset). Its "
+        "health and its XIDs say more.",
+        "无法判断：驱动报告该 GPU 不可用（丢失、无响应或等待重置）。详见其健康状态和 XID。",
+    ),
+    "VERDICT_NOT_STARTED": (
+        "Not started: the container has the GPU and has not started CUDA yet.",
+        "尚未启动：容器已分配到该 GPU，但还没有启动 CUDA。",
+    ),
+    "VERDICT_NUMBERS_WITHHELD": (
+        "The GPU's own numbers are not shown: they cover {window}, and the current tenants have had it for {held_for} "
+        "of it.",
+        "未显示整卡数值：这些数值覆盖{window}，而当前租户仅持有其中 {held_for}。",
+    ),
+    "VERDICT_TENANT_IS_NEW": (
+        "The GPU's numbers cover {window}; those of the newest tenant cover its {held_for} on the GPU.",
+        "整卡数值覆盖{window}；最新租户的数值仅覆盖其持有的 {held_for}。",
+    ),
     "VERDICT_NO_AGE": (
         "It cannot be said: when the last sample was taken is not known.",
         "无法判断:不知道最后一个样本的时间。",
