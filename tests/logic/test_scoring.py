@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.logic.power_table import factory_limit
-from vgpuscope.logic.scoring import Thresholds, Weights, measured_value, score, status
+from vgpuscope.logic.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
 from vgpuscope.model.analysis import Stat
 
 GIB = 1024**3
@@ -95,13 +95,36 @@ def test_memory_without_a_total_is_missing_unless_a_default_is_given():
 
 
 def test_memory_and_power_beyond_their_bounds_count_as_full():
-    assert isclose(score(terms(None, None, [9], [8], [500], [400]), model="", weights=Weights()).value, 100)
+    assert isclose(score(terms([1.0], None, [9], [8], [500], [400]), model="", weights=Weights()).value, 100)
 
 
 def test_nothing_measured_has_no_score():
     found = score({}, model="NVIDIA L4", weights=Weights())
     assert (found.value, found.confidence) == (None, 0.0)
     assert [term.value for term in found.terms] == [None] * 4
+
+
+@given(copy=ratios, used=ratios, watts=st.floats(0, 400))
+def test_memory_traffic_and_power_alone_are_no_score_but_are_listed(copy, used, watts):
+    found = score(terms(None, [copy], [used * GIB], [GIB], [watts], [400]), model="", weights=Weights())
+    assert (found.value, found.confidence) == (None, 0.0)
+    assert [term.value for term in found.terms] == [None, copy, pytest.approx(used), watts / 400]
+
+
+@pytest.mark.parametrize("signal", ["engine_active", "sm_active"])
+def test_where_utilisation_is_not_measured_a_profiling_metric_stands_for_it(signal):
+    found = score({signal: stat([0.6]), "mem_copy": stat([0.1])}, model="", weights=Weights(), expected=1)
+    assert isclose(found.value, 100 * (0.5 * 0.6 + 0.2 * 0.1) / 0.7)
+    assert isclose(found.confidence, 0.7)
+    assert "activity" in reference(found, "gpu_util")
+
+
+def test_a_tenants_score_is_its_own_work_and_its_memory_of_the_whole_gpu():
+    mine = {"process_sm": stat([0.7]), "mem_used": stat([20 * GIB]), "mem_total": stat([20 * GIB])}
+    found = tenant_score(mine, total=stat([80 * GIB]), weights=Weights(), default_memory=None, expected=1)
+    assert isclose(found.value, 100 * (0.5 * 0.7 + 0.2 * 0.25) / 0.7)
+    without = {"mem_used": stat([20 * GIB])}
+    assert tenant_score(without, total=None, weights=Weights(), default_memory=None, expected=1).value is None
 
 
 def test_only_what_weighs_nothing_has_no_score():

@@ -214,6 +214,15 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"flag": None},
         ),
     ] = 0.05
+    held_memory_mb: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e9,
+            description=f"It must be at least this much, {_MIB}: a CUDA context alone takes some hundred.",
+            extra={"flag": None},
+        ),
+    ] = 512
     unproductive_util: Annotated[
         float,
         Meta(
@@ -232,6 +241,33 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             extra={"flag": None},
         ),
     ] = 0.10
+    power_contradiction: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="A GPU that shows no work but draws more than this share of its power limit is unknown, 0-1.",
+            extra={"flag": None},
+        ),
+    ] = 0.5
+    stalled_util: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="From this mean utilisation on a GPU can be stalled, 0-1.",
+            extra={"flag": None},
+        ),
+    ] = 0.95
+    stalled_power: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="It is, if it draws at most this share of its power limit and nothing else is active, 0-1.",
+            extra={"flag": None},
+        ),
+    ] = 0.25
 
 
 class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

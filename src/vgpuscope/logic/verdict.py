@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.scoring import memory_share
+from vgpuscope.logic.scoring import DEFAULT_POWER, Drawn, memory_share, power_drawn
 from vgpuscope.model.analysis import (
     SIGNALS,
     Evidence,
@@ -25,7 +25,7 @@ from vgpuscope.model.analysis import (
     Verdict,
     Window,
 )
-from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime
+from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime, Watts
 
 ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder")  # whatever can show work
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
@@ -42,12 +42,21 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
     held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large cards far below the ratio
     unproductive_util: Ratio = 0.5
     unproductive_sm: Ratio = 0.10
-    power_contradiction: Ratio = 0.5
+    power_contradiction: Ratio = 0.5  # of the power limit; above it, no work that was seen is not believed
+    stalled_util: Ratio = 0.95  # kernels run all the time,
+    stalled_power: Ratio = 0.25  # and the card draws hardly more than an idle one
 
     def __post_init__(self) -> None:
-        ratios = (self.min_coverage, self.held_memory, self.unproductive_util, self.unproductive_sm)
+        ratios = (
+            self.min_coverage,
+            self.held_memory,
+            self.unproductive_util,
+            self.unproductive_sm,
+            self.stalled_util,
+            self.stalled_power,
+        )
         if not all(0 <= ratio <= 1 for ratio in ratios):
-            raise ValueError("coverage, held memory and the bounds of unproductive use are ratios within 0-1")
+            raise ValueError("coverage, held memory and the bounds of unproductive and stalled use are within 0-1")
         if not 0 <= self.idle_enter <= self.idle_leave <= 1:
             raise ValueError("idle_enter and idle_leave must rise within 0-1")
         if not (0 < self.max_age_intervals < inf and self.held_bytes >= 0 and self.power_contradiction > 0):
@@ -83,6 +92,8 @@ def judge(
     rules: VerdictRules,
     status: Status,
     schema: Schema,
+    model: str = "",
+    default_power: Watts = DEFAULT_POWER,
     source: str = "",
     partial: bool = False,
     failed: frozenset[Term] = frozenset(),
@@ -94,6 +105,7 @@ def judge(
 ) -> tuple[Verdict, UseClass, Evidence]:
     """The verdict, its class and its evidence.
 
+    Power among `terms` is the whole card's, and is held against its limit, or that of `model`, or `default_power`.
     `failed`: terms that could not be read at all, which is not the same as terms that the card does not have.
     `origins`: the tracks of those terms that are not from the track that schema, first and last are of.
     `beside`: the highest activity of a tenant's own processes. `handed_over`: when the card last changed hands, where
@@ -101,7 +113,7 @@ def judge(
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
-    work, drawn = _work(terms, beside), _power_share(terms)
+    work, drawn = _work(terms, beside), power_drawn(terms, model=model, default=default_power)
     young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
     hole = longest_hole(seen, since=handed_over) if seen else None
     verdict, reason = (
@@ -112,7 +124,7 @@ def judge(
             no_max=work.incomplete,
             unread=bool(failed)
             and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
-            hot=drawn is not None and drawn > rules.power_contradiction,
+            hot=drawn is not None and drawn.share > rules.power_contradiction,
             young=young,
         )
         or _IDLE
@@ -120,7 +132,7 @@ def judge(
     held = memory_share(terms) if verdict == "idle" else None
     use_class: UseClass
     if verdict == "in_use":
-        use_class = _busy_class(terms, status, window, rules)
+        use_class = _busy_class(terms, status, drawn, window, rules)
     else:
         use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
     base = _base(seen, window=window, last=last, schema=schema, rules=rules)
@@ -136,7 +148,8 @@ def judge(
         threshold=threshold,
         other=beyond,
         other_max=work.most if beyond else None,
-        power_share=drawn,
+        power_share=drawn.share if drawn else None,
+        power_limit=drawn.reference if drawn else "",
         steady_for=steady + 1 if verdict == previous else 1,
     )
     return verdict, use_class, evidence
@@ -277,6 +290,7 @@ _BY_CLASS: dict[UseClass, str] = {
     "idle-held": "VERDICT_IDLE_MEMORY_HELD",
     "busy-unproductive": "VERDICT_FEW_SMS",
     "low": "VERDICT_LOW_SCORE",
+    "stalled": "VERDICT_STALLED",
 }
 _WORK_BESIDE: dict[Term, str] = {
     "mem_copy": "VERDICT_MEMORY_TRAFFIC",
@@ -313,7 +327,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
             if mean is None and top is None and stat.p95 is None and not stat.samples:
                 continue  # declared, and never seen
             incomplete = True
-            here = _most(stat)
+            here = highest(stat)
         else:
             here = top if top > mean else mean
             if stat.p95 is not None and here < stat.p95 <= _ONE:
@@ -328,7 +342,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
 def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
     if seen is None or work.term is None or work.most < threshold:
         return None
-    if _most(seen.stat) >= threshold:
+    if highest(seen.stat) >= threshold:
         return "in_use", "VERDICT_IN_USE"
     return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
 
@@ -346,26 +360,57 @@ def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, young: bool)
     return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
 
 
-def _most(stat: Stat) -> Ratio:
-    most = 0.0
+def highest(stat: Stat) -> Ratio:
+    """The highest that is known of an activity; 0 where nothing is."""
+    found = 0.0
     for value in (stat.mean, stat.max, stat.p95):
-        if value is not None and most < value <= _ONE:
-            most = value
-    return most
+        if value is not None and found < value <= _ONE:
+            found = value
+    return found
 
 
-def _power_share(terms: Mapping[Term, Stat]) -> Ratio | None:
-    """Mean power of the card's own limit. A table's limit is not good enough to contradict a measurement with."""
-    power, limit = terms.get("power"), terms.get("power_limit")
-    if power is None or limit is None or power.mean is None or limit.mean is None:
-        return None
-    return power.mean / limit.mean if 0 <= power.mean < inf and 0 < limit.mean < inf else None
-
-
-def _busy_class(terms: Mapping[Term, Stat], status: Status, window: Window, rules: VerdictRules) -> UseClass:
+def _busy_class(
+    terms: Mapping[Term, Stat], status: Status, drawn: Drawn | None, window: Window, rules: VerdictRules
+) -> UseClass:
+    if drawn is not None and drawn.share <= rules.stalled_power and _stalled(terms, drawn, window, rules):
+        return "stalled"
     if _unproductive(terms, window, rules):
         return "busy-unproductive"
     return "low" if status in ("idle", "low") else "busy"
+
+
+def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: VerdictRules) -> bool:
+    """Whether kernels ran all the time and did nothing: a collective that hangs, a kernel that spins.
+
+    A limit that is only guessed says nothing: a small card at full load draws little of 250 W.
+    """
+    util = terms.get("gpu_util")
+    if drawn.guessed or util is None or (often := measured(util.mean)) is None or often < rules.stalled_util:
+        return False
+    if not (_throughout(util, window, rules) and _throughout(terms["power"], window, rules)):
+        return False
+    return not any(_level(terms.get(name)) >= rules.unproductive_sm for name in _PRODUCTIVE)
+
+
+_PRODUCTIVE: tuple[Term, ...] = ("sm_active", "mem_copy", "encoder", "decoder")  # what a kernel that only spins leaves
+
+
+def _level(stat: Stat | None) -> Ratio:
+    """The mean; what has none is as high as its maximum says."""
+    if stat is None:
+        return 0.0
+    mean = measured(stat.mean)
+    return mean if mean is not None else highest(stat)
+
+
+def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
+    """Whether it was measured over the whole window, so that its mean speaks for it."""
+    return not stat.holes and stat.samples >= rules.min_coverage * window.expected
+
+
+def holds_memory(terms: Mapping[Term, Stat], rules: VerdictRules) -> bool:
+    """Whether much memory is in use: more than a process takes that only waits."""
+    return _holds(terms, rules, memory_share(terms))
 
 
 def _holds(terms: Mapping[Term, Stat], rules: VerdictRules, held: Ratio | None) -> bool:

@@ -172,7 +172,7 @@ class ScoreTerm(Struct, frozen=True, gc=False):
 
 
 class Score(Struct, frozen=True, kw_only=True, gc=False):
-    """How much a card is used, 0-100, by the configured weights; None: not one term was measured."""
+    """How much a card is used, 0-100, by the configured weights; None: no signal of work was measured."""
 
     value: float | None
     terms: tuple[ScoreTerm, ...] = ()
@@ -205,7 +205,8 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     max_age: Seconds | None = None
     other: Term | None = None  # what shows most work beside the signal
     other_max: Ratio | None = None
-    power_share: Ratio | None = None  # mean power of the card's own limit
+    power_share: Ratio | None = None  # mean power of the limit below; None for a part of a GPU
+    power_limit: str = ""  # "limit 400 W (metric)", "400 W (table: NVIDIA A100…)", "250 W (default)"
     steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
 
 

@@ -13,8 +13,9 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet import Key, Past, assemble, remembered
+from vgpuscope.logic.fleet import assemble, remembered
 from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.sightings import Key, Past
 from vgpuscope.logic.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Fault, Reading
 from vgpuscope.model.errors import QueryTimeout, ScopeError
@@ -280,6 +281,10 @@ def _rules(config: Config) -> VerdictRules:
         held_memory=found.held_memory,
         unproductive_util=found.unproductive_util,
         unproductive_sm=found.unproductive_sm,
+        held_bytes=round(found.held_memory_mb * MIB),
+        power_contradiction=found.power_contradiction,
+        stalled_util=found.stalled_util,
+        stalled_power=found.stalled_power,
     )
 
 

@@ -48,6 +48,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "Kernels run much of the time, but on few SMs: the card is busy and gets little done.",
         "内核长时间运行,但只用到很少的 SM:看似繁忙,产出很低。",
     ),
+    "VERDICT_STALLED": (
+        "Stalled: kernels ran nearly all of {window}, but the GPU drew only {power} of its power limit on average "
+        "(limit used: {power_limit}) and nothing else was active. A collective operation may hang, or a kernel spin.",
+        "疑似停滞：{window}内 CUDA kernel 几乎一直在运行，但平均功耗仅为功率上限的 {power}（所用上限：{power_limit}），"
+        "且没有其他活动。可能是集合通信挂起或 kernel 空转。",
+    ),
     "VERDICT_LOW_SCORE": (
         "It is used little: the score lies below the threshold of low use.",
         "使用率偏低:评分低于低利用率阈值。",
@@ -55,6 +61,31 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_NO_SIGNAL": (
         "It cannot be said: no signal that shows computing was measured in {window}.",
         "无法判断:{window}内没有测得任何反映计算的信号。",
+    ),
+    "VERDICT_MIG_NO_SIGNAL": (
+        "Unknown: no compute metric of this MIG instance was collected in {window}. GPU utilisation is not defined for "
+        "MIG instances, so a value of 0 proves nothing. dcgm-exporter has what is missing: enable "
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE or DCGM_FI_PROF_SM_ACTIVE.",
+        "无法判断：{window}内没有采集到该 MIG 实例的计算指标。GPU 利用率对 MIG 实例没有定义，因此数值 0 不能说明空闲。"
+        "缺少的指标可由 dcgm-exporter 提供：请启用 DCGM_FI_PROF_GR_ENGINE_ACTIVE 或 DCGM_FI_PROF_SM_ACTIVE。",
+    ),
+    "VERDICT_GPU_LOST": (
+        "Unknown: the driver reports that this GPU cannot be used (lost, unresponsive, or waiting for a reset). Its "
+        "health and its XIDs say more.",
+        "无法判断：驱动报告该 GPU 不可用（丢失、无响应或等待重置）。详见其健康状态和 XID。",
+    ),
+    "VERDICT_NOT_STARTED": (
+        "Not started: the container has the GPU and has not started CUDA yet.",
+        "尚未启动：容器已分配到该 GPU，但还没有启动 CUDA。",
+    ),
+    "VERDICT_NUMBERS_WITHHELD": (
+        "The GPU's own numbers are not shown: they cover {window}, and the current tenants have had it for {held_for} "
+        "of it.",
+        "未显示整卡数值：这些数值覆盖{window}，而当前租户仅持有其中 {held_for}。",
+    ),
+    "VERDICT_TENANT_IS_NEW": (
+        "The GPU's numbers cover {window}; those of the newest tenant cover its {held_for} on the GPU.",
+        "整卡数值覆盖{window}；最新租户的数值仅覆盖其持有的 {held_for}。",
     ),
     "VERDICT_NO_AGE": (
         "It cannot be said: when the last sample was taken is not known.",
@@ -94,8 +125,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "读取不完整:部分请求的数据未能取得。",
     ),
     "VERDICT_POWER_DISAGREES": (
-        "It cannot be said: no work was seen ({signal} at most {max}), but the card drew {power} of its power limit.",
-        "无法判断:未见工作({signal}最高 {max}),但功耗达到上限的 {power}。",
+        "Unknown: no work was seen ({signal} at most {max}), but the GPU drew {power} of its power limit on average; "
+        "limit used: {power_limit}.",
+        "无法判断：未检测到计算活动（{signal}最高 {max}），但平均功耗达到功率上限的 {power}；所用上限：{power_limit}。",
     ),
     "VERDICT_SAMPLES_DROPPED": (
         "Samples that cannot be true were left out: {dropped}.",
@@ -157,6 +189,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "held_for": _span(None if since is None or end is None else end - since, which),
         "held": _percent(evidence.held_memory),
         "power": _percent(evidence.power_share),
+        "power_limit": evidence.power_limit or None,
         "other": _name(evidence.other, which),
         "other_max": _percent(evidence.other_max),
     }
