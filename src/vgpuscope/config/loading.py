@@ -30,6 +30,7 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.shared import LogConfig
+from vgpuscope.formats import promql
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.runtime import address, duration, log, yamlfile
 
@@ -370,13 +371,9 @@ def _headers(value: Any) -> Any:
     return lines
 
 
-_MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(=|!=|=~|!~)\s*("(\\.|[^"\\\n])*"|\'(\\.|[^\'\\\n])*\')\s*'
-_CONDITION = re.compile(rf"\s*\{{({_MATCHER}(,{_MATCHER})*,?)?\s*\}}\s*")
-
-
 def _condition(value: Any) -> Any:
-    if isinstance(value, str) and not _CONDITION.fullmatch(value):
-        raise ValueError('expected matchers in braces, such as {pod!="",cluster="a"}')
+    if isinstance(value, str):
+        promql.read_condition(value)
     return value
 
 
