@@ -90,10 +90,11 @@ def _add_agent(commands: Any) -> None:
 
 
 def _agent(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("agent", "log"))
+    file = _file(args)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("agent", "log"))
     from vgpuscope.services import agent
 
-    return agent.main(loaded.config, once=args.once)
+    return agent.main(loaded.config, once=args.once, file=file)
 
 
 # --- cluster ---------------------------------------------------------------------------------------------------------
@@ -113,10 +114,11 @@ def _add_cluster(commands: Any) -> None:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("cluster", "log"))
+    file = _file(args)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("cluster", "log"))
     from vgpuscope.services import cluster
 
-    return cluster.main(loaded.config)
+    return cluster.main(loaded.config, file=file)
 
 
 # --- top -------------------------------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ def _add_analyzer(commands: Any) -> None:
 def _analyzer(args: argparse.Namespace) -> int:
     from vgpuscope.services import analyzer
 
-    return analyzer.main(flags=_given(args), environ=os.environ, file=args.config)
+    return analyzer.main(flags=_given(args), environ=os.environ, file=_file(args))
 
 
 def _add_analyze(commands: Any) -> None:
@@ -274,7 +276,7 @@ def _add_analyze(commands: Any) -> None:
 def _analyze(args: argparse.Namespace) -> int:
     from vgpuscope.services import results
 
-    return results.analyze_once(flags=_given(args), environ=os.environ, file=args.config, form=_form(args))
+    return results.analyze_once(flags=_given(args), environ=os.environ, file=_file(args), form=_form(args))
 
 
 def _add_results(commands: Any) -> None:
@@ -376,7 +378,7 @@ def _add_config(commands: Any) -> None:
 
 
 def _config_print(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=_file(args).path)
     print(_as_json(loaded) if args.json else _as_table(loaded))
     return 0
 
@@ -403,7 +405,16 @@ def _as_json(loaded: config.Loaded) -> str:
 
 
 def _add_file_flag(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", metavar="FILE", help=f"File of settings in YAML (env {config.FILE_VARIABLE}).")
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"File of settings in YAML, or {config.NO_FILE} [default: config.yaml of the working directory, if there "
+        f"is one; env {config.FILE_VARIABLE}]",
+    )
+
+
+def _file(args: argparse.Namespace) -> config.SettingsFile:
+    return config.settings_file(args.config, os.environ, sections=config.Config.__struct_fields__)
 
 
 def _add_url(command: argparse.ArgumentParser, *, of: str, port: int) -> None:

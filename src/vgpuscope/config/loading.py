@@ -4,7 +4,6 @@ A setting is one field of a section (agent.py, cluster.py, …). Its flag, envir
 documentation follow from it. A new service adds one Struct and one field of Config.
 """
 
-import difflib
 import math
 import re
 import socket
@@ -29,13 +28,14 @@ from vgpuscope.config.analyzer import (
     VerdictConfig,
 )
 from vgpuscope.config.cluster import ClusterConfig
+from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats import promql
 from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import address, duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
-FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
 # variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
@@ -114,11 +114,12 @@ def load(
 ) -> Loaded:
     """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
 
+    `file` "none" reads no file, also where the environment names one.
     Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
     `changes` were asked for while running, and weigh more than anything else.
     """
     chosen: dict[str, _Given] = {}
-    file = file or environ.get(FILE_VARIABLE) or None
+    file = named_file(file, environ)
     asked = (_Given(path=p, value=v, origin="API", said="the request", weight=4) for p, v in (changes or {}).items())
     for given in (*_all_given(flags=flags, environ=environ, file=file, sections=sections), *asked):
         checked = msgspec.structs.replace(given, value=_checked(given))
@@ -278,9 +279,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 
 
 def _unknown(said: str, key: str, known: Any) -> ConfigInvalid:
-    close = difflib.get_close_matches(key, list(known), n=1)
-    hint = f"Did you mean {close[0]}?" if close else None
-    return ConfigInvalid(f"{said}: no such setting", hint=hint)
+    return ConfigInvalid(f"{said}: no such setting", hint=nearest(key, known) or None)
 
 
 # --- what a value must be --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config
+from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError
 from vgpuscope.model.history import HistoryPoint
@@ -60,12 +60,13 @@ _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader fou
 _OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
-def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> int:
+def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile | None = None) -> int:
     """`vgpuscope analyzer`."""
-    settings = Settings(flags=flags, environ=environ, file=file, check=_check)
+    settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
     setup(v=config.log.v, format=config.log.format)
     _set_level(config)
+    tell_file(file)
     one_heap()  # a quarter less at 5,000 cards
     return lifecycle.main(lambda life: serve(settings, life))
 

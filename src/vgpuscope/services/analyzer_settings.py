@@ -52,7 +52,7 @@ class Settings:
     ) -> None:
         """`check` raises ConfigInvalid for what the settings alone do not show to be wrong."""
         self._flags, self._environ, self._check = dict(flags), dict(environ), check
-        self._file = file or environ.get(configuration.FILE_VARIABLE) or None
+        self._file = configuration.named_file(file, environ)
         self._updates: dict[str, Any] = {}
         self._read = self._looked = self._signature()
         self._loaded = self._load(self._updates)
@@ -96,7 +96,11 @@ class Settings:
 
     def _load(self, updates: Mapping[str, Any]) -> Loaded:
         loaded = configuration.load(
-            flags=self._flags, environ=self._environ, file=self._file, sections=SECTIONS, changes=updates
+            flags=self._flags,
+            environ=self._environ,
+            file=self._file or configuration.NO_FILE,
+            sections=SECTIONS,
+            changes=updates,
         )
         self._check(loaded.config)
         return loaded

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
-from vgpuscope.config import ClusterConfig, Config
+from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
 from vgpuscope.formats import cluster_objects as objects
 from vgpuscope.formats import dra, events
 from vgpuscope.logic.cluster_capacity import CapacityTotals
@@ -60,9 +60,10 @@ _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
 
-def main(config: Config) -> int:
+def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope cluster`."""
     setup(v=config.log.v, format=config.log.format)
+    tell_file(file)
     gc.set_threshold(_GC_EVERY)
     return lifecycle.main(lambda life: _serve(config.cluster, life))
 
