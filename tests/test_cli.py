@@ -223,6 +223,43 @@ def test_looking_at_the_settings_imports_no_service():
     assert end.stdout.splitlines()[-1] == "[]"
 
 
+# --- hints --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "first", "hint"),
+    [
+        (["reslts"], "unknown command 'reslts'", "Did you mean results? Possible: agent, "),
+        (["xyzzy"], "unknown command 'xyzzy'", "Possible: agent, "),
+        (["agent", "--listn", ":1"], "unknown argument '--listn'", "Did you mean --listen? "),
+        (["agent", "--sample", "1"], "unknown argument '--sample'", "`vgpuscope agent --help`"),
+        (["results", "--lw"], "unknown argument '--lw'", "Did you mean --low? "),
+        (["config", "prnt"], "unknown command 'prnt'", "Did you mean print? "),
+        (["config", "print", "--jsn"], "unknown argument '--jsn'", "Did you mean --json? "),
+        (["agent", "--log-format", "jsn"], "log.format: 'jsn' from flag --log-format", "Did you mean json?"),
+        (["agent", "--families", "natve"], "agent.families: 'natve' from flag --families", "Did you mean native?"),
+        (["agent", "--pods", "kublet"], "agent.pods: 'kublet' from flag --pods", "Did you mean kubelet?"),
+        (["top", "--sort", "memry"], "unknown value 'memry' for --sort", "Did you mean memory? Possible: gpu, "),
+        (["top", "http://a", "http://b"], "unknown argument 'http://b'", "`vgpuscope top --help`"),
+    ],
+)
+def test_a_hint_begins_with_the_nearest_word(args, first, hint, capsys):
+    assert cli.main(args) == 2
+    line, second = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"vgpuscope: CONFIG_INVALID: {first}")
+    assert second.startswith("hint: ")
+    assert hint in second
+    assert not hint.startswith("Did") or second.startswith(f"hint: {hint}")
+
+
+def test_every_command_writes_an_error_in_the_same_two_lines(capsys):
+    for args in (["top", "--once"], ["nodes"], ["gpus"], ["pending"], ["results"]):
+        assert cli.main([*args, "127.0.0.1:1"]) == 1
+        line, second = capsys.readouterr().err.splitlines()
+        assert line.startswith("vgpuscope: SOURCE_DOWN: no ")
+        assert second.startswith("hint: Start one with `vgpuscope ")
+
+
 # --- which file of settings is read ---------------------------------------------------------------------------------
 
 

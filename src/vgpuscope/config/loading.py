@@ -292,7 +292,18 @@ def _checked(given: _Given) -> Any:
         return msgspec.convert(value, setting.type, strict=not isinstance(given.value, str))
     except ValueError as e:  # msgspec's is one too
         shown = "[redacted]" if setting.secret else log.clean(repr(given.value))
-        raise setting.error(f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}") from e
+        text = f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}"
+        raise setting.error(text, hint=_nearest_value(setting, given.value)) from e
+
+
+_PODS = ("auto", "kube", "kubelet", "none", "file:PATH")
+
+
+def _nearest_value(setting: Setting, value: object) -> str | None:
+    """A hint, where only some words are allowed and one of them is like what was given."""
+    known = setting.choices or {"families": (*FAMILIES, "all"), "pods": _PODS}.get(setting.form or "", ())
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else []
+    return next((near for word in words if word not in known and (near := nearest(word, known))), None)
 
 
 _WORDS = {"`float | null`": "a number", "`float`": "a number", "`int`": "a whole number", "`bool`": "true or false"}
@@ -320,7 +331,7 @@ def _address(value: Any) -> Any:
 
 
 def _pods(value: Any) -> Any:
-    if isinstance(value, str) and value not in {"auto", "kube", "kubelet", "none"}:
+    if isinstance(value, str) and value not in _PODS[:-1]:
         kind, _, path = value.partition(":")
         if kind != "file" or not path:
             raise ValueError("expected kube, kubelet, file:PATH, none or auto")

@@ -161,6 +161,7 @@ class Agent:
         """What is served."""
         return make_app(
             title="vgpuscope agent",
+            service="agent",
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
             ready=self.readiness,
             guard=guard,

@@ -138,6 +138,7 @@ class Analyzer:
         api = AnalyzerApi(self)
         return make_app(
             title=TITLE,
+            service="analyzer",
             metrics=self._metrics,
             ready=self._readiness,
             guard=guard,

@@ -111,6 +111,7 @@ class ClusterExporter:
         """What is served."""
         return make_app(
             title="vgpuscope cluster",
+            service="cluster exporter",
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
@@ -153,7 +154,7 @@ class ClusterExporter:
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
         if not self.readiness().ready:
-            raise SourceDown("the pods have not been listed yet", hint="Come again in a moment.")
+            raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
         return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
 
     def _watched(self) -> Iterator[Kind[Any]]:

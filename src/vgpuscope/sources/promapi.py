@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 import httpx2
 
 from vgpuscope.formats.promql import decode_error
+from vgpuscope.model import service
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
@@ -27,6 +28,7 @@ _CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
     62: "Name the server in prometheus.url as its certificate does.",
     64: "Name the server in prometheus.url as its certificate does.",
 }
+_TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster exporters belong in analyzer.targets."
 _AUTHORITY_HINT = "Name the authority that signed it in prometheus.ca_file, in PEM."
 
 
@@ -121,6 +123,8 @@ class PromApi:
                     status, headers, body = await self._fetch("GET", path, form)
         if status == 200:
             return body
+        if there := headers.get(service.HEADER):
+            raise AnswerUnreadable(f"it is {service.with_article(there)}, not a Prometheus", hint=_TARGETS_HINT)
         said = decode_error(status, body)
         if status in _FORBIDDEN:
             raise QueryForbidden(f"refused: {said}")
@@ -226,7 +230,7 @@ def _split(url: str) -> SplitResult:
         usable = False
     if not usable:
         shown = url.rpartition("@")[2]
-        raise ConfigInvalid(f"{shown!r} is no address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
+        raise ConfigInvalid(f"{shown!r} is not the address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
     return parts._replace(path=parts.path.rstrip("/").removesuffix("/api/v1"), query="", fragment="")
 
 
