@@ -450,7 +450,8 @@ async def _send_http_error(
         hint = sentences(nearest(at["path"], paths), hint)
     elif at is not None and status == 405:
         usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
-        hint = f"Allowed: {dict(headers).get(b'allow', b'').decode()}."
+        allowed = dict(headers).get(b"allow", b"").decode().split(", ")  # in any order
+        hint = f"Allowed: {', '.join(sorted(allowed))}."
     await _send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)
 
 
