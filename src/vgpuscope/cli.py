@@ -112,7 +112,7 @@ def _add_agent(commands: Any) -> None:
 
 def _agent(args: argparse.Namespace) -> int:
     file = _file(args)
-    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("agent", "log"))
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("agent", "log", "logging"))
     from vgpuscope.services import agent
 
     return agent.main(loaded.config, once=args.once, file=file)
@@ -136,7 +136,7 @@ def _add_cluster(commands: Any) -> None:
 
 def _cluster(args: argparse.Namespace) -> int:
     file = _file(args)
-    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("cluster", "log"))
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("cluster", "log", "logging"))
     from vgpuscope.services import cluster
 
     return cluster.main(loaded.config, file=file)
@@ -449,7 +449,7 @@ def _add_setting_flags(command: argparse.ArgumentParser, *, sections: tuple[str,
     for setting in config.SETTINGS:
         if setting.flag and setting.section in sections:
             command.add_argument(
-                setting.flag,
+                *filter(None, (setting.flag, setting.short)),
                 dest=setting.path,
                 metavar=setting.placeholder or "|".join(setting.choices) or "VALUE",
                 help=_help(setting),

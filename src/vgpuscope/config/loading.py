@@ -66,6 +66,7 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     path: str  # agent.sample_interval
     flag: str | None  # --sample-interval; None: only by file and environment
+    short: str | None  # -v
     env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
     aliases: tuple[str, ...]  # names that HAMi and others use for the same
     kind: str  # what a value looks like, for people
@@ -180,6 +181,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     return Setting(
         path=f"{section}.{field.name}",
         flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
+        short=extra.get("short"),
         env=f"{PREFIX}{section}_{field.name}".upper(),
         aliases=extra.get("aliases", ()),
         kind=_kind(inner, extra.get("form"), choices),

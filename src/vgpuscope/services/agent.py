@@ -67,7 +67,7 @@ def main(config: Config, *, once: bool, file: SettingsFile) -> int:
 
 def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
     """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
-    setup(v=config.log.v, format=config.log.format)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
     tune()
     if once:

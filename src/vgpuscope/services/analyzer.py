@@ -29,10 +29,11 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.doorman import Doorman
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, setup, threshold
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
 from vgpuscope.runtime.operations import Operation, routes
 from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Pulse
 from vgpuscope.services.analyzer_cycle import Board, Cycle
+from vgpuscope.services.analyzer_log import tell_analysis
 from vgpuscope.services.analyzer_settings import Settings
 from vgpuscope.services.analyzer_sources import Sources, check_source
 from vgpuscope.sinks.history import History, Outbox, open_history
@@ -64,8 +65,7 @@ def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: Setti
     """`vgpuscope analyzer`."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    setup(v=config.log.v, format=config.log.format)
-    _set_level(config)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
     one_heap()  # a quarter less at 5,000 cards
     return lifecycle.main(lambda life: serve(settings, life))
@@ -305,6 +305,7 @@ class Analyzer:
     async def _done(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+        await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
         try:
             await self._outbox.save(board.analysis)
@@ -374,7 +375,7 @@ class Analyzer:
         config = self._settings.config
         self._doorman = _doorman(config)
         self._sources.renew(config)
-        _set_level(config)
+        set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
 
 
@@ -393,14 +394,6 @@ def _doorman(config: Config) -> Doorman:
         user_header=found.proxy_user_header,
         rate=found.rate_limit,
     )
-
-
-def _set_level(config: Config) -> None:
-    """gpu-oour's word for how much is logged weighs more than ours."""
-    level = config.logging.level
-    usual = threshold(config.log.v)
-    wanted = min(usual, logging.INFO) if level == "INFO" else logging.getLevelNamesMapping()[level] if level else usual
-    logging.getLogger("vgpuscope").setLevel(wanted)
 
 
 @contextlib.contextmanager

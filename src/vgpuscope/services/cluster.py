@@ -36,8 +36,9 @@ from vgpuscope.model.pending import PodEvent
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import OnChange, fields, setup
+from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
 from vgpuscope.runtime.operations import Param, read_params
+from vgpuscope.services.cluster_log import ClusterNews
 from vgpuscope.services.cluster_watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
@@ -62,7 +63,7 @@ _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a n
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope cluster`."""
-    setup(v=config.log.v, format=config.log.format)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
     gc.set_threshold(_GC_EVERY)
     return lifecycle.main(lambda life: _serve(config.cluster, life))
@@ -97,6 +98,7 @@ class ClusterExporter:
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
+        self._news = ClusterNews(self._ledger.node, self._totals.cluster)
         self._settled = False
         self._kinds = list(self._watched())
 
@@ -247,6 +249,8 @@ class ClusterExporter:
             for kind in self._kinds:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
+            if listed:
+                self._news.tell(time.monotonic())
             if listed and not self._settled:
                 self._settled = True
                 self._on_ready()
@@ -269,7 +273,8 @@ class ClusterExporter:
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
         changes = self._ledger.changed()
-        began = time.perf_counter()
+        self._news.changed(changes.nodes)
+        began = start = time.perf_counter()
         for name in changes.nodes:
             self._settle_node(name)
             if time.perf_counter() - began > _AT_ONCE:
@@ -281,6 +286,9 @@ class ClusterExporter:
                 self._page.update(("namespace", name), namespace_samples(namespace))
             else:
                 self._page.drop(("namespace", name))
+        if changes.nodes and log.isEnabledFor(DEBUG):
+            seconds = round(time.perf_counter() - start, 6)
+            log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_node(self, name: str) -> None:
         node = self._ledger.node(name)

@@ -1,6 +1,7 @@
 """Requests to a PromQL engine: authenticated, bounded in time and size, tried again when that may help."""
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,9 @@ from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed,
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
 
+log = logging.getLogger(__name__)
+
+_SHOWN = 2000  # characters of a query in the log
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses that another try may change
 _FORBIDDEN = frozenset({401, 403})
@@ -105,7 +109,7 @@ class PromApi:
             try:
                 async with self._slots:
                     sent()
-                    return await self._once(verb or self._verb, path, form, by=by)
+                    return await self._logged(verb or self._verb, path, form, by=by)
             except _Passing as e:
                 wait = max(e.wait, pause * random.uniform(0.5, 1.5))
                 if not left or asyncio.get_running_loop().time() + wait >= by:
@@ -113,6 +117,23 @@ class PromApi:
                 pause *= 2
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
+
+    async def _logged(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+        """One request; with --v 6 the log says what was asked and how long it took. The URL is without credentials."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return await self._once(verb, path, form, by=by)
+        clock, body, failure = asyncio.get_running_loop().time, b"", None
+        began = clock()
+        try:
+            body = await self._once(verb, path, form, by=by)
+        except (QueryFailed, _Passing) as e:
+            failure = str(e)
+            raise
+        finally:
+            asked = {"url": self.url + path, "query": (form.get("query") or form.get("match[]", ""))[:_SHOWN]}
+            took = {"at": form.get("time"), "seconds": round(clock() - began, 6), "bytes": len(body), "err": failure}
+            log.debug("query", extra={"fields": asked | took})
+        return body
 
     async def _once(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
         with self._our_errors():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from typing import Generic, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -12,6 +13,7 @@ from vgpuscope.model import service
 from vgpuscope.model.errors import ConfigInvalid, SourceDown
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 
@@ -68,6 +70,8 @@ class ServedApi(Generic[T]):
 
     async def get(self, path: str) -> httpx2.Response:
         """Its answer, whatever the status; SourceDown when there is none, or another service of ours answers."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 bounds each read, not a body that trickles in
                 answer = await self._client.get(self._base + path)
@@ -75,6 +79,9 @@ class ServedApi(Generic[T]):
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
             raise self._nobody(str(e) or type(e).__name__) from e
+        if log.isEnabledFor(logging.DEBUG):
+            took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
+            log.debug("query", extra={"fields": {"url": self.url + path, **took}})
         there = answer.headers.get(service.HEADER, self._kind.name)
         if there != self._kind.name:
             raise self._another(there)

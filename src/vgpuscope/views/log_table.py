@@ -57,7 +57,8 @@ def _tenant_line(row: ResultRow, tenant: TenantRow) -> str:
     return _line(f"  {tenant.namespace}/{tenant.pod}", _gpu(row), "–", *used, "–", tenant.verdict)
 
 
-def _line(holder: str, gpu: str, score: str, util: str, memory: str, status: str, verdict: str) -> str:
+def _line(*cells: str) -> str:
+    holder, gpu, score, util, memory, status, verdict = cells
     return f"{holder:<40} {gpu:<40} {score:>7} {util:>7} {memory:>10} {status:<8} {verdict}"
 
 
