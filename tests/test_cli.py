@@ -89,7 +89,7 @@ def test_the_agent_gets_the_configuration_and_whether_to_run_once(called):
     assert cli.main(["agent", "--sample-interval", "0.5", "--ratio=2", "--once", "--v=6"]) == 0
     [((config,), kwargs)] = called
     assert (config.agent.sample_interval, config.agent.ratio, config.log.v) == (0.5, 2.0, 6)
-    assert kwargs == {"once": True}
+    assert kwargs == {"once": True, "file": ("none", "")}
 
 
 def test_top_gets_plain_arguments(called):
@@ -221,3 +221,130 @@ def test_looking_at_the_settings_imports_no_service():
     )
     end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert end.stdout.splitlines()[-1] == "[]"
+
+
+# --- hints --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "first", "hint"),
+    [
+        (["reslts"], "unknown command 'reslts'", "Did you mean results? Possible: agent, "),
+        (["xyzzy"], "unknown command 'xyzzy'", "Possible: agent, "),
+        (["agent", "--listn", ":1"], "unknown argument '--listn'", "Did you mean --listen? "),
+        (["agent", "--sample", "1"], "unknown argument '--sample'", "`vgpuscope agent --help`"),
+        (["results", "--lw"], "unknown argument '--lw'", "Did you mean --low? "),
+        (["config", "prnt"], "unknown command 'prnt'", "Did you mean print? "),
+        (["config", "print", "--jsn"], "unknown argument '--jsn'", "Did you mean --json? "),
+        (["agent", "--log-format", "jsn"], "log.format: 'jsn' from flag --log-format", "Did you mean json?"),
+        (["agent", "--families", "natve"], "agent.families: 'natve' from flag --families", "Did you mean native?"),
+        (["agent", "--pods", "kublet"], "agent.pods: 'kublet' from flag --pods", "Did you mean kubelet?"),
+        (["top", "--sort", "memry"], "unknown value 'memry' for --sort", "Did you mean memory? Possible: gpu, "),
+        (["top", "http://a", "http://b"], "unknown argument 'http://b'", "`vgpuscope top --help`"),
+    ],
+)
+def test_a_hint_begins_with_the_nearest_word(args, first, hint, capsys):
+    assert cli.main(args) == 2
+    line, second = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"vgpuscope: CONFIG_INVALID: {first}")
+    assert second.startswith("hint: ")
+    assert hint in second
+    assert not hint.startswith("Did") or second.startswith(f"hint: {hint}")
+
+
+def test_every_command_writes_an_error_in_the_same_two_lines(capsys):
+    for args in (["top", "--once"], ["nodes"], ["gpus"], ["pending"], ["results"]):
+        assert cli.main([*args, "127.0.0.1:1"]) == 1
+        line, second = capsys.readouterr().err.splitlines()
+        assert line.startswith("vgpuscope: SOURCE_DOWN: no ")
+        assert second.startswith("hint: Start one with `vgpuscope ")
+
+
+# --- which file of settings is read ---------------------------------------------------------------------------------
+
+
+GPU_OOUR_FILE = """\
+prometheus: {url: "http://your-prometheus:9090", query_condition: '{pod!=""}', time_window_min: 10, step: "30s"}
+scoring: {gpu_util_weight: 0.5, mem_copy_weight: 0.2, mem_used_weight: 0.2, power_weight: 0.1}
+thresholds: {low_utilization: 25, idle: 10}
+scheduler: {interval: 300, max_workers: 8}
+gpu_defaults: {memory_mb: 32000, power_w: 250}
+control: {enabled: false, api_url: "http://your-control-service/api/optimize", timeout: 5}
+ai: {enabled: false, api_url: "", api_key: "", model: "gpt-4", threshold: 0.7}
+logging: {level: "INFO", format: "%(asctime)s"}
+"""
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def printed(capsys, *args):
+    code = cli.main(["config", "print", "--json", *args])
+    return json.loads(capsys.readouterr().out)["thresholds.low_utilization"] if code == 0 else code
+
+
+def test_the_config_yaml_of_gpu_oour_is_read_from_the_working_directory(directory, capsys):
+    (directory / "config.yaml").write_text(GPU_OOUR_FILE)
+    assert printed(capsys) == {"value": 25, "from": f"file {directory / 'config.yaml'}"}
+
+
+def test_a_file_that_is_named_is_read_instead_and_none_reads_no_file(directory, capsys, monkeypatch):
+    (directory / "config.yaml").write_text(GPU_OOUR_FILE)
+    (directory / "other.yaml").write_text("thresholds: {low_utilization: 30}")
+    assert printed(capsys, "--config", "other.yaml") == {"value": 30, "from": "file other.yaml"}
+    assert printed(capsys, "--config", "none") == {"value": 20, "from": "default"}
+    monkeypatch.setenv("VGPUSCOPE_CONFIG", "other.yaml")
+    assert printed(capsys)["value"] == 30
+    assert printed(capsys, "--config", "none")["value"] == 20
+    monkeypatch.setenv("VGPUSCOPE_CONFIG", "none")
+    assert printed(capsys)["value"] == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("server: {port: 80}\nthresholds: {idle: 5}\n", "unknown section 'server'"),
+        ("- a\n- b\n", "expected keys and values"),
+        ("a: [", "did not find"),
+        ("{{ template }}", "config.yaml"),
+    ],
+)
+@pytest.mark.parametrize("command", [["analyzer"], ["analyze", "--once"], ["agent"], ["cluster"], ["config", "print"]])
+def test_a_config_yaml_of_another_program_is_named_with_the_way_around_it(directory, capsys, command, text, said):
+    (directory / "config.yaml").write_text(text)
+    assert cli.main(command) == 2
+    first, hint = capsys.readouterr().err.splitlines()
+    assert str(directory / "config.yaml") in first
+    assert "working directory" in first
+    assert said in first
+    assert hint.startswith("hint: ")
+    assert "--config none" in hint
+
+
+def test_a_typing_error_in_the_config_yaml_is_met_with_the_nearest_word(directory, capsys):
+    (directory / "config.yaml").write_text("Promethues: {url: 'http://x'}\n")
+    assert cli.main(["analyzer"]) == 2
+    assert "hint: Did you mean prometheus? " in capsys.readouterr().err
+
+
+def test_a_directory_named_config_yaml_is_not_a_file_of_settings(directory, capsys):
+    (directory / "config.yaml").mkdir()
+    assert printed(capsys)["from"] == "default"
+
+
+@pytest.mark.parametrize("command", ["agent", "cluster", "analyzer"])
+def test_the_log_says_which_file_was_read_and_why(directory, command):
+    """The listener's port is taken, so the process ends by itself after its first lines."""
+    taken = address.bind("127.0.0.1:0")
+    with taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = f"{command}: {{listen: '{listen}'}}\nlog: {{format: json}}\nprometheus: {{url: 'http://127.0.0.1:9'}}\n"
+        (directory / "config.yaml").write_text(text)
+        done = ran(command)
+    assert done.returncode == 1, done.stderr
+    line = json.loads(done.stderr.splitlines()[0])
+    assert line["msg"] == "settings read"
+    assert (line["file"], line["named_by"]) == (str(directory / "config.yaml"), "working directory")

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from vgpuscope import config
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.model.wording import instead, nearest, sentences
 from vgpuscope.version import __version__
 
 _OVERVIEW = """\
@@ -36,13 +37,15 @@ Command = Callable[[argparse.Namespace], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. 2: asked wrongly, 1: could not be done, 130: interrupted."""
     try:
-        args = parser().parse_args(argv)
+        args, unknown = parser().parse_known_args(argv)
+        if unknown:
+            raise args.parser.unknown_argument(unknown[0])
         command: Command | None = args.command
         if command is None:
             return _overview()
         return command(args)
     except ScopeError as e:
-        print(f"vgpuscope: {e.code}: {e}\nhint: {e.advice}", file=sys.stderr)
+        print(e.lines, file=sys.stderr)
         return e.exit_code
     except KeyboardInterrupt:
         return 130
@@ -67,9 +70,27 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
+        self.set_defaults(parser=self)  # of the command that was chosen
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigInvalid(message, hint=f"`{self.prog} --help` lists what is understood.")
+        raise ConfigInvalid(message, hint=self._look)
+
+    def unknown_argument(self, word: str) -> ConfigInvalid:
+        """The error for an argument that this command does not have."""
+        name = word.partition("=")[0]
+        near = nearest(name, self._option_string_actions) if name.startswith("-") else ""
+        return ConfigInvalid(f"unknown argument {name[:80]!r}", hint=sentences(near, self._look))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = "command" if action.metavar == "COMMAND" else "value"
+            raise ConfigInvalid(
+                f"unknown {what} {str(value)[:80]!r}", hint=instead(value, action.choices, look=self._look)
+            )
+
+    @property
+    def _look(self) -> str:
+        return f"`{self.prog} --help` lists what is possible."
 
 
 # --- agent -----------------------------------------------------------------------------------------------------------
@@ -80,8 +101,8 @@ def _add_agent(commands: Any) -> None:
         "agent",
         help="watch this node and serve its metrics",
         description="Sample the GPUs, containers and pods of this node and serve them on /metrics.",
-        epilog="Each setting can also be given by environment or in the file; flags weigh more than the "
-        "environment, and the environment more than the file.",
+        epilog="Each setting can also be given by environment or in the file; flags take precedence over "
+        "the environment, and the environment over the file.",
     )
     _add_file_flag(agent)
     _add_setting_flags(agent, sections=("agent", "log"))
@@ -90,10 +111,11 @@ def _add_agent(commands: Any) -> None:
 
 
 def _agent(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("agent", "log"))
+    file = _file(args)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("agent", "log", "logging"))
     from vgpuscope.services import agent
 
-    return agent.main(loaded.config, once=args.once)
+    return agent.main(loaded.config, once=args.once, file=file)
 
 
 # --- cluster ---------------------------------------------------------------------------------------------------------
@@ -104,8 +126,8 @@ def _add_cluster(commands: Any) -> None:
         "cluster",
         help="watch the cluster and serve what was given to whom",
         description="Watch nodes, pods and quotas of the cluster and serve on /metrics who was given which device.",
-        epilog="Each setting can also be given by environment or in the file; flags weigh more than the "
-        "environment, and the environment more than the file.",
+        epilog="Each setting can also be given by environment or in the file; flags take precedence over "
+        "the environment, and the environment over the file.",
     )
     _add_file_flag(cluster)
     _add_setting_flags(cluster, sections=("cluster", "log"))
@@ -113,10 +135,11 @@ def _add_cluster(commands: Any) -> None:
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config, sections=("cluster", "log"))
+    file = _file(args)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("cluster", "log", "logging"))
     from vgpuscope.services import cluster
 
-    return cluster.main(loaded.config)
+    return cluster.main(loaded.config, file=file)
 
 
 # --- top -------------------------------------------------------------------------------------------------------------
@@ -255,7 +278,7 @@ def _add_analyzer(commands: Any) -> None:
 def _analyzer(args: argparse.Namespace) -> int:
     from vgpuscope.services import analyzer
 
-    return analyzer.main(flags=_given(args), environ=os.environ, file=args.config)
+    return analyzer.main(flags=_given(args), environ=os.environ, file=_file(args))
 
 
 def _add_analyze(commands: Any) -> None:
@@ -274,7 +297,7 @@ def _add_analyze(commands: Any) -> None:
 def _analyze(args: argparse.Namespace) -> int:
     from vgpuscope.services import results
 
-    return results.analyze_once(flags=_given(args), environ=os.environ, file=args.config, form=_form(args))
+    return results.analyze_once(flags=_given(args), environ=os.environ, file=_file(args), form=_form(args))
 
 
 def _add_results(commands: Any) -> None:
@@ -344,7 +367,7 @@ def _minutes(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not 0.1 <= value <= 60:
         raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to 60 minutes")
     return value
@@ -376,7 +399,7 @@ def _add_config(commands: Any) -> None:
 
 
 def _config_print(args: argparse.Namespace) -> int:
-    loaded = config.load(flags=_given(args), environ=os.environ, file=args.config)
+    loaded = config.load(flags=_given(args), environ=os.environ, file=_file(args).path)
     print(_as_json(loaded) if args.json else _as_table(loaded))
     return 0
 
@@ -403,7 +426,16 @@ def _as_json(loaded: config.Loaded) -> str:
 
 
 def _add_file_flag(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", metavar="FILE", help=f"File of settings in YAML (env {config.FILE_VARIABLE}).")
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"File of settings in YAML, or {config.NO_FILE} [default: config.yaml of the working directory, if there "
+        f"is one; env {config.FILE_VARIABLE}]",
+    )
+
+
+def _file(args: argparse.Namespace) -> config.SettingsFile:
+    return config.settings_file(args.config, os.environ, sections=config.Config.__struct_fields__)
 
 
 def _add_url(command: argparse.ArgumentParser, *, of: str, port: int) -> None:
@@ -417,7 +449,7 @@ def _add_setting_flags(command: argparse.ArgumentParser, *, sections: tuple[str,
     for setting in config.SETTINGS:
         if setting.flag and setting.section in sections:
             command.add_argument(
-                setting.flag,
+                *filter(None, (setting.flag, setting.short)),
                 dest=setting.path,
                 metavar=setting.placeholder or "|".join(setting.choices) or "VALUE",
                 help=_help(setting),

@@ -1,6 +1,7 @@
 """A running cluster exporter, and small makers of what it reads."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -44,13 +45,19 @@ def quota(namespace: str, *, name: str = "gpus", **hard: str) -> Object:
 
 @contextmanager
 def exporter(
-    kubeconfig: str, path: Path, *flags: str, ready: bool = True, program: Sequence[str] = PROGRAM
+    kubeconfig: str,
+    path: Path,
+    *flags: str,
+    ready: bool = True,
+    program: Sequence[str] = PROGRAM,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[RunningAgent]:
     """A running exporter; it must end by itself, in time and with 0, when told to."""
     port, log = free_port(), path / f"cluster-{free_port()}.log"
     command = [sys.executable, *program, "cluster", "--listen", f"127.0.0.1:{port}"]
     with log.open("w") as out:
-        process = subprocess.Popen([*command, "--kubeconfig", kubeconfig, *flags], stdout=out, stderr=out)
+        words, variables = [*command, "--kubeconfig", kubeconfig, *flags], {**os.environ, **(environ or {})}
+        process = subprocess.Popen(words, stdout=out, stderr=out, env=variables)
     running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
     try:
         running.wait(lambda: running.status("/readyz" if ready else "/healthz") == 200)

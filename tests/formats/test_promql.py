@@ -31,7 +31,11 @@ from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "__name__")
-matchers = st.builds(Matcher, names, st.sampled_from(["=", "!=", "=~", "!~"]), st.text(max_size=12))
+texts = st.text(max_size=12)
+matchers = st.one_of(
+    st.builds(Matcher, names, st.sampled_from(["=", "!="]), texts),
+    st.builds(Matcher, names, st.sampled_from(["=~", "!~"]), texts.map(lambda text: one_of("x", [text]).value)),
+)
 
 
 # ── queries ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,8 +103,14 @@ def test_a_condition_chooses_series_as_an_engine_does(condition, chosen):
 
 
 def test_an_expression_that_only_an_engine_understands_is_refused_where_there_is_none():
-    with pytest.raises(ConfigInvalid, match="not understood here"):
+    with pytest.raises(ConfigInvalid, match="only an engine"):
         chosen_by(parse_condition('{pod=~"\\\\pL+"}'))
+
+
+@pytest.mark.parametrize("depth", [400, 999, 5000])
+def test_an_expression_of_any_depth_is_taken_or_refused(depth):
+    with contextlib.suppress(ConfigInvalid):
+        chosen_by(parse_condition(f'{{pod=~"{"(" * depth}{")*" * depth}"}}'))
 
 
 def test_texts_that_look_like_patterns_are_taken_as_they_are():

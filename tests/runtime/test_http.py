@@ -114,6 +114,24 @@ async def test_every_error_has_one_shape(client, method, path, status, code):
     assert "secret detail" not in got.text
 
 
+async def test_a_path_that_is_not_there_is_met_with_the_nearest_one(client):
+    async def own(request):
+        return JSONResponse({})
+
+    async with served(routes=[Route("/results", own), Route("/gpus/{gpu_id}", own)]) as server:
+        near = (await client.get(f"{server.url}/result")).json()["error"]
+        far = (await client.get(f"{server.url}/xyzzy")).json()["error"]
+        method = (await client.post(f"{server.url}/results")).json()["error"]
+    assert near == {
+        "code": "NOT_FOUND",
+        "message": "nothing is served under '/result'",
+        "hint": "Did you mean /results? / lists all paths.",
+    }
+    assert far["hint"] == "/ lists all paths."
+    assert method["message"] == "POST is not allowed for '/results'"
+    assert method["hint"] == "Allowed: GET, HEAD."
+
+
 async def test_a_page_that_cannot_be_had_is_an_error_of_the_same_shape(client):
     def metrics():
         raise DriverHung("stuck")

@@ -38,6 +38,31 @@ def lines():
     return setup
 
 
+@pytest.mark.parametrize(
+    ("v", "level", "told"),
+    [
+        (0, None, "info warning error critical"),
+        (3, None, "info warning error critical"),
+        (4, None, "node info warning error critical"),
+        (5, None, "device node info warning error critical"),
+        (6, None, "query device node info warning error critical"),
+        (4, "INFO", "node info warning error critical"),
+        (0, "DEBUG", "query device node info warning error critical"),
+        (6, "WARN", "warning error critical"),
+        (6, "WARNING", "warning error critical"),
+        (6, "ERROR", "error critical"),
+        (6, "CRITICAL", "critical"),
+    ],
+)
+def test_v_and_log_level_say_what_is_told(v, level, told):
+    stream = io.StringIO()
+    logs.setup(v=v, format="json", level=level, stream=stream)
+    steps = {"query": DEBUG, "device": DETAIL, "node": SUMMARY, "info": 20, "warning": 30, "error": 40, "critical": 50}
+    for word, step in steps.items():
+        log.log(step, word)
+    assert " ".join(json.loads(line)["msg"] for line in stream.getvalue().splitlines()) == told
+
+
 def test_a_text_line_looks_like_klogs(lines):
     told = lines()
     log.info("sample taken", extra=fields(gpus=8, node="n 1", took=0.25, ok=True))

@@ -84,6 +84,31 @@ def test_a_value_that_is_none_is_refused_by_name(query):
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        (
+            "colr=red",
+            "unknown parameter 'colr'",
+            "Did you mean colour? Possible: text, count, share, sure, colour, parts.",
+        ),
+        ("zz=1", "unknown parameter 'zz'", "Possible: text, count, share, sure, colour, parts."),
+        ("colour=gren", "colour must be one of red, green (got 'gren')", "Did you mean green?"),
+        ("colour=Red", "colour must be one of red, green (got 'Red')", "Did you mean red?"),
+        ("parts=a,x", "parts must be one or more of a, b, c (got 'x')", QueryInvalid.hint),
+        ("count=x", "count must be a whole number (got 'x')", QueryInvalid.hint),
+        ("share=x", "share must be a number (got 'x')", QueryInvalid.hint),
+        ("sure=x", "sure must be true or false (got 'x')", QueryInvalid.hint),
+        ("count=11", "count must be from 0 to 10 (got 11)", QueryInvalid.hint),
+        ("share=-2", "share must be at least -1 (got -2)", QueryInvalid.hint),
+    ],
+)
+def test_a_refusal_says_what_is_possible_and_hints_at_the_nearest_word(query, message, hint):
+    with pytest.raises(QueryInvalid) as refused:
+        read(query)
+    assert (str(refused.value), refused.value.advice) == (message, hint)
+
+
 @given(st.text(), st.text())
 def test_any_query_is_read_or_refused(name, value):
     try:

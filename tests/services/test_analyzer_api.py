@@ -347,6 +347,28 @@ async def test_a_parameter_that_is_wrong_is_named(fleet, asked):
     assert any(word in error["message"] for word in (asked.partition("=")[0], "nothing", "-score"))
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/results?statu=idle", "Did you mean status?"),
+        ("/results?status=idel", "Did you mean idle?"),
+        ("/results?fields=scor", "Did you mean score?"),
+        ("/result", "Did you mean /results?"),
+        (f"/api/v1/gpus/{uuid(1)[:12]}", f"Did you mean {uuid(1)}?"),
+        (f"/api/v1/gpus/{uuid(1)[:-1]}x", f"Did you mean {uuid(1)}?"),
+    ],
+)
+async def test_a_word_that_is_not_known_is_met_with_the_nearest_one(fleet, path, hint):
+    answer = await fleet.get(path)
+    assert answer.status_code in {404, 422}
+    assert answer.json()["error"]["hint"].startswith(hint)
+
+
+async def test_a_setting_that_is_not_known_is_met_with_the_nearest_one(fleet):
+    answer = await fleet.client.post("/config/update", json={"threshold": {"idel": 5}})
+    assert refused(answer, 422, "CONFIG_INVALID")["hint"].startswith("Did you mean thresholds.idle?")
+
+
 async def test_every_refusal_has_one_shape(fleet):
     refused(await fleet.get("/nothing"), 404, "NOT_FOUND")
     refused(await fleet.get("/results/"), 404, "NOT_FOUND")

@@ -40,6 +40,13 @@ async def test_nothing_to_read_from_is_refused():
             refuse(config())
 
 
+async def test_a_condition_that_only_an_engine_can_tell_is_refused_for_own_scrapes_before_anything_changes():
+    by_class = {"prometheus__query_condition": '{pod=~"\\\\pL+"}'}
+    check_source(config(**PROMETHEUS, **by_class))
+    with pytest.raises(ConfigInvalid, match="only an engine can"):
+        check_source(config(**SCRAPES, **by_class))
+
+
 async def test_a_change_that_concerns_the_source_makes_another_one():
     sources = Sources(config(**PROMETHEUS))
     first = sources.current

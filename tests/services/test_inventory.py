@@ -208,7 +208,7 @@ def test_nobody_there_says_how_to_start_one():
     ("change", "said"),
     [
         ({"status": 401}, "refuses us (401)"),
-        ({"status": 404}, "is no vgpuscope cluster exporter"),
+        ({"status": 404}, "is not a cluster exporter of vgpuscope"),
         ({"nodes": {"node": 1}}, "not with the ledger of nodes"),
     ],
 )

@@ -161,6 +161,10 @@ def test_a_pod_that_is_not_there_is_an_error(exporter):
     assert "hint: `vgpuscope pending --all`" in done.stderr
 
 
+def test_a_pod_that_is_not_there_is_met_with_the_nearest_that_is(exporter):
+    assert "hint: Did you mean ml/train-0? " in run("pending", "ml/trian-0", exporter.url).stderr
+
+
 def test_others_by_the_same_name_are_mentioned(exporter):
     exporter.book.set_pod(msgspec.structs.replace(pod("lucky"), uid="another"), NOW)
     out = run("pending", "ml/lucky", exporter.url).stdout
@@ -202,7 +206,7 @@ def test_an_exporter_that_has_no_such_path_is_named(exporter):
     exporter.status = 404
     done = run("pending", exporter.url)
     assert done.returncode == 1
-    assert "it has no /api/v1/pending" in done.stderr
+    assert "it does not serve /api/v1/pending" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,24 @@ from hypothesis import given
 
 from tests.sinks import fleets
 from vgpuscope.model.analysis import Score, Stat
+from vgpuscope.model.quantity import MIB
 from vgpuscope.views.log_table import low_lines, table_lines
 from vgpuscope.views.results import rows
+
+# as the README of gpu-oour shows it, without the time, the logger and the level
+OOUR = """\
+============================================================
+GPU Utilization Analysis Results
+============================================================
+Namespace/Pod GPU Score Util Mem(MB) Status
+------------------------------------------------------------
+test/idle-pod-xxx GPU-abc123-... 5.2% 2.1% 128.0 idle
+comfyui/comfyui-xuanwu-deploy-xxx GPU-03cd1cf6-11f6-5ecc-feb0-af07406e1838 68.4% 78.5% 18432.5 normal
+"""
+OOUR_LOW = """\
+⚠️ Found 1 GPU(s) with utilization below 20%:
+ - test/idle-pod-xxx (5.2%) - GPU-abc123-...
+"""
 
 
 def card(number: int, score: float | None, **more):
@@ -13,32 +29,94 @@ def card(number: int, score: float | None, **more):
     return fleets.gpu(number, **({"score": Score(value=score), "status": "low", "terms": terms} | more))
 
 
+def used(util: float, mib: float) -> dict:
+    return {"gpu_util": Stat(mean=util), "mem_used": Stat(mean=mib * MIB)}
+
+
+def own(pod: str, sm: float, mib: float, **more):
+    terms = {"process_sm": Stat(mean=sm), "mem_used": Stat(mean=mib * MIB)}
+    return fleets.tenant(pod, own=True, terms=terms, **more)
+
+
 def shown(*gpus) -> list[str]:
     return list(table_lines(rows(fleets.analysis(fleets.NOON, *gpus))))
 
 
-def test_a_line_says_who_has_the_card_and_what_is_concluded():
-    used = card(0, 86.8, status="high", verdict="in_use", tenants=(fleets.tenant("train"),))
-    found, head, rule, line = shown(used)
-    assert found == "Found 1 active GPUs"
-    assert head.split() == ["Namespace/Pod", "Score", "Util", "Status", "Verdict", "GPU"]
-    assert set(rule) == {"-"}
-    assert line.split() == ["ml/train", "86.8", "50.0%", "high", "in_use", used.gpu_id]
-    assert line[:40].rstrip() == "ml/train"
+def oours():
+    """The two GPUs of gpu-oour's example."""
+    normal, idle = "GPU-03cd1cf6-11f6-5ecc-feb0-af07406e1838", "GPU-abc123-..."
+    yield card(
+        0,
+        5.2,
+        gpu_id=idle,
+        status="idle",
+        verdict="idle",
+        terms=used(0.021, 128),
+        tenants=(fleets.tenant("idle-pod-xxx", namespace="test"),),
+    )
+    yield card(
+        1,
+        68.4,
+        gpu_id=normal,
+        status="normal",
+        verdict="in_use",
+        terms=used(0.785, 18432.5),
+        tenants=(fleets.tenant("comfyui-xuanwu-deploy-xxx", namespace="comfyui"),),
+    )
+
+
+def test_the_table_is_gpu_oours_with_the_verdict_behind_it():
+    found, *table = shown(*oours())
+    assert found == "Found 2 active GPUs"
+    verdicts = [[], [], [], ["Verdict"], [], ["idle"], ["in_use"]]
+    assert [line.split() for line in table] == [
+        [*line.split(), *verdict] for line, verdict in zip(OOUR.splitlines(), verdicts, strict=True)
+    ]
+    assert table[:3] == OOUR.splitlines()[:3]
+    assert table[-1][:40].rstrip() == "comfyui/comfyui-xuanwu-deploy-xxx"
+
+
+def test_the_warning_is_gpu_oours_with_the_verdict_behind_it():
+    made = rows(fleets.analysis(fleets.NOON, *oours()))
+    first, second = (" ".join(line.split()) for line in low_lines(made, threshold=20))
+    assert first == OOUR_LOW.splitlines()[0]
+    assert second == f"{OOUR_LOW.splitlines()[1].strip()}, verdict idle"
 
 
 def test_what_is_not_known_is_a_dash():
-    assert shown(fleets.gpu(0))[-1].split()[:3] == ["(nobody)", "–", "–"]
+    assert shown(fleets.gpu(0))[-1].split()[:6] == ["(no", "pod)", fleets.gpu(0).gpu_id, "–", "–", "–"]
 
 
-def test_a_shared_card_is_told_as_one():
-    both = (fleets.tenant("a"), fleets.tenant("b", namespace="other"))
-    assert shown(card(0, 1.0, tenants=both))[-1].startswith("*/(2 share it)")
-    assert shown(card(0, 1.0, tenants=(both[0], fleets.tenant("a", container="side"))))[-1].startswith("ml/a ")
+def test_the_tenants_of_a_shared_gpu_are_named_with_their_own_numbers():
+    both = (own("worker", 0.7, 20000, verdict="in_use"), own("notebook", 0.0, 20480, namespace="lab", verdict="idle"))
+    shared = card(0, 63.3, status="normal", verdict="in_use", tenants=both, terms=used(0.7, 40480))
+    *_, of_gpu, first, second = shown(shared)
+    assert of_gpu.split() == ["(2", "tenants)", shared.gpu_id, "63.3%", "70.0%", "40480.0", "normal", "in_use"]
+    assert first.split() == ["ml/worker", shared.gpu_id, "–", "70.0%", "20000.0", "–", "in_use"]
+    assert second.split() == ["lab/notebook", shared.gpu_id, "–", "0.0%", "20480.0", "–", "idle"]
+    assert {line.index("GPU-") for line in (of_gpu, first, second)} == {41}
+
+
+def test_the_tenants_of_a_shared_gpu_are_named_in_the_warning():
+    many = tuple(fleets.tenant(name) for name in "abcde")
+    [_, line] = low_lines(rows(fleets.analysis(fleets.NOON, card(0, 5.0, tenants=many))), threshold=20)
+    assert line.startswith("  - ml/a, ml/b, ml/c and 2 more (5.0%) - GPU-")
+
+
+def test_two_containers_of_one_pod_are_one_holder():
+    both = (fleets.tenant("a"), fleets.tenant("a", container="side"))
+    assert shown(card(0, 1.0, tenants=both))[-1].startswith("ml/a ")
+
+
+def test_many_tenants_take_few_lines():
+    many = tuple(fleets.tenant(f"pod-{number}") for number in range(30))
+    lines = shown(card(0, 1.0, tenants=many))
+    assert len(lines) == 6 + 1 + 8 + 1
+    assert "22 more tenants" in lines[-1]
 
 
 def test_an_instance_is_named_with_its_card():
-    assert shown(card(0, 1.0, mig="GI-3"))[-1].endswith("/GI-3")
+    assert shown(card(0, 1.0, mig="GI-3"))[-1].split()[2].endswith("/GI-3")
 
 
 def test_an_empty_fleet_has_no_table():
@@ -50,7 +128,7 @@ def test_a_large_fleet_takes_few_lines_and_the_lowest_come_first():
     lines = shown(*many)
     assert lines[0] == "Found 900 active GPUs"
     assert len(lines) < 50
-    assert lines[3].split()[1] == "10.1"
+    assert lines[6].split()[3] == "10.1%"
     assert "860 more" in lines[-1]
 
 
@@ -58,8 +136,7 @@ def test_low_cards_are_warned_of():
     made = rows(fleets.analysis(fleets.NOON, card(0, 5.0, tenants=(fleets.tenant("a"),)), card(1, 50.0), fleets.gpu(2)))
     head, line = low_lines(made, threshold=20)
     assert head == "⚠️  Found 1 GPU(s) with utilization below 20%:"
-    assert "ml/a" in line
-    assert "5.0" in line
+    assert line.startswith("  - ml/a (5.0%) - GPU-00000000")
     assert list(low_lines(made, threshold=1)) == []
     assert len(list(low_lines(rows(fleets.fleet(fleets.NOON, 500)), threshold=99))) == 42
 

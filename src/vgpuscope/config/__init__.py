@@ -2,8 +2,16 @@
 
 from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.cluster import ClusterConfig
-from vgpuscope.config.loading import (
+from vgpuscope.config.files import (
     FILE_VARIABLE,
+    NO_FILE,
+    WORKING_DIRECTORY,
+    SettingsFile,
+    named_file,
+    settings_file,
+    tell_file,
+)
+from vgpuscope.config.loading import (
     SETTINGS,
     Config,
     Loaded,
@@ -16,14 +24,20 @@ from vgpuscope.config.shared import LogConfig
 
 __all__ = [
     "FILE_VARIABLE",
+    "NO_FILE",
     "SETTINGS",
+    "WORKING_DIRECTORY",
     "AgentConfig",
     "ClusterConfig",
     "Config",
     "Loaded",
     "LogConfig",
     "Setting",
+    "SettingsFile",
     "load",
+    "named_file",
     "pods_source",
+    "settings_file",
     "settings_of",
+    "tell_file",
 ]

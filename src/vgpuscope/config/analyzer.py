@@ -330,9 +330,10 @@ class LoggingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """gpu-oour's way to say how much is logged; `log.v` and `log.format` say the same more finely."""
 
     level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"] | None,
+        Literal["DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL"] | None,
         Meta(
-            description="Lowest level that is logged.",
+            description="Lowest level that is logged, by all services: DEBUG is log.v 6, INFO leaves it to log.v, the "
+            "others take precedence over log.v.",
             extra={"form": "upper", "flag": None, "aliases": ("LOG_LEVEL",), "unset": "as log.v says"},
         ),
     ] = None

@@ -4,7 +4,6 @@ A setting is one field of a section (agent.py, cluster.py, …). Its flag, envir
 documentation follow from it. A new service adds one Struct and one field of Config.
 """
 
-import difflib
 import math
 import re
 import socket
@@ -29,12 +28,14 @@ from vgpuscope.config.analyzer import (
     VerdictConfig,
 )
 from vgpuscope.config.cluster import ClusterConfig
+from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.shared import LogConfig
+from vgpuscope.formats import promql
 from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import address, duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
-FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
 # variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
@@ -65,6 +66,7 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     path: str  # agent.sample_interval
     flag: str | None  # --sample-interval; None: only by file and environment
+    short: str | None  # -v
     env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
     aliases: tuple[str, ...]  # names that HAMi and others use for the same
     kind: str  # what a value looks like, for people
@@ -113,11 +115,12 @@ def load(
 ) -> Loaded:
     """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
 
+    `file` "none" reads no file, also where the environment names one.
     Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
     `changes` were asked for while running, and weigh more than anything else.
     """
     chosen: dict[str, _Given] = {}
-    file = file or environ.get(FILE_VARIABLE) or None
+    file = named_file(file, environ)
     asked = (_Given(path=p, value=v, origin="API", said="the request", weight=4) for p, v in (changes or {}).items())
     for given in (*_all_given(flags=flags, environ=environ, file=file, sections=sections), *asked):
         checked = msgspec.structs.replace(given, value=_checked(given))
@@ -178,6 +181,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     return Setting(
         path=f"{section}.{field.name}",
         flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
+        short=extra.get("short"),
         env=f"{PREFIX}{section}_{field.name}".upper(),
         aliases=extra.get("aliases", ()),
         kind=_kind(inner, extra.get("form"), choices),
@@ -277,9 +281,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 
 
 def _unknown(said: str, key: str, known: Any) -> ConfigInvalid:
-    close = difflib.get_close_matches(key, list(known), n=1)
-    hint = f"Did you mean {close[0]}?" if close else None
-    return ConfigInvalid(f"{said}: no such setting", hint=hint)
+    return ConfigInvalid(f"{said}: no such setting", hint=nearest(key, known) or None)
 
 
 # --- what a value must be --------------------------------------------------------------------------------------------
@@ -292,7 +294,18 @@ def _checked(given: _Given) -> Any:
         return msgspec.convert(value, setting.type, strict=not isinstance(given.value, str))
     except ValueError as e:  # msgspec's is one too
         shown = "[redacted]" if setting.secret else log.clean(repr(given.value))
-        raise setting.error(f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}") from e
+        text = f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}"
+        raise setting.error(text, hint=_nearest_value(setting, given.value)) from e
+
+
+_PODS = ("auto", "kube", "kubelet", "none", "file:PATH")
+
+
+def _nearest_value(setting: Setting, value: object) -> str | None:
+    """A hint, where only some words are allowed and one of them is like what was given."""
+    known = setting.choices or {"families": (*FAMILIES, "all"), "pods": _PODS}.get(setting.form or "", ())
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else []
+    return next((near for word in words if word not in known and (near := nearest(word, known))), None)
 
 
 _WORDS = {"`float | null`": "a number", "`float`": "a number", "`int`": "a whole number", "`bool`": "true or false"}
@@ -320,7 +333,7 @@ def _address(value: Any) -> Any:
 
 
 def _pods(value: Any) -> Any:
-    if isinstance(value, str) and value not in {"auto", "kube", "kubelet", "none"}:
+    if isinstance(value, str) and value not in _PODS[:-1]:
         kind, _, path = value.partition(":")
         if kind != "file" or not path:
             raise ValueError("expected kube, kubelet, file:PATH, none or auto")
@@ -370,13 +383,9 @@ def _headers(value: Any) -> Any:
     return lines
 
 
-_MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(=|!=|=~|!~)\s*("(\\.|[^"\\\n])*"|\'(\\.|[^\'\\\n])*\')\s*'
-_CONDITION = re.compile(rf"\s*\{{({_MATCHER}(,{_MATCHER})*,?)?\s*\}}\s*")
-
-
 def _condition(value: Any) -> Any:
-    if isinstance(value, str) and not _CONDITION.fullmatch(value):
-        raise ValueError('expected matchers in braces, such as {pod!="",cluster="a"}')
+    if isinstance(value, str):
+        promql.read_condition(value)
     return value
 
 

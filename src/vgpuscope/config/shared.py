@@ -31,9 +31,9 @@ class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=10,
-            description="How much to log: 4 a summary, 5 with device detail, 6 for debugging. "
-            "Warnings and errors are always logged.",
-            extra={"flag": "--v", "placeholder": "LEVEL"},
+            description="How much to log: 4 a summary of each node, 5 detail of each device and how it was scored, "
+            "6 queries and their times. Warnings and errors are always logged.",
+            extra={"flag": "--v", "short": "-v", "placeholder": "LEVEL"},
         ),
     ] = 4
     format: Annotated[

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.formats import re2
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 from vgpuscope.model.quantity import Seconds
 
@@ -32,28 +33,48 @@ class Matcher(NamedTuple):
         return f"{self.label}{self.op}{_quoted(self.value)}"
 
 
-_STRING = r'"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*'|`[^`]*`"
-_MATCHER = re.compile(rf"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*({_STRING})\s*(,|$)")
+_SPACE = r"(?:[ \t\r\n]|#[^\r\n]*[\r\n])*"  # a comment counts as one
+_STRING = r'"(?:[^"\\\n\ufffd]|\\.)*"|' + r"'(?:[^'\\\n\ufffd]|\\.)*'|`[^`\ufffd]*`"
+_BODY = re.compile(rf"[ \t\r\n]*\{{{_SPACE}(.*)\}}[ \t\r\n]*", re.DOTALL)
+_MATCHER = re.compile(rf"([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}(=~|!~|!=|=){_SPACE}({_STRING}){_SPACE}(?:,{_SPACE}|$)")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
-_SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")  # what means something in a regular expression of RE2
+EXAMPLE = '{pod!="",cluster="a"}'
 
 
 def parse_condition(text: str) -> tuple[Matcher, ...]:
     """The matchers of {label="value", …}; ConfigInvalid when it is anything else."""
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
-        raise _wrong(text, "it must stand in braces")
-    rest, found = body[1:-1].strip(), []
-    while rest:
-        matched = _MATCHER.match(rest)
+    try:
+        return read_condition(text)
+    except ValueError as e:
+        raise _wrong(text, str(e)) from e
+
+
+def read_condition(text: str) -> tuple[Matcher, ...]:
+    """The same; ValueError says why not. All that read conditions read them here, and as Prometheus does."""
+    body = _BODY.fullmatch(text)
+    if body is None:
+        raise ValueError(f"expected matchers in braces, such as {EXAMPLE}")
+    at, found = 0, []
+    while at < len(body[1]):
+        matched = _MATCHER.match(body[1], at)
         if matched is None:
-            raise _wrong(text, f"{rest[:40]!r} is no matcher")
-        if matched[1] == "__name__":
-            raise _wrong(text, "the names of the metrics are given")
-        found.append(Matcher(matched[1], matched[2], _unquoted(matched[3], text)))
-        rest = rest[matched.end() :]
+            raise ValueError(f"expected matchers in braces, such as {EXAMPLE}; {body[1][at : at + 40]!r} is not one")
+        at = matched.end()
+        found.append(_checked(Matcher(matched[1], matched[2], _unquoted(matched[3]))))
     return tuple(found)
+
+
+def _checked(matcher: Matcher) -> Matcher:
+    if matcher.label == "__name__":
+        raise ValueError("__name__ cannot be a condition: the analyzer asks for metrics by name")
+    if "~" in matcher.op:
+        try:
+            re2.read(matcher.value)
+        except ValueError as e:
+            raise ValueError(f"{matcher.value!r} is not a regular expression of RE2: {e}") from e
+    return matcher
 
 
 def chosen_by(matchers: Iterable[Matcher]) -> Callable[[Mapping[str, str]], bool]:
@@ -63,10 +84,15 @@ def chosen_by(matchers: Iterable[Matcher]) -> Callable[[Mapping[str, str]], bool
 
 
 def _pattern(matcher: Matcher) -> re.Pattern[str]:
+    if "~" not in matcher.op:
+        return re.compile(re.escape(matcher.value))
+    found = re2.read(matcher.value)
+    if not found.exact:
+        raise _wrong(f"{{{matcher}}}", "own scrapes cannot tell classes of Unicode (\\p); only an engine can")
     try:
-        return re.compile(matcher.value if "~" in matcher.op else re.escape(matcher.value), re.DOTALL)
-    except re.error as e:
-        raise _wrong(f"{{{matcher}}}", f"its expression is not understood here: {e}") from e
+        return re.compile(found.python)
+    except (re.error, RecursionError, OverflowError) as e:
+        raise _wrong(f"{{{matcher}}}", f"it is too much for own scrapes ({e}); an engine may take it") from e
 
 
 def selector(name: str, matchers: Iterable[Matcher]) -> str:
@@ -88,35 +114,44 @@ def window(seconds: Seconds) -> str:
 
 
 def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\ufffd", "\\ufffd")
+    bytewise = _NO_TEXT.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", escaped)
+    return f'"{bytewise}"'
 
 
-def _unquoted(literal: str, text: str) -> str:
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as Python keeps it
+
+
+def _unquoted(literal: str) -> str:
     if literal[0] == "`":
         return literal[1:-1]
+    quote, body = literal[0], literal[1:-1]
     try:
-        return _ESCAPE.sub(_character, literal[1:-1])
+        parts = _ESCAPE.split(body)  # text, escape, text, …
+        data = b"".join(_bytes(part, quote) if at % 2 else part.encode() for at, part in enumerate(parts))
     except (ValueError, OverflowError) as e:
-        raise _wrong(text, f"{literal} is no string of PromQL") from e
+        raise ValueError(f"{literal} is not a string of PromQL") from e
+    return data.decode("utf-8", "surrogateescape")
 
 
-def _character(escape: re.Match[str]) -> str:
-    code = escape[1]
-    if code[0] in "xuU" and len(code) > 1:
-        return chr(int(code[1:], 16))
+def _bytes(code: str, quote: str) -> bytes:
+    """What an escape stands for: \\x and octal ones for a byte, which need not be a character."""
+    if code[0] == "x" and len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    if code[0] in "uU" and len(code) > 1:
+        return chr(int(code[1:], 16)).encode()
     if len(code) == 3:
-        return chr(int(code, 8))
+        return bytes([int(code, 8)])
+    if code == quote:
+        return code.encode()
     if code in _SHORT:
-        return _SHORT[code]
-    if code in "\\'\"":
-        return code
+        return _SHORT[code].encode()
     raise ValueError(code)
 
 
 def _wrong(text: str, why: str) -> ConfigInvalid:
     return ConfigInvalid(
-        f"the query condition {text!r} is not valid: {why}", hint='Write matchers in braces: {pod!="",cluster="a"}.'
+        f"the query condition {text!r} is not valid: {why}", hint=f"Write matchers in braces: {EXAMPLE}."
     )
 
 

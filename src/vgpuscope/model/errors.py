@@ -32,6 +32,11 @@ class ScopeError(Exception):
         super().__init__(message)
         self.advice = hint or self.hint
 
+    @property
+    def lines(self) -> str:
+        """The error as every command prints it."""
+        return f"vgpuscope: {self.code}: {self}\nhint: {self.advice}"
+
 
 class ConfigInvalid(ScopeError):
     code = "CONFIG_INVALID"
@@ -62,7 +67,7 @@ class PortBusy(ScopeError):
 class PodUnknown(ScopeError):
     code = "POD_UNKNOWN"
     meaning = "The pod that was asked for neither waits for devices nor did so within what is remembered."
-    hint = "`vgpuscope pending --all` lists the pods that are known; one that was scheduled at once is none of them."
+    hint = "`vgpuscope pending --all` lists the pods that are known; a pod that was scheduled at once is not listed."
     status = 404
 
 
@@ -104,7 +109,7 @@ class NotLeader(ScopeError):
 class Unknown(ScopeError):
     code = "UNKNOWN"
     meaning = "There is no such GPU, node, pod or namespace among the results."
-    hint = "/results lists what there is; names are case-sensitive, and UUIDs are whole."
+    hint = "/results lists all of them; names are case-sensitive, and UUIDs must be complete."
     status = 404
 
 
@@ -216,7 +221,7 @@ class QueryForbidden(QueryFailed):
 
 class AnswerUnreadable(QueryFailed):
     code = "ANSWER_UNREADABLE"
-    meaning = "What came back is no answer of Prometheus' HTTP API: HTML, cut off, too large or of another shape."
+    meaning = "The answer is not one of Prometheus' HTTP API: HTML, cut off, too large or of another shape."
     hint = "The URL must be the one before /api/v1; a login page in between answers with HTML."
 
 

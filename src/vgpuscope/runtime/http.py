@@ -19,6 +19,8 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.service import HEADER, ServiceName
+from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import address
 from vgpuscope.runtime.log import fields
 from vgpuscope.runtime.negotiation import wants_gzip, wants_openmetrics
@@ -44,9 +46,9 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # the kubelet has no credentia
 _JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
-    404: ("NOT_FOUND", "nothing is served under this path", "/ lists what there is."),
-    405: ("METHOD_NOT_ALLOWED", "this path does not take this method", "The allow header names those that it takes."),
-    429: ("TOO_MANY_REQUESTS", "too many requests", "Come again in a second."),
+    404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
+    405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
+    429: ("TOO_MANY_REQUESTS", "the rate limit is exceeded", "Retry after 1 s."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
 }
 
@@ -86,12 +88,23 @@ def make_app(
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
     admit: Callable[[Request], None] | None = None,
+    service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
 
-    `admit` raises for who may not read /metrics; routes have to ask for themselves.
+    `admit` raises for who may not read /metrics; routes have to ask for themselves. `service` is what the process says
+    it is, to clients that may have been pointed at the wrong one.
     """
-    return App(title=title, metrics=metrics, ready=ready, guard=guard, routes=routes, links=links, admit=admit)
+    return App(
+        title=title,
+        metrics=metrics,
+        ready=ready,
+        guard=guard,
+        routes=routes,
+        links=links,
+        admit=admit,
+        service=service,
+    )
 
 
 class App:
@@ -107,17 +120,23 @@ class App:
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
         admit: Callable[[Request], None] | None,
+        service: ServiceName | None,
     ) -> None:
+        self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
         if not any(getattr(route, "path", None) == "/" for route in routes):
             self._common["/"] = self._serve_index
+        own = [getattr(route, "path", "") for route in routes]
+        self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
         self.stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
+        if self._name is not None and path != "/metrics":
+            send = _named(send, self._name)
         if self._guard is not None and path not in _OPEN_PATHS:
             status = await self._guard.judge(scope["headers"])
             if status != 200:
@@ -129,7 +148,7 @@ class App:
         elif scope["method"] in {"GET", "HEAD"}:
             await self._guarded(common(scope, send), send)
         else:
-            await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")])
+            await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")], at=scope)
 
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:
         if self._admit is not None:
@@ -169,9 +188,11 @@ class App:
             await send(message)
 
         scope["app"] = self  # makes the router raise for 404 and 405 instead of answering in its own way
-        await self._guarded(self._own(scope, receive, watched), send, begun=lambda: begun)
+        await self._guarded(self._own(scope, receive, watched), send, begun=lambda: begun, at=scope)
 
-    async def _guarded(self, work: Any, send: Send, begun: Callable[[], bool] = lambda: False) -> None:
+    async def _guarded(
+        self, work: Any, send: Send, begun: Callable[[], bool] = lambda: False, at: Scope | None = None
+    ) -> None:
         """Every error becomes one shape; once an answer has begun, the server can only cut the connection."""
         try:
             await work
@@ -181,7 +202,7 @@ class App:
             await _send_error(send, e.status, code=e.code, message=str(e), hint=e.advice)
         except HTTPException as e:
             headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (e.headers or {}).items()]
-            await _send_http_error(send, e.status_code, headers=headers, message=e.detail)
+            await _send_http_error(send, e.status_code, headers=headers, message=e.detail, at=at, paths=self._paths)
         except Exception:
             if begun():
                 raise
@@ -373,6 +394,17 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
     await send({"type": "http.response.body", "body": body})
 
 
+def _named(send: Send, name: tuple[bytes, bytes]) -> Send:
+    """Answers with one more header."""
+
+    async def named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), name]
+        await send(message)
+
+    return named
+
+
 async def _send_chunks(
     send: Send, headers: list[tuple[bytes, bytes]], length: int | None, chunks: Iterator[bytes]
 ) -> None:
@@ -403,9 +435,23 @@ async def _send_error(
 
 
 async def _send_http_error(
-    send: Send, status: int, *, headers: Sequence[tuple[bytes, bytes]] = (), message: str = ""
+    send: Send,
+    status: int,
+    *,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    message: str = "",
+    at: Scope | None = None,
+    paths: Sequence[str] = (),
 ) -> None:
+    """`at` is the request, for errors that depend on it; `paths` are those that are served."""
     code, usual, hint = HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
+    if at is not None and status == 404:
+        usual = f"nothing is served under {at['path'][:80]!r}"
+        hint = sentences(nearest(at["path"], paths), hint)
+    elif at is not None and status == 405:
+        usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
+        allowed = dict(headers).get(b"allow", b"").decode().split(", ")  # in any order
+        hint = f"Allowed: {', '.join(sorted(allowed))}."
     await _send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)
 
 

@@ -35,7 +35,13 @@ _OWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
 }
 
 
-def setup(*, v: int, format: str, stream: TextIO | None = None) -> None:  # noqa: A002 - named as its setting
+def setup(
+    *,
+    v: int,
+    format: str,  # noqa: A002 - named as its setting
+    level: str | None = None,
+    stream: TextIO | None = None,
+) -> None:
     """Send everything this process logs to one stream (stderr) in one format."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else KlogText())
@@ -44,12 +50,19 @@ def setup(*, v: int, format: str, stream: TextIO | None = None) -> None:  # noqa
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)  # libraries: their warnings only
-    logging.getLogger("vgpuscope").setLevel(threshold(v))
+    set_level(v=v, level=level)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of every malformed request: a way to flood
 
 
-def threshold(v: int) -> int:
-    """The lowest level that --v lets through."""
+def set_level(*, v: int, level: str | None) -> None:
+    """Let through what --v says; gpu-oour's LOG_LEVEL takes precedence."""
+    logging.getLogger("vgpuscope").setLevel(threshold(v, level))
+
+
+def threshold(v: int, level: str | None = None) -> int:
+    """The lowest level that is let through. INFO leaves it to --v, whose steps are all INFO in klog."""
+    if level is not None and level != "INFO":
+        return logging.getLevelNamesMapping()[level]
     return DEBUG if v >= 6 else logging.INFO - v
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.model.errors import QueryInvalid
+from vgpuscope.model.wording import instead, nearest
 from vgpuscope.version import __version__
 
 ParamType: TypeAlias = Literal["string", "integer", "number", "boolean"]
@@ -63,38 +64,51 @@ def read_params(params: Sequence[Param], given: QueryParams) -> dict[str, Any]:
     for name, text in given.multi_items():
         param = known.get(name)
         if param is None:
-            names = ", ".join(known) or "none"
-            raise QueryInvalid(f"{name[:80]!r}: no such parameter", hint=f"This path knows: {names}.")
+            raise QueryInvalid(f"unknown parameter {name[:80]!r}", hint=instead(name, known) or _NO_PARAMS)
         if name in values:
-            raise QueryInvalid(f"{name}: given more than once")
+            raise QueryInvalid(f"{name} is given more than once")
         values[name] = _value(param, text)
     return {param.name: param.default for param in params} | values
 
 
 def _value(param: Param, text: str) -> Any:
     if param.many:
-        return tuple(dict.fromkeys(_value(structs.replace(param, many=False), part) for part in text.split(",")))
+        return tuple(dict.fromkeys(_one(param, part) for part in text.split(",")))
+    return _one(param, text)
+
+
+def _one(param: Param, text: str) -> Any:
     try:
         value = _CONVERT[param.type](text)
     except ValueError:
-        raise QueryInvalid(f"{param.name}: {text[:80]!r} is no {param.type}") from None
+        raise QueryInvalid(f"{param.name} must be {_TYPE_WORDS[param.type]} (got {text[:80]!r})") from None
     if param.choices and value not in param.choices:
-        raise QueryInvalid(f"{param.name}: {text[:80]!r} is none of those there are", hint=_listed(param.choices))
-    least, most = _bounds(param)
-    if param.type in {"integer", "number"} and not least <= value <= most:
-        raise QueryInvalid(f"{param.name}: {text[:80]} is not from {least:g} to {most:g}")
+        raise _no_choice(param, text)
+    if param.type in {"integer", "number"} and not _within(param, value):
+        raise QueryInvalid(f"{param.name} must be {_range(param)} (got {text[:80]})")
     return value
 
 
-def _listed(choices: Sequence[str]) -> str:
-    return f"There are: {', '.join(choices)}."
+_NO_PARAMS = "This path takes no parameters."
+_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+_LISTED = 12  # choices; more stand in the documentation
 
 
-def _bounds(param: Param) -> tuple[float, float]:
-    return (
-        -math.inf if param.least is None else param.least,
-        math.inf if param.most is None else param.most,
-    )
+def _no_choice(param: Param, text: str) -> QueryInvalid:
+    number = "one or more of" if param.many else "one of"
+    choices = ", ".join(param.choices) if len(param.choices) <= _LISTED else "those that /docs lists"
+    message = f"{param.name} must be {number} {choices} (got {text[:80]!r})"
+    return QueryInvalid(message, hint=nearest(text, param.choices) or None)
+
+
+def _within(param: Param, value: float) -> bool:
+    return (param.least is None or value >= param.least) and (param.most is None or value <= param.most)
+
+
+def _range(param: Param) -> str:
+    if param.least is None:
+        return f"at most {param.most:g}"
+    return f"at least {param.least:g}" if param.most is None else f"from {param.least:g} to {param.most:g}"
 
 
 def _integer(text: str) -> int:

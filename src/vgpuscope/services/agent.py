@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vgpuscope.config import AgentConfig, Config, pods_source
+from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
 from vgpuscope.formats.kubelist import Fault
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
@@ -60,14 +60,15 @@ class PodSource(Protocol):
         """The whole set, again and again; raises when it cannot be had."""
 
 
-def main(config: Config, *, once: bool) -> int:
+def main(config: Config, *, once: bool, file: SettingsFile) -> int:
     """`vgpuscope agent`."""
-    return run(config, once=once)
+    return run(config, once=once, file=file)
 
 
-def run(config: Config, *, once: bool = False, binding: Any = None) -> int:
+def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
     """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
-    setup(v=config.log.v, format=config.log.format)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
     tune()
     if once:
         return asyncio.run(_once(config.agent, binding))
@@ -160,6 +161,7 @@ class Agent:
         """What is served."""
         return make_app(
             title="vgpuscope agent",
+            service="agent",
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
             ready=self.readiness,
             guard=guard,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config
+from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError
 from vgpuscope.model.history import HistoryPoint
@@ -29,10 +29,11 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.doorman import Doorman
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, setup, threshold
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
 from vgpuscope.runtime.operations import Operation, routes
 from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Pulse
 from vgpuscope.services.analyzer_cycle import Board, Cycle
+from vgpuscope.services.analyzer_log import tell_analysis
 from vgpuscope.services.analyzer_settings import Settings
 from vgpuscope.services.analyzer_sources import Sources, check_source
 from vgpuscope.sinks.history import History, Outbox, open_history
@@ -60,12 +61,12 @@ _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader fou
 _OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
-def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None) -> int:
+def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile | None = None) -> int:
     """`vgpuscope analyzer`."""
-    settings = Settings(flags=flags, environ=environ, file=file, check=_check)
+    settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    setup(v=config.log.v, format=config.log.format)
-    _set_level(config)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
     one_heap()  # a quarter less at 5,000 cards
     return lifecycle.main(lambda life: serve(settings, life))
 
@@ -137,6 +138,7 @@ class Analyzer:
         api = AnalyzerApi(self)
         return make_app(
             title=TITLE,
+            service="analyzer",
             metrics=self._metrics,
             ready=self._readiness,
             guard=guard,
@@ -303,6 +305,7 @@ class Analyzer:
     async def _done(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+        await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
         try:
             await self._outbox.save(board.analysis)
@@ -372,7 +375,7 @@ class Analyzer:
         config = self._settings.config
         self._doorman = _doorman(config)
         self._sources.renew(config)
-        _set_level(config)
+        set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
 
 
@@ -391,14 +394,6 @@ def _doorman(config: Config) -> Doorman:
         user_header=found.proxy_user_header,
         rate=found.rate_limit,
     )
-
-
-def _set_level(config: Config) -> None:
-    """gpu-oour's word for how much is logged weighs more than ours."""
-    level = config.logging.level
-    usual = threshold(config.log.v)
-    wanted = min(usual, logging.INFO) if level == "INFO" else logging.getLevelNamesMapping()[level] if level else usual
-    logging.getLogger("vgpuscope").setLevel(wanted)
 
 
 @contextlib.contextmanager

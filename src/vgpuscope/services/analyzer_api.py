@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from vgpuscope.config import Config
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
 from vgpuscope.model.errors import BodyInvalid, Unknown
 from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.negotiation import prefers
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
 from vgpuscope.services.analyzer_cycle import Board, Tally
@@ -29,6 +30,7 @@ ABOUT = (
     "evidence it rests on. What was not measured is null, and what is not known well enough is unknown."
 )
 _CSV = "text/csv; charset=utf-8"
+_SEARCHED = 500  # GPUs, for one whose UUID is like the one that was asked for
 
 
 class Pulse(Struct, frozen=True, kw_only=True):
@@ -337,7 +339,7 @@ class AnalyzerApi:
         given = {_NAMES[name]: value for name, value in asked.items() if value is not None}
         named = await _body_changes(request)
         if twice := sorted(given.keys() & named.keys()):
-            raise BodyInvalid(f"{twice[0]} stands in the body and among the parameters", hint="Say it once.")
+            raise BodyInvalid(f"{twice[0]} is in the body and among the parameters", hint="Give it once.")
         changes = named | given
         if not changes:
             raise BodyInvalid("nothing to change was given", hint='For example {"thresholds": {"idle": 5}}.')
@@ -366,7 +368,8 @@ class AnalyzerApi:
         board, gpu_id = await self._desk.board(), request.path_params["gpu_id"]
         found = [gpu for gpu in (board.analysis.gpus if board.analysis else ()) if gpu.gpu_id == gpu_id]
         if not found:
-            raise Unknown(f"no GPU {gpu_id[:80]!r} among the results")
+            known = {gpu.gpu_id for gpu in board.analysis.gpus} if board.analysis else ()
+            raise Unknown(f"no GPU {gpu_id[:80]!r} among the results", hint=_nearest_gpu(gpu_id, known))
         return _json([shapes.detail(gpu, lang=asked["lang"], stale=board.stale) for gpu in found])
 
     async def _nodes(self, request: Request, asked: dict[str, Any]) -> Response:
@@ -520,6 +523,13 @@ def _of_tenant(rows: Sequence[ResultRow], asked: dict[str, Any]) -> Sequence[Res
     return [
         row for row in rows if any(namespace in (None, one.namespace) and pod in (None, one.pod) for one in row.tenants)
     ]
+
+
+def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
+    """A hint on a UUID that is not known: most often it was cut off. A large fleet is not searched for the like."""
+    begins = sorted(one for one in known if one.startswith(given)) if given else []
+    near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
+    return sentences(near, Unknown.hint) if near else None
 
 
 def _wants_csv(request: Request, asked: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ import yaml
 from vgpuscope import config as configuration
 from vgpuscope.config import Config, Loaded
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
+from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
 
 Signature = tuple[int, int, int] | None
@@ -52,7 +53,7 @@ class Settings:
     ) -> None:
         """`check` raises ConfigInvalid for what the settings alone do not show to be wrong."""
         self._flags, self._environ, self._check = dict(flags), dict(environ), check
-        self._file = file or environ.get(configuration.FILE_VARIABLE) or None
+        self._file = configuration.named_file(file, environ)
         self._updates: dict[str, Any] = {}
         self._read = self._looked = self._signature()
         self._loaded = self._load(self._updates)
@@ -79,7 +80,7 @@ class Settings:
         """Change settings by path, all or none; what was changed, with the values in effect."""
         mode = self.config.analyzer.config_updates
         if mode == "refuse":
-            raise ReadOnly("analyzer.config_updates is refuse", hint="Change the file; it is read again by itself.")
+            raise ReadOnly("analyzer.config_updates is refuse", hint="Change the file; it is read again automatically.")
         for path in changes:
             _check_changeable(path)
         if changes.get("ai.enabled"):
@@ -96,7 +97,11 @@ class Settings:
 
     def _load(self, updates: Mapping[str, Any]) -> Loaded:
         loaded = configuration.load(
-            flags=self._flags, environ=self._environ, file=self._file, sections=SECTIONS, changes=updates
+            flags=self._flags,
+            environ=self._environ,
+            file=self._file or configuration.NO_FILE,
+            sections=SECTIONS,
+            changes=updates,
         )
         self._check(loaded.config)
         return loaded
@@ -107,7 +112,7 @@ class Settings:
             origin = self._loaded.origins[path]
             if origin.startswith(("env ", "flag")):
                 raise BodyInvalid(
-                    f"{path}: set by {origin}, which weighs more than the file", hint="Change it where it is set."
+                    f"{path}: set by {origin}, which takes precedence over the file", hint="Change it where it is set."
                 )
 
     def _persist(self, changes: Mapping[str, Any]) -> None:
@@ -139,7 +144,8 @@ _WRITABLE = "Mount it writable, or say analyzer.config_updates: memory."
 
 def _check_changeable(path: str) -> None:
     if path not in {setting.path for setting in configuration.SETTINGS}:
-        raise ConfigInvalid(f"{path[:80]!r}: no such setting", hint="GET /config shows what there is.")
+        near = nearest(path, [setting.path for setting in CHANGEABLE])
+        raise ConfigInvalid(f"{path[:80]!r}: no such setting", hint=sentences(near, "GET /config lists all settings."))
     if path not in {setting.path for setting in CHANGEABLE}:
         raise BodyInvalid(f"{path}: cannot be changed while running", hint="Change the file or the environment.")
 

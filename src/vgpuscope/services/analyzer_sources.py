@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
+from vgpuscope.formats.promql import chosen_by, parse_condition
 from vgpuscope.model.errors import ConfigInvalid, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
@@ -162,8 +163,10 @@ def _scrapes(config: Config) -> ScrapeSource:
 
 
 def check_source(config: Config) -> None:
-    """ConfigInvalid when the settings say nothing to read from."""
+    """ConfigInvalid when the settings say nothing to read from, or select series in a way that only an engine can."""
     analyzer = config.analyzer
+    if config.prometheus.url is None:
+        chosen_by(parse_condition(config.prometheus.query_condition))
     if config.prometheus.url is None and not analyzer.targets and not analyzer.discover_services:
         raise ConfigInvalid(
             "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
-from vgpuscope.config import ClusterConfig, Config
+from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
 from vgpuscope.formats import cluster_objects as objects
 from vgpuscope.formats import dra, events
 from vgpuscope.logic.cluster_capacity import CapacityTotals
@@ -36,8 +36,9 @@ from vgpuscope.model.pending import PodEvent
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
-from vgpuscope.runtime.log import OnChange, fields, setup
+from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
 from vgpuscope.runtime.operations import Param, read_params
+from vgpuscope.services.cluster_log import ClusterNews
 from vgpuscope.services.cluster_watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
@@ -60,9 +61,10 @@ _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
 
-def main(config: Config) -> int:
+def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope cluster`."""
-    setup(v=config.log.v, format=config.log.format)
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
     gc.set_threshold(_GC_EVERY)
     return lifecycle.main(lambda life: _serve(config.cluster, life))
 
@@ -96,6 +98,7 @@ class ClusterExporter:
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
+        self._news = ClusterNews(self._ledger.node, self._totals.cluster)
         self._settled = False
         self._kinds = list(self._watched())
 
@@ -110,6 +113,7 @@ class ClusterExporter:
         """What is served."""
         return make_app(
             title="vgpuscope cluster",
+            service="cluster exporter",
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
@@ -152,7 +156,7 @@ class ClusterExporter:
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
         if not self.readiness().ready:
-            raise SourceDown("the pods have not been listed yet", hint="Come again in a moment.")
+            raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
         return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
 
     def _watched(self) -> Iterator[Kind[Any]]:
@@ -245,6 +249,8 @@ class ClusterExporter:
             for kind in self._kinds:
                 self._report(kind)
             self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
+            if listed:
+                self._news.tell(time.monotonic())
             if listed and not self._settled:
                 self._settled = True
                 self._on_ready()
@@ -267,7 +273,8 @@ class ClusterExporter:
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
         changes = self._ledger.changed()
-        began = time.perf_counter()
+        self._news.changed(changes.nodes)
+        began = start = time.perf_counter()
         for name in changes.nodes:
             self._settle_node(name)
             if time.perf_counter() - began > _AT_ONCE:
@@ -279,6 +286,9 @@ class ClusterExporter:
                 self._page.update(("namespace", name), namespace_samples(namespace))
             else:
                 self._page.drop(("namespace", name))
+        if changes.nodes and log.isEnabledFor(DEBUG):
+            seconds = round(time.perf_counter() - start, 6)
+            log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_node(self, name: str) -> None:
         node = self._ledger.node(name)

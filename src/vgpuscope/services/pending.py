@@ -5,11 +5,13 @@ import os
 
 from vgpuscope.model.errors import ConfigInvalid, PodUnknown
 from vgpuscope.model.pending import PendingList
+from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.printing import print_drawn, print_json, until_listed
 from vgpuscope.runtime.terminal import speak_plainly
 from vgpuscope.sources.cluster_api import PendingApi
 from vgpuscope.views.pending import pending_table, pod_view
 
+_SEARCHED = 2000  # pods, for one whose name is like the one that was typed
 DEFAULT_URL = "http://127.0.0.1:31993"
 
 
@@ -19,7 +21,12 @@ def main(words: list[str], *, everything: bool, as_json: bool) -> int:
     pod, url = chosen(words)
     found = asyncio.run(_ask(url, pod, everything=everything))
     if pod and not found.pending:
-        raise PodUnknown(f"{pod} does not wait for devices, and is not remembered to have waited")
+        known = asyncio.run(_ask(url, "", everything=True)).pending
+        near = nearest(pod, [f"{one.namespace}/{one.pod}" for one in known[:_SEARCHED]])
+        raise PodUnknown(
+            f"{pod} does not wait for devices, and is not remembered to have waited",
+            hint=sentences(near, PodUnknown.hint),
+        )
     if as_json:
         print_json(found)
     elif pod:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from vgpuscope.config import Config
+from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.runtime.printing import print_drawn, print_json
@@ -57,11 +57,13 @@ def results(*, url: str, only_low: bool, form: Form) -> int:
     return 0
 
 
-def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, form: Form) -> int:
+def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile, form: Form) -> int:
     """Analyse once, with a line on standard error that says how far it is, and print the results."""
     speak_plainly()
     logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # what there is to say is said below
-    settings = Settings(flags=flags, environ=environ, file=file, check=check_source)
+    settings = Settings(flags=flags, environ=environ, file=file.path, check=check_source)
+    if file.by == WORKING_DIRECTORY:
+        print(f"vgpuscope: settings read from {file.path} ({file.by})", file=sys.stderr)
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
         print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.model.wording import instead
 from vgpuscope.runtime.terminal import Terminal, paper_width, speak_plainly
 from vgpuscope.sources.agent_api import AgentApi
 from vgpuscope.views.top import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
@@ -30,7 +31,7 @@ def main(*, url: str, once: bool, as_json: bool, interval: float, sort: str, pat
         state = State(url=url, sort=_sort(sort), pattern=pattern, utc_offset=time.localtime().tm_gmtoff)
         return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
     except ScopeError as e:
-        print(f"vgpuscope: {e.code}: {e}\n  {e.advice}", file=sys.stderr)
+        print(e.lines, file=sys.stderr)
         return e.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -43,7 +44,7 @@ def _sort(name: str) -> Sort:
     for sort in SORTS:
         if sort == name:
             return sort
-    raise ConfigInvalid(f"--sort {name} is unknown", hint=f"Sort by one of: {', '.join(SORTS)}.")
+    raise ConfigInvalid(f"unknown value {name!r} for --sort", hint=instead(name, SORTS))
 
 
 async def _run(state: State, *, once: bool, as_json: bool, interval: float, color: bool) -> int:

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     }
     if chosen.prometheus:
         flags["prometheus.url"] = chosen.prometheus
-    return analyzer.main(flags=flags, environ={}, file=None)
+    return analyzer.main(flags=flags, environ={})
 
 
 if __name__ == "__main__":

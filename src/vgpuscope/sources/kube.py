@@ -10,6 +10,7 @@ are in sight.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import httpx2
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _PAGE = "500"
 _GRACE = 10.0  # seconds for the server to end a watch when its time is over
@@ -282,9 +284,15 @@ class Api:
         return None if answer.status_code == 404 else _body(answer)
 
     async def _ask(self, path: str, params: Mapping[str, str]) -> "httpx2.Response":
+        clock = asyncio.get_running_loop().time
+        began = clock()
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
-                return await self._client.get(path, params=dict(params), timeout=None)  # ours is for all of it
+                answer = await self._client.get(path, params=dict(params), timeout=None)  # ours is for all of it
+        if log.isEnabledFor(logging.DEBUG):
+            took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
+            log.debug("query", extra={"fields": {"path": path, **took}})
+        return answer
 
     async def lines(self, path: str, params: Mapping[str, str], *, silence: Seconds) -> AsyncGenerator[bytes, None]:
         """An empty line once the server agrees, then each that it sends, until the stream ends, breaks or falls silent.
@@ -304,6 +312,8 @@ class Api:
                 answer = await self._client.send(request, stream=True)
                 if answer.status_code != 200:
                     _fail(answer.status_code, decode_status(await answer.aread()))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("watch opened", extra={"fields": {"path": path, "version": params.get("resourceVersion")}})
         try:
             yield b""
             rest: list[bytes] = []

@@ -1,6 +1,7 @@
 """Requests to a PromQL engine: authenticated, bounded in time and size, tried again when that may help."""
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +12,14 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 import httpx2
 
 from vgpuscope.formats.promql import decode_error
+from vgpuscope.model import service
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
 
+log = logging.getLogger(__name__)
+
+_SHOWN = 2000  # characters of a query in the log
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses that another try may change
 _FORBIDDEN = frozenset({401, 403})
@@ -27,6 +32,7 @@ _CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
     62: "Name the server in prometheus.url as its certificate does.",
     64: "Name the server in prometheus.url as its certificate does.",
 }
+_TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster exporters belong in analyzer.targets."
 _AUTHORITY_HINT = "Name the authority that signed it in prometheus.ca_file, in PEM."
 
 
@@ -103,7 +109,7 @@ class PromApi:
             try:
                 async with self._slots:
                     sent()
-                    return await self._once(verb or self._verb, path, form, by=by)
+                    return await self._logged(verb or self._verb, path, form, by=by)
             except _Passing as e:
                 wait = max(e.wait, pause * random.uniform(0.5, 1.5))
                 if not left or asyncio.get_running_loop().time() + wait >= by:
@@ -111,6 +117,23 @@ class PromApi:
                 pause *= 2
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
+
+    async def _logged(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+        """One request; with --v 6 the log says what was asked and how long it took. The URL is without credentials."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return await self._once(verb, path, form, by=by)
+        clock, body, failure = asyncio.get_running_loop().time, b"", None
+        began = clock()
+        try:
+            body = await self._once(verb, path, form, by=by)
+        except (QueryFailed, _Passing) as e:
+            failure = str(e)
+            raise
+        finally:
+            asked = {"url": self.url + path, "query": (form.get("query") or form.get("match[]", ""))[:_SHOWN]}
+            took = {"at": form.get("time"), "seconds": round(clock() - began, 6), "bytes": len(body), "err": failure}
+            log.debug("query", extra={"fields": asked | took})
+        return body
 
     async def _once(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
         with self._our_errors():
@@ -121,6 +144,8 @@ class PromApi:
                     status, headers, body = await self._fetch("GET", path, form)
         if status == 200:
             return body
+        if there := headers.get(service.HEADER):
+            raise AnswerUnreadable(f"it is {service.with_article(there)}, not a Prometheus", hint=_TARGETS_HINT)
         said = decode_error(status, body)
         if status in _FORBIDDEN:
             raise QueryForbidden(f"refused: {said}")
@@ -226,7 +251,7 @@ def _split(url: str) -> SplitResult:
         usable = False
     if not usable:
         shown = url.rpartition("@")[2]
-        raise ConfigInvalid(f"{shown!r} is no address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
+        raise ConfigInvalid(f"{shown!r} is not the address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
     return parts._replace(path=parts.path.rstrip("/").removesuffix("/api/v1"), query="", fragment="")
 
 

@@ -166,10 +166,14 @@ class ScrapeSource:
 
     async def _scrape(self, target: "_Target") -> None:
         self._scrapes += 1
-        at = self._clock()
+        at, clock = self._clock(), asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(self._timeout):
                 page = await self._page(target)
+            if log.isEnabledFor(logging.DEBUG):
+                told = {"target": target.name, "seconds": round(clock() - began, 6), "bytes": len(page)}
+                log.debug("scrape", extra={"fields": told})
             target.take(at, page, frozen=max(_FROZEN, 2 * self._interval))
         except TimeoutError:
             target.failed(SourceDown(f"no whole page within {self._timeout:g} s"))

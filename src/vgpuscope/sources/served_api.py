@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import logging
 from typing import Generic, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 import msgspec
 
+from vgpuscope.model import service
 from vgpuscope.model.errors import ConfigInvalid, SourceDown
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 
@@ -66,14 +69,23 @@ class ServedApi(Generic[T]):
         return self._decoded(answer), answer.headers
 
     async def get(self, path: str) -> httpx2.Response:
-        """Its answer, whatever the status; SourceDown when there is none."""
+        """Its answer, whatever the status; SourceDown when there is none, or another service of ours answers."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 bounds each read, not a body that trickles in
-                return await self._client.get(self._base + path)
+                answer = await self._client.get(self._base + path)
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
             raise self._nobody(str(e) or type(e).__name__) from e
+        if log.isEnabledFor(logging.DEBUG):
+            took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
+            log.debug("query", extra={"fields": {"url": self.url + path, **took}})
+        there = answer.headers.get(service.HEADER, self._kind.name)
+        if there != self._kind.name:
+            raise self._another(there)
+        return answer
 
     def _decoded(self, answer: httpx2.Response) -> T:
         """The body of an answer; SourceDown when it is of another shape."""
@@ -92,6 +104,14 @@ class ServedApi(Generic[T]):
             hint=f"Start one with `{self._kind.start}`, or give the URL: `{self._kind.ask} HOST:PORT`.",
         )
 
+    def _another(self, there: str) -> SourceDown:
+        kind = self._kind
+        wanted = f"Give the address of {kind.an}; its default port is {kind.port}."
+        return SourceDown(
+            f"{self.url} is {service.with_article(there)}, not {kind.an}",
+            hint=service.how_to_ask(there, self.url, instead=wanted),
+        )
+
     def _refused(self, answer: httpx2.Response) -> SourceDown:
         status, kind = answer.status_code, self._kind
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
@@ -101,8 +121,8 @@ class ServedApi(Generic[T]):
             )
         if status == httpx2.codes.NOT_FOUND:
             return SourceDown(
-                f"{self.url} is no vgpuscope {kind.name}: it has no {kind.path}",
-                hint=f"Give the address of {kind.an}; it listens on port {kind.port} unless told otherwise.",
+                f"{self.url} is not {kind.an} of vgpuscope: it does not serve {kind.path}",
+                hint=f"Give the address of {kind.an}; its default port is {kind.port}.",
             )
         nothing = f"the {kind.name} at {self.url} has no {kind.gives} ({status})"
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):

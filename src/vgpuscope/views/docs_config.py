@@ -15,7 +15,11 @@ Every setting can be given in four places. What stands further left counts:
 flag → environment → file → default.
 
 The file is YAML, with one section for each part of the program. It is named by `--config FILE` or by the variable
-`VGPUSCOPE_CONFIG`. `vgpuscope config print` shows the settings in effect and where each came from.
+`VGPUSCOPE_CONFIG`. Where no file is named, `config.yaml` of the working directory is read if there is one, as gpu-oour
+does; the log says so (`settings read`). A `config.yaml` with sections that vgpuscope does not have is rejected: it
+belongs to another program. `--config none` reads no file.
+
+`vgpuscope config print` shows the settings in effect and where each came from.
 
 A key that does not exist, an unknown `VGPUSCOPE_*` variable and a bad value are refused at start: the message names
 the key, the value and the reason, and the exit code is 2. A variable that is set to nothing counts as not set. The

@@ -1,0 +1,31 @@
+"""Hints in one format: the nearest known word first, then all that are possible where these are few, then what to do.
+
+Did you mean idle? Possible: idle, low, normal, high, unknown. /docs lists every parameter.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+_MOST = 12  # words that are listed; more are looked up in the documentation
+_LONGEST = 80  # characters that are compared
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Did you mean …?, with the known word that is most alike, however it is capitalised; nothing if none is alike."""
+    by_fold: dict[str, str] = {}
+    for one in known:
+        by_fold.setdefault(one.casefold(), one)
+    close = difflib.get_close_matches(word[:_LONGEST].casefold(), by_fold, n=1)
+    return f"Did you mean {by_fold[close[0]]}?" if close else ""
+
+
+def instead(word: str, known: Iterable[str], *, look: str = "") -> str:
+    """The hint on a word that is not known: the nearest one, all of them if they are few, and where to look."""
+    words = list(known)
+    listed = f"Possible: {', '.join(words)}." if 0 < len(words) <= _MOST else ""
+    return sentences(nearest(word, words), listed, look)
+
+
+def sentences(*parts: str) -> str:
+    """The parts that say something, as one text."""
+    return " ".join(part for part in parts if part)
