@@ -30,7 +30,7 @@ def test_what_was_given_is_shown_under_every_name(cluster, tmp_path):
     with exporter(cluster.kubeconfig, tmp_path) as running:
         page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="train"))
     assert page.one(m.HOLDER_MEMORY.name, pod="train", container="main", gpu_uuid="GPU-a") == 8000 * MIB
-    assert page.one("hami_gpu_memory_allocated_bytes", device_uuid="GPU-a", device_cores="30") == 8000 * MIB
+    assert page.one("hami_gpu_memory_allocated_bytes", device_uuid="GPU-a", device_cores="100") == 8000 * MIB
     assert page.one("GPUDeviceMemoryLimit", deviceuuid="GPU-c", nodeid="gpu-2", zone="vGPU") == 81920 * MIB
     assert page.one("nodeGPUOverview", deviceuuid="GPU-a", sharedcontainers="1", devicememorylimit="81920") > 0
     assert page.one("vGPUCoreAllocated", podname="train", containeridx="0") == 30

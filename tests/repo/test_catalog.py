@@ -195,7 +195,7 @@ def test_every_promised_metric_is_there_with_its_labels(name, labels):
     shown = [exposed for _, exposed in EXPOSED if exposed.name == name]
     assert shown
     for exposed in shown:
-        there = {label for label, _ in exposed.labels} | set(exposed.extra)
+        there = {label for label, _ in (*exposed.labels, *exposed.const)} | set(exposed.extra)
         assert set(labels.split()) <= there
 
 

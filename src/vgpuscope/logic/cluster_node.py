@@ -38,6 +38,7 @@ def settle_node(
         schedulable=node.schedulable if node else True,
         devices=devices,
         holders=held,
+        shares=tuple([share for one in counted for share in one.shares]),
         capacity=capacity,
         types=types,
         findings=findings,

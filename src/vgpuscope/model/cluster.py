@@ -33,6 +33,17 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
     cores: int  # percent; 0: not specified
 
 
+class PodShare(Struct, frozen=True, kw_only=True, gc=False):
+    """What one pod has of one device, by HAMi's rule: its app containers together, or the larger init container."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    device: DeviceUUID
+    memory: Bytes
+    cores: int  # percent
+
+
 class InstanceHolder(Struct, frozen=True, kw_only=True):
     """One MIG instance in one pod's hands."""
 
@@ -153,6 +164,7 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     schedulable: bool = True
     devices: tuple[DeviceLedger, ...] = ()
     holders: tuple[Holder, ...] = ()  # also of devices the node does not register
+    shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; else the holder's own
     capacity: Capacity = Capacity()
     types: tuple[Capacity, ...] = ()  # the same, for each type of card
     findings: tuple[Finding, ...] = ()
