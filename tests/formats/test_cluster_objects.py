@@ -502,6 +502,22 @@ def test_a_node_is_read_with_its_devices():
     assert found.allocatable == {"nvidia.com/gpu": 10, "nvidia.com/mig-1g.5gb": 0, "metax-tech.com/gpu": 1}
 
 
+def test_the_nodes_label_says_how_much_memory_a_gpu_has_where_its_models_name_does_not():
+    def physical(*types, **labels):
+        register = json.dumps([{"id": f"GPU-{n}", "devmem": 30720, "type": one} for n, one in enumerate(types)])
+        item = node(annotations={REGISTER: register})
+        item["metadata"]["labels"] = {f"nvidia.com/gpu.{name}": text for name, text in labels.items()}
+        (found,) = decode_nodes(listed("Node", item)).items
+        return [one.physical and one.physical // MIB for one in found.devices]
+
+    assert physical("NVIDIA-Tesla T4", memory="15360") == [15360]
+    assert physical("NVIDIA-Tesla T4") == [None]
+    assert physical("NVIDIA-Tesla T4", memory="much") == [None]
+    assert physical("NVIDIA-Tesla T4", "NVIDIA L4", memory="15360") == [None, None]
+    assert physical("NVIDIA H200", memory="5120", product="NVIDIA-H200-MIG-1g.18gb") == [None]
+    assert physical("NVIDIA A100-SXM4-80GB", memory="40960") == [81920]
+
+
 def test_a_node_without_devices_is_a_node():
     assert decode_nodes(listed("Node", {"metadata": {"name": "cpu"}})).items == (NodeState(name="cpu"),)
 

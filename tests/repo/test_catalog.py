@@ -23,6 +23,7 @@ ROWS = {
     "device": rows.DeviceRow,
     "instance": rows.InstanceRow,
     "holder": rows.HolderRow,
+    "offer": rows.OfferRow,
     "quota": rows.QuotaRow,
     "place": rows.PlaceRow,
     "type": rows.TypeRow,

@@ -5,6 +5,7 @@ from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, r
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
+OFFER = same("node", "resource", "type", "mode", "profile")
 QUOTA = same("namespace", "resource")
 PLACE = same("node")
 TYPE = same("vendor", "type")
@@ -243,6 +244,35 @@ HOLDER_CORES = _native(
         help="vGPU core allocated to a pod from a GPU (percent); container_index is always 0",
     ),
     when="as_container",
+)
+
+# ── GPUs of nodes without HAMi, which the kubelet only counts ────────────────────────────────────────────────────
+OFFERED = _native(
+    "offer",
+    OFFER,
+    "counted_capacity",
+    "GPUs, shares of GPUs or MIG instances of a resource on a node that registers no GPU with HAMi or DRA.",
+    "",
+)
+OFFER_ALLOCATABLE = _native(
+    "offer", OFFER, "counted_allocatable", "The part of the capacity that is healthy, by the kubelet.", ""
+)
+OFFER_REQUESTED = _native(
+    "offer", OFFER, "counted_requested", "What pods on the node ask for of the resource, until they have ended.", ""
+)
+OFFER_FREE = _native(
+    "offer",
+    OFFER,
+    "counted_free",
+    "What a new pod can have of the resource; 0 on a node that takes no pods.",
+    "",
+)
+OFFER_MEMORY = _native(
+    "offer",
+    OFFER,
+    "counted_memory_bytes",
+    "Memory of one GPU or MIG instance of the resource, by the node's label; absent without it.",
+    "bytes",
 )
 
 # ── quotas ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -168,6 +168,16 @@ class HolderRow(NamedTuple):
     as_pod: str = "1"  # "": only a part of what the pod has of the device
 
 
+class OfferRow(NamedTuple):
+    """A resource of a node whose GPUs are only counted."""
+
+    node: str
+    resource: str
+    type: str
+    mode: str
+    profile: str
+
+
 class QuotaRow(NamedTuple):
     """A device resource in a namespace."""
 

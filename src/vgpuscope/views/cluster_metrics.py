@@ -13,6 +13,7 @@ from vgpuscope.catalog.rows import (
     HolderRow,
     InstanceRow,
     KindRow,
+    OfferRow,
     PlaceRow,
     QuotaRow,
     TypeRow,
@@ -58,7 +59,13 @@ class NodeSamples:
             after[key] = known
         self._known[node.name] = after
         rows = {told.row: told.samples for told in after.values()}
-        for sample in (*_instances(node), *(() if single else _holders(node)), *_shares(node), *_place(node)):
+        for sample in (
+            *_instances(node),
+            *(() if single else _holders(node)),
+            *_shares(node),
+            *_offers(node),
+            *_place(node),
+        ):
             rows.setdefault(sample.row, []).append(sample)
         return rows
 
@@ -83,6 +90,7 @@ def node_samples(node: NodeLedger) -> Iterator[Sample]:
     yield from _instances(node)
     yield from _holders(node)
     yield from _shares(node)
+    yield from _offers(node)
     yield from _place(node)
 
 
@@ -112,6 +120,18 @@ def _shares(node: NodeLedger) -> Iterator[Sample]:
             as_container="",
         )
         yield from _holder(row, share.memory, share.cores)
+
+
+def _offers(node: NodeLedger) -> Iterator[Sample]:
+    """Counted GPUs: never under HAMi's names, whose cards have a UUID."""
+    for one in node.offers:
+        offer = one.offer
+        row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
+        yield Sample(m.OFFERED, row, offer.capacity)
+        yield Sample(m.OFFER_ALLOCATABLE, row, offer.allocatable)
+        yield Sample(m.OFFER_REQUESTED, row, one.requested)
+        yield Sample(m.OFFER_FREE, row, one.free)
+        yield Sample(m.OFFER_MEMORY, row, offer.memory)
 
 
 def _shared(node: NodeLedger) -> set[tuple[PodUID, DeviceUUID]]:
