@@ -99,6 +99,7 @@ def test_a_pod_is_read_whole():
             ),
         ),
         requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
+        asking=1,
         times=PodTimes(bind_phase="success"),
     )
 
@@ -334,7 +335,7 @@ def test_a_pod_that_waits_is_pending_and_nowhere():
     waiting = pod(gpu(), status={})
     waiting["spec"]["nodeName"] = None
     assert read(waiting) == PodState(
-        uid="uid-p", namespace="ml", name="p", init_done=True, requests={"nvidia.com/gpu": 1}
+        uid="uid-p", namespace="ml", name="p", init_done=True, requests={"nvidia.com/gpu": 1}, asking=1
     )
 
 
@@ -367,6 +368,10 @@ def test_a_pod_asks_for_what_it_needs_at_once():
     item = pod(gpu("a", 2), gpu("b", "1"), init=[gpu("i", 4), gpu("j", 1)])
     assert read(item).requests == {"nvidia.com/gpu": 4}
     assert read(pod(gpu("a", 2), gpu("b"), init=[gpu("i")])).requests == {"nvidia.com/gpu": 3}
+
+
+def test_how_many_containers_ask_is_counted():
+    assert read(pod(gpu(), container("sidecar"), init=[gpu("first")])).asking == 2
 
 
 def test_limits_count_before_requests():

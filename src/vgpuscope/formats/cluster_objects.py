@@ -325,6 +325,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         assignments=tuple(_assignments(annotations, holders, wrong)),
         instances=_instances(annotations, wrong),
         requests=_together(holders),
+        asking=sum(1 for holder in holders if holder.asks),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),

@@ -123,6 +123,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
     requests: dict[str, int] = {}  # device resources it asks for, all containers together
+    asking: int = 0  # how many containers ask for them
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
     scheduler: str = "default-scheduler"
     owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
