@@ -12,7 +12,7 @@ from tests.contract.clusterrun import (
     quota,
     registered,
 )
-from tests.controlplane import ApiError
+from tests.controlplane import ApiError, node, pod
 from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real
@@ -30,7 +30,7 @@ def test_what_was_given_is_shown_under_every_name(cluster, tmp_path):
     with exporter(cluster.kubeconfig, tmp_path) as running:
         page = running.until(lambda page: page.has(m.HOLDER_MEMORY.name, pod="train"))
     assert page.one(m.HOLDER_MEMORY.name, pod="train", container="main", gpu_uuid="GPU-a") == 8000 * MIB
-    assert page.one("hami_gpu_memory_allocated_bytes", device_uuid="GPU-a", device_cores="30") == 8000 * MIB
+    assert page.one("hami_gpu_memory_allocated_bytes", device_uuid="GPU-a", device_cores="100") == 8000 * MIB
     assert page.one("GPUDeviceMemoryLimit", deviceuuid="GPU-c", nodeid="gpu-2", zone="vGPU") == 81920 * MIB
     assert page.one("nodeGPUOverview", deviceuuid="GPU-a", sharedcontainers="1", devicememorylimit="81920") > 0
     assert page.one("vGPUCoreAllocated", podname="train", containeridx="0") == 30
@@ -124,3 +124,25 @@ def test_promtool_finds_nothing_to_complain_about_in_our_own_names(cluster, tmp_
         running.until(lambda page: page.has(m.HOLDER_MEMORY.name))
         page = running.get()[2].decode()
     assert promtool_check(page) == (0, "")
+
+
+def test_gpus_of_a_node_without_hami_are_counted_from_what_the_real_scheduler_placed_there(cluster, tmp_path):
+    plain = node("plain", capacity={"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7"})
+    plain["metadata"]["labels"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
+    cluster.create(plain)
+    slots = registered("slots", "GPU-s")
+    slots |= {"status": node("slots", capacity={"nvidia.com/gpu": "10"})["status"], "spec": {"unschedulable": True}}
+    cluster.create(slots)
+    with cluster.scheduler(), exporter(cluster.kubeconfig, tmp_path) as running:
+        cluster.create(pod("train", limits={"nvidia.com/gpu": "3"}))
+        page = running.until(lambda page: page.has(m.OFFER_REQUESTED.name) and counted(page, m.OFFER_REQUESTED) == 3)
+        assert (counted(page, m.OFFERED), counted(page, m.OFFER_ALLOCATABLE), counted(page, m.OFFER_FREE)) == (4, 4, 1)
+        assert page.one(m.OFFERED.name, resource="nvidia.com/mig-1g.10gb", profile="1g.10gb", mode="mig") == 7
+        assert {labels["node"] for labels, _ in page.named(m.OFFERED.name)} == {"plain"}
+        assert not [key for key in page if "plain" in dict(key[1]).values() and not key[0].startswith("vgpuscope_")]
+        cluster.delete("pods", "train", namespace="ml")
+        running.until(lambda page: counted(page, m.OFFER_FREE) == 4)
+
+
+def counted(page, metric):
+    return page.one(metric.name, node="plain", resource="nvidia.com/gpu", type="NVIDIA-H100-80GB-HBM3")

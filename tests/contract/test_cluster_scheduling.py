@@ -4,11 +4,13 @@ import json
 import time
 import urllib.request
 from datetime import datetime
+from zlib import crc32
 
 import pytest
 
-from tests.contract.clusterrun import exporter, holder, registered
+from tests.contract.clusterrun import exporter, holder, quota, registered
 from tests.controlplane import node, pod, until
+from tests.services.test_inventory import run
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import scheduling as m
 
@@ -84,3 +86,71 @@ def test_a_parameter_that_does_not_exist_is_refused(empty_cluster, tmp_path):
         assert running.status("/api/v1/pending?al=true") == 422
         assert running.status("/api/v1/pending?all=maybe") == 422
         assert running.status("/api/v1/pending?all=yes") == 200
+
+
+def one_pod(running, name):
+    with urllib.request.urlopen(f"{running.url}/api/v1/pending?namespace=ml&pod={name}") as answer:
+        return json.load(answer)
+
+
+def test_a_pod_that_a_real_scheduler_refuses_is_told_with_how_many_gpus_are_missing_where(empty_cluster, tmp_path):
+    code = "SCHED_INSUFFICIENT_GPU_COUNT"
+    empty_cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
+    empty_cluster.create(node("large", capacity={"nvidia.com/gpu": "4"}))
+    with empty_cluster.scheduler(), exporter(empty_cluster.kubeconfig, tmp_path) as running:
+        empty_cluster.create(pod("first", limits={"nvidia.com/gpu": "3"}))
+        running.until(lambda page: page.one(m.BIND_SUCCESS.name) == 1)
+        empty_cluster.create(pod("train", limits=GPU))
+        running.until(lambda page: page.has(m.PENDING_PODS.name, code=code))
+        found = one_pod(running, "train")
+    assert found["facts"][code] == [
+        "large: 1 of 4 nvidia.com/gpu free; the pod asks for 2: 1 missing.",
+        "small: 1 of 1 nvidia.com/gpu free; the pod asks for 2: 1 missing.",
+    ]
+    assert len(found["advice"]) == 1
+    assert "1 missing" in found["advice"][0]
+
+
+def hami_event(name, uid, message, **more):
+    """An event as HAMi's scheduler writes it."""
+    about = {"kind": "Pod", "namespace": "ml", "name": name, "uid": uid}
+    return {
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{crc32(message.encode()):x}", "namespace": "ml"},
+        "involvedObject": about,
+        "reason": "FilteringFailed",
+        "type": "Warning",
+        "message": message,
+        "source": {"component": "hami-scheduler"},
+        "count": 1,
+        **more,
+    }
+
+
+def test_a_quota_that_keeps_a_pod_away_is_told_with_its_numbers_and_names_and_nothing_twice(empty_cluster, tmp_path):
+    empty_cluster.create(registered("gpu-1", "GPU-a"))
+    empty_cluster.create(holder("train", "gpu-1", "GPU-a", memory=7000))
+    empty_cluster.create(quota("ml", gpumem="10000"))
+    wants = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000"}
+    made = empty_cluster.create(pod("more", limits=wants, schedulerName="hami-scheduler"))
+    now = made["metadata"]["creationTimestamp"]
+    times = {"firstTimestamp": now, "lastTimestamp": now}
+    uid = made["metadata"]["uid"]
+    said = "0/1 nodes are available: 1 1/1 ResourceQuotaNotFit."
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    empty_cluster.patch("pods", "more", {"status": {"conditions": [refused]}}, namespace="ml", subresource="status")
+    empty_cluster.create(hami_event("more", uid, "1 nodes ResourceQuotaNotFit(gpu-1)", **times))
+    empty_cluster.create(hami_event("more", uid, "no available node, 1 nodes do not meet", **times))
+    repeats = {"reason": "FailedScheduling", "source": {"component": "default-scheduler"}}
+    empty_cluster.create(hami_event("more", uid, said, **times, **repeats))
+    with exporter(empty_cluster.kubeconfig, tmp_path) as running:
+        running.wait(lambda: len(one_pod(running, "more")["pending"][0]["said"]) == 2)
+        shown = run("pending", "ml/more", running.url).stdout
+        row = run("pending", running.url).stdout
+    numbers = "nvidia.com/gpumem 7000 of 10000 MiB used; the pod asks for 8000 MiB: 5000 MiB too much."
+    assert f"  numbers     Quota gpus of namespace ml: {numbers}\n" in shown
+    assert "kubectl describe resourcequota -n ml`" in shown
+    assert "The blocker is the quota of namespace ml.\n" in shown
+    assert shown.count("SCHED_QUOTA_EXCEEDED") == 1
+    assert "earlier" not in shown
+    assert numbers in row

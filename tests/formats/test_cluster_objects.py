@@ -99,6 +99,7 @@ def test_a_pod_is_read_whole():
             ),
         ),
         requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
+        asking=1,
         times=PodTimes(bind_phase="success"),
     )
 
@@ -334,7 +335,7 @@ def test_a_pod_that_waits_is_pending_and_nowhere():
     waiting = pod(gpu(), status={})
     waiting["spec"]["nodeName"] = None
     assert read(waiting) == PodState(
-        uid="uid-p", namespace="ml", name="p", init_done=True, requests={"nvidia.com/gpu": 1}
+        uid="uid-p", namespace="ml", name="p", init_done=True, requests={"nvidia.com/gpu": 1}, asking=1
     )
 
 
@@ -367,6 +368,10 @@ def test_a_pod_asks_for_what_it_needs_at_once():
     item = pod(gpu("a", 2), gpu("b", "1"), init=[gpu("i", 4), gpu("j", 1)])
     assert read(item).requests == {"nvidia.com/gpu": 4}
     assert read(pod(gpu("a", 2), gpu("b"), init=[gpu("i")])).requests == {"nvidia.com/gpu": 3}
+
+
+def test_how_many_containers_ask_is_counted():
+    assert read(pod(gpu(), container("sidecar"), init=[gpu("first")])).asking == 2
 
 
 def test_limits_count_before_requests():
@@ -500,6 +505,22 @@ def test_a_node_is_read_with_its_devices():
     assert (found.name, found.ready, found.schedulable) == ("n1", True, True)
     assert [one.id for one in found.devices] == ["GPU-a", "n1-metax-0"]
     assert found.allocatable == {"nvidia.com/gpu": 10, "nvidia.com/mig-1g.5gb": 0, "metax-tech.com/gpu": 1}
+
+
+def test_the_nodes_label_says_how_much_memory_a_gpu_has_where_its_models_name_does_not():
+    def physical(*types, **labels):
+        register = json.dumps([{"id": f"GPU-{n}", "devmem": 30720, "type": one} for n, one in enumerate(types)])
+        item = node(annotations={REGISTER: register})
+        item["metadata"]["labels"] = {f"nvidia.com/gpu.{name}": text for name, text in labels.items()}
+        (found,) = decode_nodes(listed("Node", item)).items
+        return [one.physical and one.physical // MIB for one in found.devices]
+
+    assert physical("NVIDIA-Tesla T4", memory="15360") == [15360]
+    assert physical("NVIDIA-Tesla T4") == [None]
+    assert physical("NVIDIA-Tesla T4", memory="much") == [None]
+    assert physical("NVIDIA-Tesla T4", "NVIDIA L4", memory="15360") == [None, None]
+    assert physical("NVIDIA H200", memory="5120", product="NVIDIA-H200-MIG-1g.18gb") == [None]
+    assert physical("NVIDIA A100-SXM4-80GB", memory="40960") == [81920]
 
 
 def test_a_node_without_devices_is_a_node():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cputime import seconds
-from vgpuscope.formats.node_register import registered_devices
+from vgpuscope.formats.node_register import physical_memory, registered_devices
 from vgpuscope.formats.vendors import VENDORS
 from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.quantity import MIB
@@ -64,6 +64,7 @@ def test_a_json_device_has_all_its_fields():
             index=0,
             slots=10,
             memory=81920 * MIB,
+            physical=81920 * MIB,
             cores=100,
             type="NVIDIA A100-SXM4-80GB",
             numa=0,
@@ -71,6 +72,22 @@ def test_a_json_device_has_all_its_fields():
             healthy=True,
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "gib"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 80),
+        ("NVIDIA H100 80GB HBM3", 80),
+        ("Tesla V100-SXM2-16GB", 16),
+        ("NVIDIA-Tesla T4", None),
+        ("NVIDIA H200", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 40),
+        ("", None),
+    ],
+)
+def test_a_models_name_may_say_how_much_memory_the_gpu_itself_has(model, gib):
+    assert physical_memory(model) == (gib and gib * 1024 * MIB)
 
 
 def test_what_json_leaves_out_is_zero_and_unhealthy():
@@ -96,6 +113,7 @@ def test_seven_fields_imply_the_first_index_and_hami_core():
         vendor="NVIDIA",
         slots=10,
         memory=32768 * MIB,
+        physical=32768 * MIB,
         cores=100,
         type="NVIDIA-Tesla V100-PCIE-32GB",
         mode="hami-core",

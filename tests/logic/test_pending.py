@@ -229,6 +229,31 @@ def test_the_extenders_own_words_stand_beside_the_condition():
     assert found.said[0].reason.nodes == ("n1", "n2")
 
 
+def test_what_is_said_now_is_not_told_as_history_too_whoever_repeats_it():
+    """HAMi names its nodes; the kube-scheduler repeats HAMi's words with counts, under another component."""
+    named, counted = reason(MEMORY, 2, "gpu-1", "gpu-2"), reason(MEMORY, 2)
+    found = only(
+        book(
+            pod(refused=refusal(counted, reason(TAINT, 3)), scheduler="hami-scheduler"),
+            event(named, uid="h", count=7, last=NOW - 20),
+            event(
+                counted, reason(TAINT, 3), uid="k", reason="FailedScheduling", component="default-scheduler", count=9
+            ),
+            event(reason(CPU), uid="old", last=NOW - 500),
+        )
+    )
+    assert codes(found, current=True) == [MEMORY, TAINT]
+    assert codes(found, current=False) == [CPU]
+    memory, taint = found.said[:2]
+    assert (memory.reason.nodes, memory.component, memory.count, memory.last) == (
+        ("gpu-1", "gpu-2"),
+        "hami-scheduler",
+        9,
+        NOW - 20,
+    )
+    assert (taint.count, taint.last) == (9, NOW - 60)  # the condition knows neither
+
+
 def test_a_condition_whose_words_change_leaves_the_old_ones_in_history():
     made = book(pod(refused=refusal(reason(MEMORY))))
     made.set_pod(pod(refused=refusal(reason(CPU))), NOW + 50)

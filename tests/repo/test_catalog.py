@@ -23,6 +23,7 @@ ROWS = {
     "device": rows.DeviceRow,
     "instance": rows.InstanceRow,
     "holder": rows.HolderRow,
+    "offer": rows.OfferRow,
     "quota": rows.QuotaRow,
     "place": rows.PlaceRow,
     "type": rows.TypeRow,
@@ -195,7 +196,7 @@ def test_every_promised_metric_is_there_with_its_labels(name, labels):
     shown = [exposed for _, exposed in EXPOSED if exposed.name == name]
     assert shown
     for exposed in shown:
-        there = {label for label, _ in exposed.labels} | set(exposed.extra)
+        there = {label for label, _ in (*exposed.labels, *exposed.const)} | set(exposed.extra)
         assert set(labels.split()) <= there
 
 

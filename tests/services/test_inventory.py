@@ -11,11 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 from rich.text import Text
 
 from vgpuscope.logic.cluster_node import settle_node
-from vgpuscope.model.allocation import Assignment, NodeState, PodState, RegisteredDevice
+from vgpuscope.model.allocation import Assignment, NodeState, OfferedResource, PodState, RegisteredDevice
 from vgpuscope.model.cluster import NodeLedger
 
 GIB = 1 << 30
@@ -121,7 +122,7 @@ def rows(done):
 
 def test_a_node_shows_what_is_given_away_what_fits_and_what_does_not_add_up(exporter):
     titles, node = rows(run("nodes", exporter.url))
-    assert titles == ["NODE", "STATE", "CARDS", "MEMORY", "FREE SLOTS", "LARGEST FIT", "FRAGMENTED", "FINDINGS"]
+    assert titles == ["NODE", "STATE", "GPUS", "MEMORY", "FREE SLOTS", "LARGEST FIT", "FRAGMENTED", "FINDINGS"]
     assert node == [
         "gpu-1",
         "ready",
@@ -187,11 +188,102 @@ def test_the_first_list_is_waited_for_and_said_so_once_for_each_change(exporter)
     assert "gpu-1" in done.stdout
 
 
-@pytest.mark.parametrize("what", ["nodes", "gpus"])
-def test_an_empty_cluster_is_no_error(exporter, what):
+def test_an_empty_cluster_is_no_error_and_says_what_was_looked_at(exporter):
     exporter.nodes = []
-    assert rows(run(what, exporter.url)) == [["nothing is there: the cluster has none"]]
-    assert json.loads(run(what, exporter.url, "--json").stdout) == []
+    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter knows of none.\n"
+    assert json.loads(run("nodes", exporter.url, "--json").stdout) == []
+    exporter.nodes = [ledger("a"), ledger("b")]
+    assert run("gpus", exporter.url).stdout == (
+        "No GPUs: 2 nodes looked at; none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
+        "a ResourceSlice with GPUs.\n"
+    )
+    assert json.loads(run("gpus", exporter.url, "--json").stdout) == []
+
+
+# --- nodes without HAMi -----------------------------------------------------------------------------------------------
+
+
+def offer(resource="nvidia.com/gpu", mode="whole", capacity=4, allocatable=None, **more):
+    allocatable = capacity if allocatable is None else allocatable
+    return OfferedResource(resource=resource, mode=mode, capacity=capacity, allocatable=allocatable, **more)
+
+
+def user(name, count=1, resource="nvidia.com/gpu"):
+    return PodState(uid=name, namespace="ml", name=name, phase="Running", node="n", requests={resource: count})
+
+
+H100 = offer(type="NVIDIA-H100-80GB-HBM3", memory=80 * GIB)
+SLICED = offer(mode="time-slicing", capacity=16, replicas=4, type="Tesla-T4", memory=15 * GIB)
+MIG = offer("nvidia.com/mig-1g.10gb", "mig", 7, 6, type="NVIDIA-A100-SXM4-80GB", profile="1g.10gb")
+PLAIN = [
+    ledger("whole", offers=(H100,), pods=[user("a", 2), user("b")]),
+    ledger("sliced", offers=(SLICED,), pods=[user("c")]),
+    ledger("mig", offers=(MIG, offer(capacity=1)), pods=[user("d", 5, "nvidia.com/mig-1g.10gb")]),
+    ledger("unlabelled", offers=(offer("nvidia.com/gpu.shared", "shared", 8, replicas=None),)),
+    ledger("drained", offers=(offer(),), schedulable=False),
+]
+
+
+def test_a_node_without_hami_shows_its_gpus_by_number(exporter):
+    exporter.nodes = PLAIN
+    _, *found = rows(run("nodes", exporter.url))
+    assert {row[0]: row[1:] for row in found} == {
+        "whole": ["ready", "4", "240.0/320.0Gi 75%", "1", "1 whole", "–"],
+        "sliced": ["ready", "4", "–/60.0Gi", "15", "15 of 16 shares", "–"],
+        "mig": ["ready", "6 of 7 MIG, 1", "–", "2", "1× 1g.10gb, 1 whole", "–"],
+        "unlabelled": ["ready", "8 shares", "–", "8", "8 of 8 shares", "–"],
+        "drained": ["ready, cordoned", "0 of 4", "–", "0", "nothing", "–"],
+    }
+
+
+def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(exporter):
+    exporter.nodes = PLAIN
+    _, *found, _, note = rows(run("gpus", exporter.url))
+    assert found == [
+        ["drained", "×4", "–", "–", "whole", "node-unschedulable", "0/4", "–", "–"],
+        ["mig", "×7", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "–", "–", "ml/d ×5"],
+        ["mig", "×1", "–", "–", "whole", "ok", "0/1", "–", "–"],
+        ["sliced", "×4", "–", "Tesla-T4", "time-slicing ×4", "ok", "1/16", "–/60.0Gi", "–", "ml/c"],
+        ["unlabelled", "–", "–", "–", "shared", "ok", "0/8", "–", "–"],
+        ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
+    ]
+    assert note == [
+        "drained, mig, sliced and 2 more: only counted, from capacity and requests: which GPU a pod has is known to "
+        "its node alone."
+    ]
+    gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
+    assert [one["counted"]["offer"]["capacity"] for one in gpus] == [4, 7, 1, 16, 8, 4]
+
+
+# --- figures that surprise --------------------------------------------------------------------------------------------
+
+SCALED = ledger(
+    "scaled",
+    devices=[structs.replace(device(n, healthy=True), memory=160 * GIB, physical=80 * GIB) for n in range(2)],
+    pods=[pod("x", (0, 48, 10)), pod("y", (1, 100, 10))],
+)
+
+
+def test_more_memory_that_fits_than_the_gpu_has_is_explained_below_the_table(exporter):
+    exporter.nodes = [SCALED]
+    said = (
+        "scaled: memory scaling ×2: up to 160.0Gi can be allocated on a GPU that has 80.0Gi, so a request can be "
+        "larger than the GPU."
+    )
+    _, node, _, _, note = rows(run("nodes", exporter.url))
+    assert "112.0Gi, 90%" in node
+    assert note == [said]
+    assert rows(run("gpus", exporter.url))[-1] == [said]
+
+
+def test_fragmented_by_100_percent_is_explained_below_the_table(exporter):
+    exporter.nodes = [structs.replace(SCALED, name=name) for name in "abcde"]
+    *_, note, _ = rows(run("nodes", exporter.url))
+    assert note == [
+        "a, b, c and 2 more: 100% fragmented: every GPU with free memory already has a tenant, so no whole GPU is free."
+    ]
+    exporter.nodes = [BUSY]
+    assert "fragmented:" not in run("nodes", exporter.url).stdout
 
 
 def test_nobody_there_says_how_to_start_one():
@@ -243,6 +335,40 @@ def test_a_terminal_gets_colours_and_its_own_width(exporter):
     assert (done.returncode, done.stderr) == (0, b"")
     assert "\x1b[31m" in painted
     assert "120%" in painted
-    assert "ml/bert/train," in painted
+    assert "ml/bert/train" in painted
     assert "UUID" not in painted
     assert max(cell_len(Text.from_ansi(line).plain) for line in painted.splitlines()) <= 80
+
+
+def at_80_columns(*arguments):
+    done = run(*arguments, COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    return lines
+
+
+def test_at_80_columns_a_node_keeps_its_number_of_gpus_and_findings_stand_below(exporter):
+    lines = at_80_columns("nodes", exporter.url)
+    assert lines[0].split() == ["NODE", "STATE", "GPUS", "MEMORY", "LARGEST", "FIT", "FOUND"]
+    assert lines[1].split()[:5] == ["gpu-1", "ready", "2", "of", "3"]
+    assert lines[1].endswith("  3")
+    assert " ".join(lines[3:]) == "gpu-1: 1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device"
+
+
+def test_at_80_columns_the_longest_names_cost_no_number_of_gpus(exporter):
+    exporter.nodes = [ledger("gke-cluster-gpu-pool-a100-4f7d2b1c-x9zt", offers=(H100,), schedulable=False)]
+    lines = at_80_columns("nodes", exporter.url)
+    assert lines[0].split()[:2] == ["NODE", "GPUS"]
+    assert lines[1].split()[1:4] == ["0", "of", "4"]
+
+
+def test_at_80_columns_each_holder_has_its_line_and_no_name_is_broken_within_a_word(exporter):
+    long = pod("serve-llama-7d9f8b6c5-x2x9k", (0, 10, 10), namespace="serving", container="server")
+    exporter.nodes = [ledger("hami-a", devices=[device(0, healthy=True)], pods=[pod("bert", (0, 60, 50)), long])]
+    lines = at_80_columns("gpus", exporter.url)
+    at = lines[0].index("HOLDERS")
+    found = [line[at:] for line in lines[1:]]
+    assert found[0] == "ml/bert/train"
+    assert "".join(line.strip() for line in found[1:]) == "serving/serve-llama-7d9f8b6c5-x2x9k/server"
+    assert all(line.endswith(("/", "-")) for line in found[1:-1])

@@ -19,7 +19,7 @@ from vgpuscope.model.allocation import PodState, PodTimes, Refusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
 from vgpuscope.services.pending import DEFAULT_URL, chosen
-from vgpuscope.views.pending_api import pending_json
+from vgpuscope.views.pending_api import pending_list
 
 NOW = 1_800_000_000.0
 GPUS = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000}
@@ -82,7 +82,7 @@ class PendingExporter(Exporter):
         asked = dict(parse_qsl(parts.query))
         self.asked.append(asked)
         found = self.book.pods(namespace=asked.get("namespace"), name=asked.get("pod"), all=asked.get("all") == "true")
-        return 200, pending_json(found, NOW, self.advice)
+        return 200, msgspec.json.encode(msgspec.structs.replace(pending_list(found, NOW), advice=self.advice))
 
 
 @pytest.fixture
@@ -125,12 +125,12 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
         "Job/train",
         "1 nvidia.com/gpu, 8000 nvidia.com/gpumem",
         "7 refused",
-        "No card that is looked at has as much free memory as the pod asks for.",
+        "No GPU has as much free memory as the pod asks for.",
         "`vgpuscope nodes` shows the largest request that still fits",
         "hami-scheduler, 7 times, first 12 min ago, last 20 s ago",
         "2: gpu-1, gpu-2",
         "SCHED_TAINT",
-        "said before",
+        "reported earlier",
         "SCHED_DEVICE_TYPE_MISMATCH  1 node: CardTypeMismatch (gpu-3), by hami-scheduler, 8 min ago",
     ):
         assert words in done.stdout
@@ -139,8 +139,8 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
 
 def test_a_pod_that_nobody_looked_at_is_told_so(exporter):
     out = run("pending", "ml/new", exporter.url).stdout
-    assert "No scheduler has said anything about the pod yet." in out
-    assert "none is known" in out
+    assert "No scheduler has reported anything about the pod yet." in out
+    assert "none known" in out
 
 
 def test_a_pod_that_no_longer_waits_is_shown_with_what_became_of_it(exporter):
@@ -148,10 +148,10 @@ def test_a_pod_that_no_longer_waits_is_shown_with_what_became_of_it(exporter):
     assert "ml/lucky was scheduled on gpu-1 60 s ago, after 11 min" in done.stdout
 
 
-def test_what_would_make_it_fit_is_shown(exporter):
-    exporter.advice = ("the largest free piece of one card is 6.0Gi",)
+def test_what_there_is_room_for_is_shown(exporter):
+    exporter.advice = ("The largest free piece is 6.0 GiB.",)
     out = run("pending", "ml/train-0", exporter.url).stdout
-    assert "what would make it fit\n  the largest free piece of one card is 6.0Gi\n" in out
+    assert "capacity\n  The largest free piece is 6.0 GiB.\n" in out
 
 
 def test_a_pod_that_is_not_there_is_an_error(exporter):

@@ -1,10 +1,14 @@
 """The cluster's conclusions as samples."""
 
+import pytest
+from msgspec import structs
+
 from vgpuscope.catalog import cluster as m
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
-from vgpuscope.views.cluster_metrics import namespace_samples, node_samples
+from vgpuscope.views.cluster_metrics import NodeSamples, namespace_samples, node_samples
 from vgpuscope.views.exposition import Renderer
+from vgpuscope.views.sharded import ShardedPage
 
 GIB = 2**30
 CARD = RegisteredDevice(id="GPU-a", vendor="NVIDIA", slots=7, memory=80 * GIB, cores=100, type="A100", healthy=True)
@@ -30,7 +34,49 @@ def values(samples, metric):
 
 def test_a_container_that_was_given_a_card_twice_has_one_series_with_the_sum():
     found = values(node_samples(ledger(given(), given()).node("n1")), m.HOLDER_MEMORY)
-    assert [(row.container, value) for row, value, _ in found] == [("main", 2 * GIB)]
+    assert [(row.container, value) for row, value, _ in found if row.as_container] == [("main", 2 * GIB)]
+
+
+def lines(made, family, name):
+    """The lines of a name on the node's page, by shards as it is served."""
+    page = ShardedPage(m.METRICS, (family,))
+    page.update_rows("n1", NodeSamples().of(made.node("n1")))
+    return [line for line in page.text().decode().splitlines() if line.startswith(f"{name}{{")]
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "index"),
+    [
+        ("hami", "hami_vgpu_memory_allocated_bytes", 'container_index="0"'),
+        ("hami-legacy", "vGPUMemoryAllocated", 'containeridx="0"'),
+    ],
+)
+def test_hamis_names_add_up_the_containers_of_a_pod_and_ours_tell_them_apart(family, name, index):
+    made = ledger(given(1, "a"), given(2, "b", memory=2 * GIB))
+    (line,) = lines(made, family, name)
+    assert index in line
+    assert line.endswith(f" {3 * GIB}")
+    assert len(lines(made, "native", m.HOLDER_MEMORY.name)) == 2
+
+
+def test_hamis_names_count_the_larger_init_container_until_it_has_ended():
+    init = structs.replace(given(0, "init", memory=5 * GIB), init=True)
+    made = ledger(init, given(1, "a", memory=2 * GIB))
+    (line,) = lines(made, "hami", "hami_vgpu_memory_allocated_bytes")
+    assert line.endswith(f" {5 * GIB}")
+    made = ledger(init, given(1, "a", memory=2 * GIB), init_done=True)
+    (line,) = lines(made, "hami", "hami_vgpu_memory_allocated_bytes")
+    assert line.endswith(f" {2 * GIB}")
+
+
+def test_a_pod_more_changes_values_of_hamis_device_series_and_makes_no_new_ones():
+    def series(*assignments):
+        made = ledger(*assignments)
+        names = ("hami_gpu_memory_allocated_bytes", "hami_node_gpu_overview")
+        return [line.rsplit(" ", 1)[0] for name in names for line in lines(made, "hami", name)]
+
+    assert len(series()) == 2
+    assert series() == series(given()) == series(given(), given(1, "b", cores=60))
 
 
 def test_no_series_is_on_the_page_twice():

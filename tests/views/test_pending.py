@@ -10,7 +10,7 @@ from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PendingList, PendingPod, Said, WaitingCount
 from vgpuscope.views.pending import pending_table, pod_view
-from vgpuscope.views.pending_api import pending_json, pending_list
+from vgpuscope.views.pending_api import pending_list
 from vgpuscope.views.pending_metrics import pending_samples
 from vgpuscope.views.sharded import ShardedPage
 
@@ -70,12 +70,12 @@ def test_counts_and_ages_are_on_the_page_by_namespace_and_code():
 
 def test_the_answer_has_the_pods_and_what_their_codes_mean():
     found = pod(said(), said("SCHED_TAINT", current=False), said("SCHED_OF_TOMORROW"))
-    body = json.loads(pending_json([found], NOW))
-    assert list(body) == ["now", "pending", "codes", "advice"]
+    body = json.loads(msgspec.json.encode(pending_list([found], NOW)))
+    assert list(body) == ["now", "pending", "codes", "facts", "advice"]
     assert body["now"] == NOW
     assert list(body["codes"]) == [MEMORY, "SCHED_TAINT"]
     assert {"stage", "meaning", "runbook"} <= set(body["codes"][MEMORY])
-    assert msgspec.json.decode(pending_json([found], NOW), type=PendingList) == pending_list([found], NOW)
+    assert msgspec.convert(body, type=PendingList) == pending_list([found], NOW)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -122,12 +122,14 @@ def test_a_code_is_explained_once_however_many_said_it():
     assert shown.count("what to do") == 1
     assert "nodes       1: a" not in shown
     assert "nodes       2: a and 1 more" in shown
-    assert "said        other words\n" in shown
+    assert "message     other words\n" in shown
 
 
 def test_history_stands_apart_and_what_is_cut_is_told():
     shown = view(pod(said(), said("SCHED_TAINT", current=False, last=NOW - 7200), said_cut=9))
-    assert "\nsaid before\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more that are not kept" in shown
+    assert (
+        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more that are not kept" in shown
+    )
 
 
 def test_a_code_of_a_newer_exporter_is_shown_without_an_explanation():
@@ -136,7 +138,33 @@ def test_a_code_of_a_newer_exporter_is_shown_without_an_explanation():
 
 
 def test_advice_is_shown_where_there_is_some():
-    assert "what would make it fit" not in view(pod(said()))
-    assert "\nwhat would make it fit\n  less\n" in view(
-        pod(said(), said("SCHED_TAINT", current=False)), advice=("less",)
+    assert "capacity" not in view(pod(said()))
+    assert "\ncapacity\n  less\n" in view(pod(said(), said("SCHED_TAINT", current=False)), advice=("less",))
+
+
+def test_the_numbers_stand_with_the_code_they_belong_to_before_what_to_do():
+    shown = view(pod(said(), said("SCHED_TAINT")), facts={MEMORY: ("n1: 6 MiB missing.", "n2: 8 MiB missing.")})
+    memory, taint = shown.split("SCHED_TAINT")
+    numbers = "  numbers     n1: 6 MiB missing.\n              n2: 8 MiB missing.\n  what to do  "
+    assert numbers in memory
+    assert "numbers" not in taint
+
+
+def test_a_row_has_the_number_behind_its_code():
+    assert table(pod(said(MEMORY, "a", count=1), fact="a: 6 MiB missing.")).endswith(
+        "1 node: words (a). a: 6 MiB missing."
     )
+
+
+def test_no_code_that_is_said_now_is_among_what_was_reported_earlier():
+    shown = view(pod(said(), said(detail="older words", current=False), said("SCHED_TAINT", current=False)))
+    now, earlier = shown.split("reported earlier")
+    assert "  earlier     older words\n" in now
+    assert MEMORY not in earlier
+    assert "SCHED_TAINT" in earlier
+
+
+def test_a_summary_without_a_cause_is_shown_only_where_no_cause_is():
+    vague = "SCHED_NO_NODE_FITS"
+    assert vague not in view(pod(said(), said(vague)))
+    assert vague in view(pod(said(vague)))

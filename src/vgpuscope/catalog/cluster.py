@@ -5,6 +5,7 @@ from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, r
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
+OFFER = same("node", "resource", "type", "mode", "profile")
 QUOTA = same("namespace", "resource")
 PLACE = same("node")
 TYPE = same("vendor", "type")
@@ -12,12 +13,9 @@ TYPE = same("vendor", "type")
 ZONE = (("zone", "vGPU"),)
 HAMI_DEVICE = renamed(node="node", device_uuid="gpu_uuid", device_index="gpu_index", device_type="type")
 LEGACY_DEVICE = renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", devicetype="type")
-HAMI_HOLDER = renamed(
-    namespace="namespace", node="node", pod="pod", container_index="container_index", device_uuid="gpu_uuid"
-)
-LEGACY_HOLDER = renamed(
-    podnamespace="namespace", nodename="node", podname="pod", containeridx="container_index", deviceuuid="gpu_uuid"
-)
+# HAMi v2.10 adds up what the containers of a pod have of a device, and calls that container 0.
+HAMI_HOLDER = renamed(namespace="namespace", node="node", pod="pod", device_uuid="gpu_uuid")
+LEGACY_HOLDER = renamed(podnamespace="namespace", nodename="node", podname="pod", deviceuuid="gpu_uuid")
 
 
 def _native(scope: Scope, labels: Labels, name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
@@ -26,24 +24,34 @@ def _native(scope: Scope, labels: Labels, name: str, help: str, unit: str, *alia
     return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, aliases=aliases, **more)  # type: ignore[arg-type]
 
 
-def _pair(hami: str, legacy: str, *, device: bool, scale: float, help: str) -> tuple[Alias, Alias]:
-    """HAMi's name of v2.10 and the one before, for a device or for a container."""
+def _pair(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Alias]:
+    """HAMi's name of v2.10 and the one before, of a device."""
+    return (
+        Alias(family="hami", name=hami, labels=HAMI_DEVICE, scale=scale, help=help, const=ZONE),
+        Alias(family="hami-legacy", name=legacy, labels=LEGACY_DEVICE, scale=scale, help=help, const=ZONE),
+    )
+
+
+def _held(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Alias]:
+    """The same, of what a pod has of a device."""
     return (
         Alias(
             family="hami",
             name=hami,
-            labels=HAMI_DEVICE if device else HAMI_HOLDER,
+            labels=HAMI_HOLDER,
             scale=scale,
             help=help,
-            const=ZONE,
+            const=(("container_index", "0"), *ZONE),
+            when="as_pod",
         ),
         Alias(
             family="hami-legacy",
             name=legacy,
-            labels=LEGACY_DEVICE if device else LEGACY_HOLDER,
+            labels=LEGACY_HOLDER,
             scale=scale,
             help=help,
-            const=ZONE,
+            const=(("containeridx", "0"), *ZONE),
+            when="as_pod",
         ),
     )
 
@@ -82,7 +90,6 @@ DEVICE_MEMORY = _native(
     *_pair(
         "hami_gpu_memory_limit_bytes",
         "GPUDeviceMemoryLimit",
-        device=True,
         scale=1,
         help="Device memory limit for a certain GPU",
     ),
@@ -97,7 +104,6 @@ DEVICE_CORES = _native(
     *_pair(
         "hami_gpu_core_limit_ratio",
         "GPUDeviceCoreLimit",
-        device=True,
         scale=100,
         help="Device core limit for a certain GPU (percent)",
     ),
@@ -111,7 +117,6 @@ DEVICE_CORES_ALLOCATED = _native(
     *_pair(
         "hami_gpu_core_allocated_ratio",
         "GPUDeviceCoreAllocated",
-        device=True,
         scale=100,
         help="Device core allocated for a certain GPU (percent)",
     ),
@@ -126,7 +131,6 @@ DEVICE_SLOTS_USED = _native(
     *_pair(
         "hami_gpu_shared_count",
         "GPUDeviceSharedNum",
-        device=True,
         scale=1,
         help="Number of containers sharing this GPU",
     ),
@@ -149,16 +153,15 @@ LEGACY_MEMORY_ALLOCATED = _theirs(
 HAMI_OVERVIEW = _theirs(
     "hami",
     "hami_node_gpu_overview",
-    "GPU overview on a certain node: allocated bytes; the label device_memory_limit is in MiB",
+    "GPU overview on a certain node: allocated bytes; device_memory_limit is in MiB, device_cores is the total",
     HAMI_DEVICE,
     "device_cores",
-    "shared_containers",
     "device_memory_limit",
 )
 LEGACY_OVERVIEW = _theirs(
     "hami-legacy",
     "nodeGPUOverview",
-    "GPU overview on a certain node: allocated bytes; the label devicememorylimit is in MiB",
+    "GPU overview on a certain node: allocated bytes; devicememorylimit is in MiB, devicecores is the total",
     LEGACY_DEVICE,
     "devicecores",
     "sharedcontainers",
@@ -220,13 +223,13 @@ HOLDER_MEMORY = _native(
     "container_memory_allocated_bytes",
     "Memory of a device that was given to a container.",
     "bytes",
-    *_pair(
+    *_held(
         "hami_vgpu_memory_allocated_bytes",
         "vGPUMemoryAllocated",
-        device=False,
         scale=1,
-        help="vGPU memory allocated from a container",
+        help="vGPU memory allocated to a pod from a GPU; container_index is always 0",
     ),
+    when="as_container",
 )
 HOLDER_CORES = _native(
     "holder",
@@ -234,13 +237,42 @@ HOLDER_CORES = _native(
     "container_cores_allocated_ratio",
     "Compute of a device that was given to a container, 1 for a whole card; 0: not specified.",
     "ratio",
-    *_pair(
+    *_held(
         "hami_vgpu_core_allocated_ratio",
         "vGPUCoreAllocated",
-        device=False,
         scale=100,
-        help="vGPU core allocated from a container (percent)",
+        help="vGPU core allocated to a pod from a GPU (percent); container_index is always 0",
     ),
+    when="as_container",
+)
+
+# ── GPUs of nodes without HAMi, which the kubelet only counts ────────────────────────────────────────────────────
+OFFERED = _native(
+    "offer",
+    OFFER,
+    "counted_capacity",
+    "GPUs, shares of GPUs or MIG instances of a resource on a node that registers no GPU with HAMi or DRA.",
+    "",
+)
+OFFER_ALLOCATABLE = _native(
+    "offer", OFFER, "counted_allocatable", "The part of the capacity that is healthy, by the kubelet.", ""
+)
+OFFER_REQUESTED = _native(
+    "offer", OFFER, "counted_requested", "What pods on the node ask for of the resource, until they have ended.", ""
+)
+OFFER_FREE = _native(
+    "offer",
+    OFFER,
+    "counted_free",
+    "What a new pod can have of the resource; 0 on a node that takes no pods.",
+    "",
+)
+OFFER_MEMORY = _native(
+    "offer",
+    OFFER,
+    "counted_memory_bytes",
+    "Memory of one GPU or MIG instance of the resource, by the node's label; absent without it.",
+    "bytes",
 )
 
 # ── quotas ───────────────────────────────────────────────────────────────────────────────────────────────────────

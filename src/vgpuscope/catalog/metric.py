@@ -20,7 +20,18 @@ FAMILY_HELP: dict[str, str] = {
 Type = Literal["gauge", "counter", "histogram"]
 NodeScope = Literal["gpu", "mig", "container", "pod", "vgpu", "holding", "source", "node"]
 ClusterScope = Literal[
-    "device", "instance", "holder", "quota", "place", "type", "cluster", "finding", "kind", "scheduler", "waiting"
+    "device",
+    "instance",
+    "holder",
+    "offer",
+    "quota",
+    "place",
+    "type",
+    "cluster",
+    "finding",
+    "kind",
+    "scheduler",
+    "waiting",
 ]
 AnalyzerScope = Literal["card", "subject", "tenant", "group", "fleet"]
 Scope = NodeScope | ClusterScope | AnalyzerScope

@@ -155,7 +155,7 @@ class InstanceRow(NamedTuple):
 
 
 class HolderRow(NamedTuple):
-    """A container that was given a device."""
+    """A container that was given a device, a pod that was, or both where the pod has the device in one container."""
 
     node: str
     namespace: str
@@ -164,6 +164,18 @@ class HolderRow(NamedTuple):
     container: str
     container_index: str
     gpu_uuid: str
+    as_container: str = "1"  # "": only what the containers of a pod have together
+    as_pod: str = "1"  # "": only a part of what the pod has of the device
+
+
+class OfferRow(NamedTuple):
+    """A resource of a node whose GPUs are only counted."""
+
+    node: str
+    resource: str
+    type: str
+    mode: str
+    profile: str
 
 
 class QuotaRow(NamedTuple):

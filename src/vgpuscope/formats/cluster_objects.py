@@ -19,10 +19,28 @@ from vgpuscope.formats.hami_annotation import AssignedDevice, assigned_devices, 
 from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
 from vgpuscope.formats.kubetime import from_rfc3339, from_unix
 from vgpuscope.formats.node_register import registered_devices
+from vgpuscope.formats.offers import labelled_memory, offered_resources
 from vgpuscope.formats.quantity import whole_number
 from vgpuscope.formats.reasons import condition_reasons
-from vgpuscope.formats.vendors import BY_ALLOCATED, BY_QUOTA, BY_TO_ALLOCATE, BY_WORD, Vendor, vendor_by_resource
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState, Refusal
+from vgpuscope.formats.vendors import (
+    BY_ALLOCATED,
+    BY_QUOTA,
+    BY_TO_ALLOCATE,
+    BY_WORD,
+    NVIDIA,
+    Vendor,
+    vendor_by_resource,
+)
+from vgpuscope.model.allocation import (
+    Assignment,
+    HeldInstance,
+    NodeState,
+    PodState,
+    PodTimes,
+    QuotaState,
+    Refusal,
+    RegisteredDevice,
+)
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, UnixTime
 
@@ -111,8 +129,16 @@ class _NodeSpec(Struct):
     unschedulable: bool | None = None
 
 
+class _NodeMetadata(Struct, rename="camel"):
+    name: Name
+    uid: Name = ""
+    resource_version: str | None = None
+    annotations: dict[str, str | None] | None = None
+    labels: dict[str, object] | None = None
+
+
 class _Node(Struct):
-    metadata: _Metadata
+    metadata: _NodeMetadata
     kind: str | None = None
     spec: _NodeSpec | None = None
     status: _NodeStatus | None = None
@@ -122,16 +148,32 @@ def _node(found: _Node, wrong: list[str]) -> NodeState:
     """A node; it is ready unless it says that it is not, or that nobody knows."""
     status, name = found.status or _NodeStatus(), intern(found.metadata.name)
     ready = [condition.status == "True" for condition in status.conditions or () if condition.type == "Ready"]
-    devices, reasons = registered_devices(
-        _present(found.metadata.annotations), _device_amounts(status.capacity, wrong), name
-    )
+    annotations, capacity = _present(found.metadata.annotations), _device_amounts(status.capacity, wrong)
+    allocatable = _device_amounts(status.allocatable, wrong)
+    devices, reasons = registered_devices(annotations, capacity, name)
     wrong.extend(reasons)
+    registered = not annotations.keys().isdisjoint(NVIDIA.registers)
     return NodeState(
         name=name,
         ready=all(ready),
         schedulable=not (found.spec and found.spec.unschedulable),
-        devices=devices,
-        allocatable=_device_amounts(status.allocatable, wrong),
+        devices=_with_physical(devices, found.metadata.labels or {}),
+        allocatable=allocatable,
+        offers=() if registered else offered_resources(found.metadata.labels or {}, capacity, allocatable),
+    )
+
+
+def _with_physical(devices: tuple[RegisteredDevice, ...], labels: Mapping[str, object]) -> tuple[RegisteredDevice, ...]:
+    """The same devices; where no model's name says how much memory it has, the label of the node may.
+
+    It speaks of one model, so of a node with several it is not known which is meant.
+    """
+    if len({one.type for one in devices if one.vendor == NVIDIA.word}) != 1:
+        return devices
+    memory = labelled_memory(labels)
+    return tuple(
+        msgspec.structs.replace(one, physical=memory) if one.vendor == NVIDIA.word and one.physical is None else one
+        for one in devices
     )
 
 
@@ -283,6 +325,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         assignments=tuple(_assignments(annotations, holders, wrong)),
         instances=_instances(annotations, wrong),
         requests=_together(holders),
+        asking=sum(1 for holder in holders if holder.asks),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from vgpuscope.formats.vendors import VENDORS, Cards, Vendor
 from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.errors import AnnotationMalformed
-from vgpuscope.model.quantity import MIB
+from vgpuscope.model.quantity import MIB, Bytes
 
 CORDON = "hami.io/device-cordon"
 _MOST = 1024  # devices of one vendor on one node; what has more is noise
@@ -30,6 +30,15 @@ Name = Annotated[str, Meta(max_length=253)]
 Id = Annotated[str, Meta(min_length=1, max_length=253)]
 Amount = Annotated[int, Meta(ge=0, le=_INT32)]
 Numa = Annotated[int, Meta(ge=-1, le=_INT32)]
+
+
+def physical_memory(model: str) -> Bytes | None:
+    """A GPU's own memory, where its model's name says it: NVIDIA A100-SXM4-80GB."""
+    found = _GIGABYTES.search(model)
+    return int(found[1]) * 1024 * MIB if found else None
+
+
+_GIGABYTES = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})GB(?![0-9A-Za-z])")
 
 
 def registered_devices(
@@ -109,6 +118,7 @@ def _json_or_text(vendor: Vendor, text: str) -> list[RegisteredDevice]:
             index=one.index,
             slots=one.count,
             memory=one.devmem * MIB,
+            physical=physical_memory(one.type),
             cores=one.devcore,
             type=intern(one.type),
             numa=one.numa,

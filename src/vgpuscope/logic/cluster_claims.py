@@ -1,11 +1,12 @@
 """What a pod counts for: its assignments brought to one claim for each device, by HAMi's rule for init containers."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from vgpuscope.model.allocation import Assignment, PodState
-from vgpuscope.model.cluster import Holder, InstanceHolder
+from vgpuscope.model.cluster import Holder, InstanceHolder, PodShare
 from vgpuscope.model.quantity import Bytes, DeviceUUID
 
 
@@ -29,6 +30,7 @@ class Part(Struct, frozen=True):
     holders: tuple[Holder, ...]
     claims: tuple[Claim, ...]
     instances: tuple[InstanceHolder, ...]
+    shares: tuple[PodShare, ...] = ()
 
 
 def part(pod: PodState) -> Part:
@@ -36,7 +38,9 @@ def part(pod: PodState) -> Part:
     order = (pod.namespace, pod.name, pod.uid)
     if not counts(pod):
         return Part(pod, order, False, (), (), ())
-    return Part(pod, order, True, tuple(holders(pod)), claims(pod), tuple(instance_holders(pod)))
+    held_by, claimed = tuple(holders(pod)), claims(pod)
+    shares = tuple(_shares(pod, held_by, claimed)) if len(held_by) > len(claimed) else ()
+    return Part(pod, order, True, held_by, claimed, tuple(instance_holders(pod)), shares)
 
 
 def counts(pod: PodState) -> bool:
@@ -82,6 +86,21 @@ def holders(pod: PodState) -> list[Holder]:
         )
         for one in held(pod)
     ]
+
+
+def _shares(pod: PodState, held_by: Sequence[Holder], claimed: Iterable[Claim]) -> Iterator[PodShare]:
+    """What the pod has of each device that it holds more than once."""
+    times = Counter(holder.device for holder in held_by)
+    for claim in claimed:
+        if times[claim.device] > 1:
+            yield PodShare(
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                device=claim.device,
+                memory=claim.memory,
+                cores=claim.cores,
+            )
 
 
 def instance_holders(pod: PodState) -> Iterator[InstanceHolder]:

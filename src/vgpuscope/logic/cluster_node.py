@@ -6,6 +6,7 @@ from operator import attrgetter
 from vgpuscope.formats.vendors import BY_WORD
 from vgpuscope.logic.cluster_capacity import node_capacity
 from vgpuscope.logic.cluster_claims import Claim, Part, part
+from vgpuscope.logic.cluster_offers import settle_offers
 from vgpuscope.logic.cluster_reconcile import reconcile
 from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
 from vgpuscope.model.cluster import DeviceLedger, InstanceHolder, LostReason, NodeLedger
@@ -38,6 +39,8 @@ def settle_node(
         schedulable=node.schedulable if node else True,
         devices=devices,
         holders=held,
+        shares=tuple([share for one in counted for share in one.shares]),
+        offers=settle_offers(node, here) if node else (),
         capacity=capacity,
         types=types,
         findings=findings,

@@ -29,10 +29,36 @@ class _Card(Struct, frozen=True):
     one: DeviceLedger
 
 
-def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger]) -> tuple[str, ...]:
-    """Sentences about why the pod fits nowhere, or where there is room; nothing where nothing is certain."""
+def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker: str = "") -> tuple[str, ...]:
+    """Sentences about why the pod fits nowhere, or where there is room; nothing where nothing is certain.
+
+    `blocker` is what keeps the pod away where capacity does not.
+    """
     known = list(nodes)
-    return tuple(line for vendor in VENDORS for line in _of_vendor(vendor, requests, known))
+    lines = [line for vendor in VENDORS for line in _of_vendor(vendor, requests, known)]
+    lines = lines or list(_counted(requests, known))
+    return tuple(f"{line} The blocker is {blocker}." if blocker and line.startswith(_ROOM) else line for line in lines)
+
+
+_ROOM = "Capacity is not the problem"
+
+
+def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
+    """Of GPUs that are only counted; a pod that asks for memory or cores of them needs HAMi."""
+    if len(requests) != 1:
+        return
+    ((resource, count),) = requests.items()
+    offers = [(one.free, node.name, one) for node in nodes for one in node.offers if one.offer.resource == resource]
+    if not offers:
+        return
+    free, name, one = max(offers, key=lambda offer: offer[:2])
+    if free >= count:
+        yield f"{_ROOM}: {name} has {free} of {one.offer.capacity} {resource} free."
+    elif not any(node.devices for node in nodes):  # else HAMi's GPUs may do
+        yield (
+            f"The pod asks for {count} {resource} on one node; the most that is free is {free} of "
+            f"{one.offer.capacity} ({name}): {count - free} missing."
+        )
 
 
 def _of_vendor(vendor: Vendor, requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
@@ -64,9 +90,9 @@ def _several(count: int, usable: list[_Card]) -> Iterator[str]:
         slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
     best = max(slots, key=lambda node: (slots[node], node), default=None)
     if best is None:
-        yield f"it asks for {count} cards on one node: no card is in service"
+        yield f"The pod asks for {count} GPUs on one node; no GPU is in service."
     elif slots[best] < count:
-        yield f"it asks for {count} cards on one node: no node has more than {slots[best]} free slots ({best})"
+        yield f"The pod asks for {count} GPUs on one node; no node has more than {slots[best]} free slots ({best})."
 
 
 def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[str]:
@@ -75,28 +101,32 @@ def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[st
     roomy = [card for card in usable if _has_room(card.one, wish)]
     if roomy and not short:
         card = roomy[0]
-        yield (
-            f"{_named(card)} has a free slot, and memory and cores enough: what keeps the pod away is not how much is "
-            "free there"
-        )
+        free = f"{card.one.memory_free / _GIB:.1f} GiB{_scaled(card)} and {min(100, card.one.cores_free)}% of its cores"
+        yield f"{_ROOM}: {_named(card)} has a free slot, {free} free."
     for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
-        yield f"{_named(card)} would have room, but takes no pods: {card.one.lost}"
+        yield f"{_named(card)} would have room, but takes no pods: {card.one.lost}."
 
 
 def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
     """One sentence for each thing of which no card has enough; a MIG card has at most what is free on it."""
     if not usable:
-        yield "no card that is in service has a free slot"
+        yield "No GPU in service has a free slot."
         return
     if wish.memory is not None:
         most = max(usable, key=lambda card: card.one.memory_free)
         if most.one.memory_free < wish.memory:
-            asked, free = _sizes(wish.memory, most.one.memory_free)
-            yield f"it asks for {asked} of one card: the largest free piece is {free} ({_named(most)})"
+            asked, free, missing = _sizes(wish.memory, most.one.memory_free)
+            largest = f"{free}{_scaled(most)} ({_named(most)})"
+            yield f"The pod asks for {asked} of one GPU; the largest free piece is {largest}: {missing} missing."
     if wish.cores:
         most = max(usable, key=lambda card: _cores(card.one))
         if _cores(most.one) < wish.cores:
-            yield f"it asks for {wish.cores}% of a card's cores: no card gives more than {_cores(most.one)}%"
+            missing = f"{wish.cores - _cores(most.one)}% missing"
+            alone = " A request for all cores needs a GPU without tenants." if wish.cores == 100 else ""
+            yield (
+                f"The pod asks for {wish.cores}% of a GPU's cores; no GPU gives more than {_cores(most.one)}% "
+                f"({_named(most)}): {missing}.{alone}"
+            )
 
 
 def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
@@ -116,10 +146,18 @@ def _cores(one: DeviceLedger) -> int:
 
 
 def _named(card: _Card) -> str:
-    return f"{card.node} #{card.one.device.index}"
+    return f"{card.node} GPU {card.one.device.index}"
 
 
-def _sizes(one: Bytes, other: Bytes) -> tuple[str, str]:
-    """Both in a unit that tells them apart."""
-    big = f"{one / _GIB:.1f} GiB", f"{other / _GIB:.1f} GiB"
-    return big if big[0] != big[1] else (f"{one / MIB:g} MiB", f"{other / MIB:g} MiB")
+def _scaled(card: _Card) -> str:
+    """Why more can be free than the GPU has."""
+    scaling = card.one.device.memory_scaling
+    return f" with memory scaling ×{scaling:.3g}" if scaling else ""
+
+
+def _sizes(one: Bytes, other: Bytes) -> tuple[str, str, str]:
+    """Both, and by how much the first is more, in a unit that tells them apart."""
+    amounts = (one, other, one - other)
+    big = [f"{amount / _GIB:.1f} GiB" for amount in amounts]
+    first, second, rest = big if big[0] != big[1] else [f"{amount / MIB:g} MiB" for amount in amounts]
+    return first, second, rest

@@ -277,6 +277,7 @@ def _told(entry: _Entry) -> PendingPod:
         owner=pod.owner,
         scheduler=pod.scheduler,
         requests=pod.requests,
+        asking=pod.asking,
         claims=pod.claims,
         outcome=_outcome(entry),
         code=_main(said, pod),

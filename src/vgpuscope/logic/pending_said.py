@@ -129,7 +129,7 @@ class Hearsay:
             for key, spoken in self._spoken.items()
         ]
         found += [Said(reason=now[key], component=scheduler) for key in now if key not in self._spoken]
-        return sorted(found, key=_rank)
+        return sorted(_each_once(found), key=_rank)
 
     def by(self, component: str) -> bool:
         """Whether this one has said something."""
@@ -194,6 +194,29 @@ class Hearsay:
             if key in heard.keys:
                 sums[heard.reason] = sums.get(heard.reason, 0) + heard.count
         return max(sums.values(), default=1)
+
+
+def _each_once(found: Iterable[Said]) -> Iterator[Said]:
+    """A reason that several report in the same words once: what is said now is not also history."""
+    groups: dict[tuple[str, str], list[Said]] = {}
+    for one in found:
+        groups.setdefault((one.reason.code, one.reason.detail), []).append(one)
+    for group in groups.values():
+        yield group[0] if len(group) == 1 else _as_one(group)
+
+
+def _as_one(group: list[Said]) -> Said:
+    """Who names the most nodes reports it, of those who do so now; two who count the same attempts are not added up."""
+    current = [one for one in group if one.current]
+    best = max(current or group, key=lambda one: (len(one.reason.nodes), one.count, _order(one.last), one.component))
+    first = [one.first for one in group if one.first is not None]
+    last = [one.last for one in group if one.last is not None]
+    return structs.replace(
+        best,
+        count=max(one.count for one in group),
+        first=min(first, default=None),
+        last=max(last, default=None),
+    )
 
 
 def _by_key(component: str, reasons: Iterable[Reason]) -> dict[_Key, Reason]:

@@ -1,9 +1,16 @@
 """What the cluster says was given to whom: nodes with their registered devices, pods with their assignments, quotas."""
 
+from typing import Literal, TypeAlias
+
 from msgspec import Struct
 
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
+
+# shared: by pods that take turns or run at once, the node does not say which
+OfferMode: TypeAlias = Literal["whole", "time-slicing", "mps", "shared", "mig"]
+
+_SCALED = 1.05  # of what a model's name says: that is rounded, as 80GB for 81,559 MiB
 
 
 class RegisteredDevice(Struct, frozen=True, kw_only=True):
@@ -14,12 +21,36 @@ class RegisteredDevice(Struct, frozen=True, kw_only=True):
     index: int = 0
     slots: int = 0  # how many containers may share it
     memory: Bytes = 0
+    physical: Bytes | None = None  # the memory of the GPU itself, by its model's name or its node's label
     cores: int = 0  # percent, 100 for a whole card unless scaled
     type: str = ""
     numa: int = 0
     mode: str = "hami-core"
     healthy: bool = False  # HAMi leaves out what is false, so what is missing is unhealthy
     cordoned: bool = False
+
+    @property
+    def memory_scaling(self) -> float | None:
+        """How many times its own memory can be given out, where that is more than once; None: it is not, or unknown."""
+        if not self.physical or self.memory < _SCALED * self.physical:
+            return None
+        return self.memory / self.physical
+
+
+class OfferedResource(Struct, frozen=True, kw_only=True):
+    """GPUs that a node's kubelet offers by number alone, under one resource, as NVIDIA's own plugin has it.
+
+    One of the resource is a GPU, a share of a GPU, or a MIG instance. What labels of the node do not say is unknown.
+    """
+
+    resource: str  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
+    mode: OfferMode
+    capacity: int
+    allocatable: int  # less than the capacity: the rest is unhealthy
+    type: str = ""  # the GPU's model
+    profile: str = ""  # of a MIG instance
+    memory: Bytes | None = None  # of one GPU or MIG instance
+    replicas: int | None = 1  # how many pods share one GPU or MIG instance; None: several, not known how many
 
 
 class NodeState(Struct, frozen=True, kw_only=True):
@@ -30,6 +61,7 @@ class NodeState(Struct, frozen=True, kw_only=True):
     schedulable: bool = True
     devices: tuple[RegisteredDevice, ...] = ()
     allocatable: dict[str, int] = {}  # device resources the kubelet advertises
+    offers: tuple[OfferedResource, ...] = ()  # never of a node that has a HAMi register: there the kubelet counts slots
 
 
 class Assignment(Struct, frozen=True, kw_only=True):
@@ -91,6 +123,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
     requests: dict[str, int] = {}  # device resources it asks for, all containers together
+    asking: int = 0  # how many containers ask for them
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
     scheduler: str = "default-scheduler"
     owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.model.allocation import HeldInstance, RegisteredDevice
+from vgpuscope.model.allocation import HeldInstance, OfferedResource, RegisteredDevice
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio
 
 FindingKind: TypeAlias = Literal[
@@ -31,6 +31,17 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
     device: DeviceUUID
     memory: Bytes
     cores: int  # percent; 0: not specified
+
+
+class PodShare(Struct, frozen=True, kw_only=True, gc=False):
+    """What one pod has of one device, by HAMi's rule: its app containers together, or the larger init container."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    device: DeviceUUID
+    memory: Bytes
+    cores: int  # percent
 
 
 class InstanceHolder(Struct, frozen=True, kw_only=True):
@@ -64,6 +75,39 @@ class DeviceLedger(Struct, frozen=True, kw_only=True):
     @property
     def cores_free(self) -> int:
         return max(0, self.device.cores - self.cores_allocated)
+
+
+class RequestHolder(Struct, frozen=True, kw_only=True, gc=False):
+    """A pod on the node that asks for so many of a resource. Which GPUs it got only its kubelet knows."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    count: int
+
+
+class OfferLedger(Struct, frozen=True, kw_only=True):
+    """GPUs that are only counted: how many of one resource the node offers, and who asks for them."""
+
+    offer: OfferedResource
+    requested: int = 0
+    free: int = 0  # that a new pod can have; 0 where `lost` says why
+    lost: LostReason | None = None
+    holders: tuple[RequestHolder, ...] = ()
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs, or MIG instances; None: they are shared, and the node does not say by how many."""
+        replicas = self.offer.replicas
+        return None if replicas is None else -(-self.offer.capacity // replicas)
+
+    @property
+    def usable(self) -> int | None:
+        """Those of them that take new pods."""
+        if self.lost:
+            return 0
+        replicas = self.offer.replicas
+        return None if replicas is None else -(-self.offer.allocatable // replicas)
 
 
 class Finding(Struct, frozen=True, kw_only=True, gc=False):
@@ -153,7 +197,9 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     schedulable: bool = True
     devices: tuple[DeviceLedger, ...] = ()
     holders: tuple[Holder, ...] = ()  # also of devices the node does not register
-    capacity: Capacity = Capacity()
+    shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; else the holder's own
+    offers: tuple[OfferLedger, ...] = ()  # counted GPUs of a node that registers none of them
+    capacity: Capacity = Capacity()  # of registered devices
     types: tuple[Capacity, ...] = ()  # the same, for each type of card
     findings: tuple[Finding, ...] = ()
     finding_counts: tuple[FindingCount, ...] = ()

@@ -45,7 +45,8 @@ class PendingPod(Struct, frozen=True, kw_only=True):
     pod_uid: PodUID
     owner: str = ""
     scheduler: str = ""
-    requests: dict[str, int] = {}
+    requests: dict[str, int] = {}  # all containers together
+    asking: int = 0  # how many containers ask for them: of one container, the amounts are those of each GPU
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to
     outcome: Outcome = "waiting"
     code: str = "SCHED_NOT_TRIED"  # the one reason that counts most
@@ -55,6 +56,7 @@ class PendingPod(Struct, frozen=True, kw_only=True):
     attempts: int = 0  # refused ones that we know of
     said: tuple[Said, ...] = ()  # what counts most comes first
     said_cut: int = 0  # how many more there were than are kept
+    fact: str = ""  # the first number behind the code that counts most, of a pod that waits
 
 
 class WaitingCount(Struct, frozen=True, kw_only=True, gc=False):
@@ -72,4 +74,5 @@ class PendingList(Struct, frozen=True, kw_only=True):
     now: UnixTime  # by the clock of who made the list
     pending: tuple[PendingPod, ...] = ()
     codes: dict[str, Code] = {}  # only those that occur
-    advice: tuple[str, ...] = ()  # of one pod: what would have to change for it to fit
+    facts: dict[str, tuple[str, ...]] = {}  # of one pod that waits: by code, the numbers behind it
+    advice: tuple[str, ...] = ()  # of one pod that waits: what would have to change for it to fit

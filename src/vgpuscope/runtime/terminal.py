@@ -174,8 +174,8 @@ def paper_width() -> int | None:
     return None
 
 
-_DRAWN = "━╾─╌█├└│●○◌✓✗–…·↑↓°“”▏"
-_TYPED = '#+-.#|`|*o.+x-..^v\'""|'
+_DRAWN = "━╾─╌█├└│●○◌✓✗–…·↑↓°“”▏×"
+_TYPED = '#+-.#|`|*o.+x-..^v\'""|x'
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:

@@ -10,11 +10,12 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,11 +29,12 @@ from vgpuscope.logic.cluster_dra import DraBook
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.logic.fit import advice
 from vgpuscope.logic.pending import PendingBook
+from vgpuscope.logic.pending_facts import explain, facts
 from vgpuscope.logic.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
-from vgpuscope.model.pending import PodEvent
+from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
@@ -42,7 +44,7 @@ from vgpuscope.services.cluster_log import ClusterNews
 from vgpuscope.services.cluster_watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
-from vgpuscope.views.pending_api import pending_json
+from vgpuscope.views.pending_api import pending_list
 from vgpuscope.views.pending_metrics import pending_samples
 from vgpuscope.views.scheduling_metrics import scheduling_samples
 from vgpuscope.views.sharded import ShardedPage
@@ -57,6 +59,7 @@ _LONGEST_PAUSE = 5.0  # seconds, while changes go on coming
 _FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
 _GC_EVERY = 20_000  # objects more than before, until garbage is looked for: what comes here has hardly any in cycles
+_FACTS = 200  # pods of a list that are told with a number
 _DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
@@ -150,9 +153,31 @@ class ClusterExporter:
     async def _pending_json(self, request: Request) -> Response:
         asked = read_params(_PENDING_PARAMS, request.query_params)
         found = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
-        one = asked["namespace"] and asked["pod"] and found and found[0].outcome == "waiting"
-        tips = advice(found[0].requests, self._node_ledgers()) if one else ()
-        return Response(pending_json(found, time.time(), tips), media_type="application/json")
+        one = found[0] if asked["namespace"] and asked["pod"] and found else None
+        answer = self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
+        """The answer about one pod: what to do has its names, and if it waits, each code the numbers behind it."""
+        answer = pending_list(found, time.time())
+        codes = answer.codes | explain(one)
+        if one.outcome != "waiting":
+            return structs.replace(answer, codes=codes)
+        nodes = {node.name: node for node in self._node_ledgers()}
+        numbers = facts(one, nodes, node_of=nodes.get, namespace=self._ledger.namespace(one.namespace))
+        tips = advice(one.requests, nodes.values(), blocker=_blocker(one))
+        return structs.replace(answer, codes=codes, facts=numbers, advice=tips)
+
+    def _with_facts(self, found: Sequence[PendingPod]) -> Iterator[PendingPod]:
+        """The same pods; the first ones that wait have the number behind their code, if it names nodes or a quota."""
+        node_of = cache(self._ledger.node)  # a node is settled when it is asked for, so once for all of them
+        for place, pod in enumerate(found):
+            if place >= _FACTS or pod.outcome != "waiting" or not pod.said:
+                yield pod
+                continue
+            first = structs.replace(pod, said=pod.said[:1])
+            numbers = facts(first, (), node_of=node_of, namespace=self._ledger.namespace(pod.namespace))
+            yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
         if not self.readiness().ready:
@@ -337,6 +362,12 @@ _PENDING_PARAMS = (
     Param(name="pod", help="Only pods of this name."),
     Param(name="all", type="boolean", help="Those too that no longer wait.", default=False),
 )
+
+
+def _blocker(pod: PendingPod) -> str:
+    """What keeps a pod away for which there is room."""
+    quota = pod.code == "SCHED_QUOTA_EXCEEDED"
+    return f"the quota of namespace {pod.namespace}" if quota else ""
 
 
 def _guard(config: ClusterConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from rich.table import Table
+from rich.console import RenderableType
 
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.runtime.printing import print_drawn, print_json, until_listed
@@ -22,19 +22,28 @@ def main(what: What, *, url: str, as_json: bool) -> int:
     speak_plainly()
     nodes = sorted(asyncio.run(_ask(url)), key=lambda node: node.name)
     if what == "nodes":
-        _show(nodes, nodes_table, as_json=as_json)
+        _show(nodes, nodes_table, as_json=as_json, empty="No nodes: the cluster exporter knows of none.")
     else:
-        _show(device_rows(nodes), gpus_table, as_json=as_json)
+        _show(device_rows(nodes), gpus_table, as_json=as_json, empty=_no_gpus(len(nodes)))
     return 0
 
 
-def _show(rows: Sequence[T], table: Callable[[Sequence[T], int | None], Table], *, as_json: bool) -> None:
+def _no_gpus(nodes: int) -> str:
+    return (
+        f"No GPUs: {nodes} node{'' if nodes == 1 else 's'} looked at; none registers a GPU with HAMi, offers "
+        "nvidia.com/gpu or nvidia.com/mig-*, or has a ResourceSlice with GPUs."
+    )
+
+
+def _show(
+    rows: Sequence[T], table: Callable[[Sequence[T], int | None], RenderableType], *, as_json: bool, empty: str
+) -> None:
     if as_json:
         print_json(rows)
     elif rows:
         print_drawn(lambda width: table(rows, width))
     else:
-        print("nothing is there: the cluster has none")
+        print(empty)
 
 
 async def _ask(url: str) -> list[NodeLedger]:

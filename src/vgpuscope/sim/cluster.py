@@ -22,6 +22,7 @@ LOOK_FOR = (
     "gone, a quota nearly used up"
 )
 _SLOTS = 10
+_REPLICAS = 4  # of each GPU that is shared by time-slicing
 _SCALING = 2  # memory and cores of hami-a: twice what its cards have may be given away
 _WORN, _RETIRED = "worn-f", "retired-g"
 
@@ -51,7 +52,13 @@ def _node(world: World) -> Json:
     name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
     lost = {card.uuid for card in world.cards if card.lost}
     if not any(job.hami for job in world.plan.jobs):
-        return _node_object(name, offered=len(devices) - len(lost))
+        replicas = _REPLICAS if any(job.replicas for job in world.plan.jobs) else 1
+        return _node_object(
+            name,
+            offered=(len(devices) - len(lost)) * replicas,
+            capacity=len(devices) * replicas,
+            labels=_labels(devices, replicas),
+        )
     if world.plan.slices:
         cut = {card.uuid for card in world.cards if card.mig}
         devices = [one._replace(mode="mig" if one.uuid in cut else one.mode) for one in devices]
@@ -60,14 +67,36 @@ def _node(world: World) -> Json:
     return _node_object(name, offered=len(devices) * _SLOTS, annotations={REGISTER: _register(devices)})
 
 
-def _node_object(name: str, *, offered: int, annotations: dict[str, str] | None = None, ready: str = "True") -> Json:
-    offer = {"cpu": "64", "memory": "515Gi", "pods": "110", "nvidia.com/gpu": str(offered)}
+def _labels(devices: Sequence[_Device], replicas: int) -> dict[str, str]:
+    """What NVIDIA's GPU feature discovery writes on a node; of several models it knows the first."""
+    spec = devices[0].spec
+    values = {
+        "product": spec.name.replace(" ", "-") + ("-SHARED" if replicas > 1 else ""),
+        "memory": str(spec.memory),
+        "count": str(len(devices)),
+        "replicas": str(replicas),
+        "sharing-strategy": "time-slicing" if replicas > 1 else "none",
+    }
+    return {f"nvidia.com/gpu.{name}": value for name, value in values.items()}
+
+
+def _node_object(
+    name: str,
+    *,
+    offered: int,
+    capacity: int | None = None,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    ready: str = "True",
+) -> Json:
+    offer = {"cpu": "64", "memory": "515Gi", "pods": "110"}
+    labels = {"gpu": "on", **(labels or {})}
     return {
-        "metadata": {"name": name, "uid": _uid(name), "annotations": annotations or {}, "labels": {"gpu": "on"}},
+        "metadata": {"name": name, "uid": _uid(name), "annotations": annotations or {}, "labels": labels},
         "spec": {},
         "status": {
-            "capacity": offer,
-            "allocatable": offer,
+            "capacity": offer | {"nvidia.com/gpu": str(offered if capacity is None else capacity)},
+            "allocatable": offer | {"nvidia.com/gpu": str(offered)},
             "conditions": [{"type": "Ready", "status": ready}],
         },
     }
@@ -137,8 +166,10 @@ _WAITS = (
     _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any card has
     _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more cards than any node has
     _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used its quota up
-    _Wait(_Asks("batch", "backfill-7", 81_920), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
-    _Wait(_Asks("serving", "canary-3", 60_000, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)),
+    _Wait(_Asks("batch", "backfill-7", 122_880), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
+    _Wait(
+        _Asks("serving", "canary-3", 131_072, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)
+    ),
 )
 _NODES = 6
 _TRY_EVERY = 15.0  # seconds between two attempts of the scheduler

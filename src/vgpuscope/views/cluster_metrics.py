@@ -13,6 +13,7 @@ from vgpuscope.catalog.rows import (
     HolderRow,
     InstanceRow,
     KindRow,
+    OfferRow,
     PlaceRow,
     QuotaRow,
     TypeRow,
@@ -26,7 +27,7 @@ from vgpuscope.model.cluster import (
     NodeLedger,
     QuotaUse,
 )
-from vgpuscope.model.quantity import MIB, Bytes
+from vgpuscope.model.quantity import MIB, Bytes, DeviceUUID, PodUID
 from vgpuscope.model.watch import WatchState
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
@@ -47,15 +48,24 @@ class NodeSamples:
                 known = _Told(device, list(_device(node.name, device)))
             after[device.device.id] = known
         single = len({(one.pod_uid, one.container_index, one.device) for one in node.holders}) == len(node.holders)
+        shared = _shared(node)
         for held in node.holders if single else ():
-            key = (held.pod_uid, held.container_index, held.device)
+            as_pod = (held.pod_uid, held.device) not in shared
+            key = (held.pod_uid, held.container_index, held.device, as_pod)
             known = before.get(key)
             if known is None or (known.of is not held and known.of != held):
-                known = _Told(held, list(_holder(_holder_row(node.name, held), held.memory, held.cores)))
+                row = _holder_row(node.name, held, as_pod=as_pod)
+                known = _Told(held, list(_holder(row, held.memory, held.cores)))
             after[key] = known
         self._known[node.name] = after
         rows = {told.row: told.samples for told in after.values()}
-        for sample in (*_instances(node), *(() if single else _holders(node)), *_place(node)):
+        for sample in (
+            *_instances(node),
+            *(() if single else _holders(node)),
+            *_shares(node),
+            *_offers(node),
+            *_place(node),
+        ):
             rows.setdefault(sample.row, []).append(sample)
         return rows
 
@@ -79,6 +89,8 @@ def node_samples(node: NodeLedger) -> Iterator[Sample]:
         yield from _device(node.name, device)
     yield from _instances(node)
     yield from _holders(node)
+    yield from _shares(node)
+    yield from _offers(node)
     yield from _place(node)
 
 
@@ -92,6 +104,38 @@ def _instances(node: NodeLedger) -> Iterator[Sample]:
 def _holders(node: NodeLedger) -> Iterator[Sample]:
     for row, (memory, cores) in _held(node).items():
         yield from _holder(row, memory, cores)
+
+
+def _shares(node: NodeLedger) -> Iterator[Sample]:
+    """What HAMi's names show of pods that have a device more than once."""
+    for share in node.shares:
+        row = HolderRow(
+            node=node.name,
+            namespace=share.namespace,
+            pod=share.pod,
+            pod_uid=share.pod_uid,
+            container="",
+            container_index="",
+            gpu_uuid=share.device,
+            as_container="",
+        )
+        yield from _holder(row, share.memory, share.cores)
+
+
+def _offers(node: NodeLedger) -> Iterator[Sample]:
+    """Counted GPUs: never under HAMi's names, whose cards have a UUID."""
+    for one in node.offers:
+        offer = one.offer
+        row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
+        yield Sample(m.OFFERED, row, offer.capacity)
+        yield Sample(m.OFFER_ALLOCATABLE, row, offer.allocatable)
+        yield Sample(m.OFFER_REQUESTED, row, one.requested)
+        yield Sample(m.OFFER_FREE, row, one.free)
+        yield Sample(m.OFFER_MEMORY, row, offer.memory)
+
+
+def _shared(node: NodeLedger) -> set[tuple[PodUID, DeviceUUID]]:
+    return {(share.pod_uid, share.device) for share in node.shares}
 
 
 def _holder(row: HolderRow, memory: Bytes, cores: int) -> Iterator[Sample]:
@@ -130,14 +174,15 @@ def cluster_samples(
 def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
     """What each container has of each device: one that was given a device several times has the sum."""
     held: dict[HolderRow, tuple[Bytes, int]] = {}
+    shared = _shared(node)
     for holder in node.holders:
-        row = _holder_row(node.name, holder)
+        row = _holder_row(node.name, holder, as_pod=(holder.pod_uid, holder.device) not in shared)
         memory, cores = held.get(row, (0, 0))
         held[row] = (memory + holder.memory, cores + holder.cores)
     return held
 
 
-def _holder_row(node: str, holder: Holder) -> HolderRow:
+def _holder_row(node: str, holder: Holder, *, as_pod: bool) -> HolderRow:
     return HolderRow(
         node=node,
         namespace=holder.namespace,
@@ -146,6 +191,7 @@ def _holder_row(node: str, holder: Holder) -> HolderRow:
         container=holder.container,
         container_index=str(holder.container_index),
         gpu_uuid=holder.device,
+        as_pod="1" if as_pod else "",
     )
 
 
@@ -160,8 +206,7 @@ def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
         mode=device.mode,
         numa=str(device.numa),
     )
-    cores = str(ledger.cores_allocated)
-    overview = (cores, str(ledger.shared), str(device.memory // MIB))
+    cores, memory = str(device.cores), str(device.memory // MIB)
     yield Sample(m.DEVICE_INFO, row, 1)
     yield Sample(m.DEVICE_HEALTHY, row, int(device.healthy))
     yield Sample(m.DEVICE_CORDONED, row, int(device.cordoned))
@@ -174,8 +219,8 @@ def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
     yield Sample(m.DEVICE_CONTAINERS, row, ledger.containers)
     yield Sample(m.HAMI_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
     yield Sample(m.LEGACY_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
-    yield Sample(m.HAMI_OVERVIEW, row, ledger.memory_allocated, overview)
-    yield Sample(m.LEGACY_OVERVIEW, row, ledger.memory_allocated, overview)
+    yield Sample(m.HAMI_OVERVIEW, row, ledger.memory_allocated, (cores, memory))
+    yield Sample(m.LEGACY_OVERVIEW, row, ledger.memory_allocated, (cores, str(ledger.shared), memory))
     yield Sample(m.DEVICE_MEMORY_SHARE, row, ledger.memory_allocated / device.memory if device.memory else None)
 
 

@@ -14,6 +14,7 @@ from vgpuscope.views.table import table
 from vgpuscope.views.top_text import UNKNOWN, clean, span
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
+_NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of what it also says reason by reason
 _FEW_NODES = 3  # that a row names; the view of one pod names all that are known
 
 
@@ -42,17 +43,18 @@ def _cells(pod: PendingPod, now: UnixTime, *, outcomes: bool) -> list[Text]:
 
 
 def _short(pod: PendingPod) -> str:
-    """What counts most, in the scheduler's words, and how much more there is."""
+    """What counts most, in the scheduler's words, the number behind it, and how many more reasons there are."""
     if not pod.said:
         return ""
     more = len(pod.said) - 1 + pod.said_cut
-    return _words(pod.said[0].reason, nodes=_FEW_NODES) + (f"; {more} more" if more else "")
+    words = _words(pod.said[0].reason, nodes=_FEW_NODES) + (f"; {more} more" if more else "")
+    return f"{words}. {clean(pod.fact)}" if pod.fact else words
 
 
 def _words(reason: Reason, *, nodes: int) -> str:
     """`2 nodes: CardInsufficientMemory (gpu-1, gpu-2)`."""
     count = "" if reason.node_count is None else f"{_many(reason.node_count, 'node')}: "
-    cards = f" on {reason.cards} cards" if reason.cards else ""
+    cards = f" on {reason.cards} GPUs" if reason.cards else ""
     names = reason.nodes[:nodes]
     rest = max(len(reason.nodes), reason.node_count or 0) - len(names)
     listed = ", ".join((*names, *((f"and {rest} more",) if rest else ())))
@@ -76,21 +78,28 @@ def _waited(pod: PendingPod, now: UnixTime) -> str:
 
 
 def pod_view(pod: PendingPod, found: PendingList) -> Group:
-    """Who it is, what became of it, each reason with what to do about it, and who said it how often."""
-    current = [one for one in pod.said if one.current]
-    history = [one for one in pod.said if not one.current]
+    """Who it is, what became of it, and each reason: what it means, the numbers, what to do, and who reported it."""
     parts: list[RenderableType] = [_headline(pod, found.now), _pairs(_identity(pod, found.now))]
-    for code, said in _by_code(current or ()):
+    reasons = _reasons(pod)
+    for code, said in reasons.items():
         parts += ["", *_reason(code, said, found)]
     if not pod.said and pod.code in found.codes:
         parts += ["", *_reason(pod.code, (), found)]
     if found.advice:
-        parts += ["", Text("what would make it fit", "bold"), *(_line(clean(text)) for text in found.advice)]
+        parts += ["", Text("capacity", "bold"), *(_line(clean(text)) for text in found.advice)]
+    history = [one for one in pod.said if not one.current and one.reason.code not in reasons]
     if history:
-        parts += ["", Text("said before", "bold"), *(_line(_history(one, found.now)) for one in history)]
+        parts += ["", Text("reported earlier", "bold"), *(_line(_history(one, found.now)) for one in history)]
     if pod.said_cut:
         parts.append(_line(f"and {pod.said_cut} more that are not kept"))
     return Group(*parts)
+
+
+def _reasons(pod: PendingPod) -> dict[str, list[Said]]:
+    """By code that is said now, everything that was said of it; a summary that names no cause only if it is alone."""
+    now = dict.fromkeys(one.reason.code for one in pod.said if one.current)
+    telling = [code for code in now if code != _NO_CAUSE] or list(now)
+    return {code: [one for one in pod.said if one.reason.code == code] for code in telling}
 
 
 def _headline(pod: PendingPod, now: UnixTime) -> Text:
@@ -109,29 +118,28 @@ def _identity(pod: PendingPod, now: UnixTime) -> Iterator[tuple[str, str]]:
     yield "scheduler", pod.scheduler or UNKNOWN
     yield "asks for", _asks(pod, short=False)
     yield "created", _ago(pod.created, now)
-    yield "tries", f"{pod.attempts} refused" if pod.attempts else "none is known"
+    yield "tries", f"{pod.attempts} refused" if pod.attempts else "none known"
     yield "uid", pod.pod_uid
-
-
-def _by_code(said: Iterable[Said]) -> Iterator[tuple[str, Sequence[Said]]]:
-    groups: dict[str, list[Said]] = {}
-    for one in said:
-        groups.setdefault(one.reason.code, []).append(one)
-    yield from groups.items()
 
 
 def _reason(code: str, said: Sequence[Said], found: PendingList) -> Iterator[RenderableType]:
     known: Code | None = found.codes.get(code)
     yield Text(clean(code), "bold yellow")
-    yield _pairs(_explained(said, known, found.now))
+    yield _pairs(_explained(said, known, found.facts.get(code, ()), found.now))
 
 
-def _explained(said: Sequence[Said], known: Code | None, now: UnixTime) -> Iterator[tuple[str, str]]:
+def _explained(
+    said: Sequence[Said], known: Code | None, facts: Sequence[str], now: UnixTime
+) -> Iterator[tuple[str, str]]:
     if known:
         yield "meaning", known.meaning
+    for place, fact in enumerate(facts):
+        yield "numbers" if not place else "", fact
+    if known:
         yield "what to do", known.runbook
-    for one in said:
-        yield "said", f"{one.reason.detail}{f' on {one.reason.cards} cards' if one.reason.cards else ''}"
+    for one in sorted(said, key=lambda one: not one.current):
+        cards = f" on {one.reason.cards} GPUs" if one.reason.cards else ""
+        yield "message" if one.current else "earlier", f"{one.reason.detail}{cards}"
         yield "by", _who(one, now)
         if (nodes := _nodes(one.reason)) is not None:
             yield "nodes", nodes

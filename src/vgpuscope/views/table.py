@@ -1,6 +1,6 @@
 """A table for a terminal of any width: what can be spared is left out before anything is cut."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
@@ -11,8 +11,15 @@ _GAP = 2  # cells between two columns
 _LEAST_LAST = 22  # cells for the last column, which has the longest texts
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None, *, spared: Sequence[str]) -> Table:
-    """Columns by title, those with `>` set to the right; the last is folded.
+def table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    width: int | None,
+    *,
+    spared: Sequence[str],
+    fold: Callable[[Text, int], Text] | None = None,
+) -> Table:
+    """Columns by title, those with `>` set to the right; the last is folded, by `fold` to so many cells if given.
 
     Where that leaves too little for the last one, those that can be spared are left out, one after the other.
     """
@@ -27,6 +34,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int | No
     for n in shown:
         justify: Literal["left", "right"] = "right" if titles[n].endswith(">") else "left"
         made.add_column(titles[n].rstrip(">"), justify=justify, no_wrap=n != shown[-1], overflow="fold")
+    room = 0 if width is None else width - sum(widths[n] + _GAP for n in shown[:-1])
     for row in rows:
-        made.add_row(*(row[n] for n in shown))
+        *cells, rest = (row[n] for n in shown)
+        made.add_row(*cells, fold(rest, room) if fold and 0 < room < cell_len(rest.plain) else rest)
     return made
