@@ -196,9 +196,9 @@ class Sampler:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
 
     def _owners(self, devices: DeviceReading | None, regions: RegionReading | None) -> dict[int, ProcessOwner] | None:
-        pids = driver_pids(devices.gpus if devices else ())
-        pids |= host_pids(regions.containers if regions else ())
-        return self._read("proc", lambda: self._proc.owners(pids))
+        listed = driver_pids(devices.gpus if devices else ())
+        recorded = host_pids(regions.containers if regions else ())
+        return self._read("proc", lambda: self._proc.owners(listed | recorded, listed=listed))
 
     def _reread_ratio(self) -> None:
         """A bad file keeps the last good ratio."""
