@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpuscope.formats import hami_region
 from vgpuscope.formats.hami_region import decode, decode_file, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
@@ -291,6 +292,25 @@ def test_a_damaged_region_is_decoded_or_refused(seed, changes, cut, process_coun
         at = offset % layout.head_length(12)
         data[at : at + len(piece)] = piece
     attempt(bytes(data[:cut]))
+
+
+def decoded_for_the_first_time(data: bytes) -> Region:
+    hami_region._devices.cache_clear()
+    hami_region._slot_of.cache_clear()
+    return decode_file(data)
+
+
+@settings(deadline=None)  # a file is two million bytes
+@given(st.lists(st.lists(st.tuples(st.integers(56, 1856 + 4 * 1960), st.integers(0, 255)), max_size=6), max_size=6))
+def test_a_region_reads_the_same_whatever_was_read_before_it(changes):
+    data = bytearray(recorded("real_v12_multi_gpu"))
+    regions = [bytes(data)]
+    for change in changes:
+        for offset, byte in change:
+            data[offset] = byte
+        regions.append(bytes(data))
+    in_turn = [decode_file(region) for region in (*regions, *regions)]
+    assert in_turn == [decoded_for_the_first_time(region) for region in regions] * 2
 
 
 @settings(deadline=None)  # a file is two million bytes

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import time
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIRST_READ = 16384  # the header and seven slots: few containers need a second look
 _MOST_FILES = 2  # the region and libvgpu.so; HAMi rejects a directory with more
 _MOST_ENTRIES = 1000  # of any kind; a tenant may have filled the directory
+_NAMES_KEPT = 4096
 _SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
 
 
@@ -86,6 +88,7 @@ def _directories(root: str) -> list[os.DirEntry[str]]:
         raise RegionsUnreadable(f"cannot list {root}: {error.strerror}") from error
 
 
+@lru_cache(_NAMES_KEPT)
 def _names(directory: str) -> tuple[str, str]:
     """Pod UID and container name; neither can contain an underscore, so the first one parts them."""
     pod_uid, _, container = directory.partition("_")
