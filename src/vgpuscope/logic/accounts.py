@@ -5,7 +5,7 @@ a container has used stays in the books when it ends, in a column of its own, so
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -104,9 +104,12 @@ class Books:
         values = window.values
         return Burst(mean=sum(values) / len(values), max=max(values))
 
-    def used_on(self, gpu: DeviceUUID) -> Iterator[Account]:
-        """The accounts of the containers that have not ended on a card."""
-        return (account for place, account in self.containers.items() if place.gpu == gpu)
+    def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
+        """The accounts of the containers that have not ended, by card."""
+        used: dict[DeviceUUID, list[Account]] = {}
+        for place, account in self.containers.items():
+            used.setdefault(place.gpu, []).append(account)
+        return used
 
     def _close(self, pools: Iterable[Pool], silent: set[DeviceUUID]) -> None:
         """Move what ended containers have used to the column of the ended.

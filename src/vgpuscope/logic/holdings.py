@@ -30,6 +30,7 @@ class People:
     """The pods of the node, found by whatever name a source uses for them."""
 
     def __init__(self, pods: Collection[Pod] | None) -> None:
+        self.pods = pods
         self.known = pods is not None
         living = [pod for pod in pods or () if not pod.ended]
         self.by_uid: dict[PodUID, Pod] = {pod.uid: pod for pod in living}

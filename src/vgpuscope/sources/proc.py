@@ -40,21 +40,23 @@ class Proc:
         _require(self._root)
         self._looks += 1
         settled = time.time_ns() - _SETTLED_NS
-        before, self._stamps = self._stamps, {}
-        found = {}
+        owners: dict[Pid, ProcessOwner] = {}
+        stamps: dict[Pid, _Stamp] = {}
         for pid in set(pids):
             path = f"{self._root}/{pid}/stat"
             stamp = _stamp(path)  # before the content: what changes in between has another stamp at the next look
             if stamp is None:
                 continue
-            same = stamp == before.get(pid) and pid in listed and (self._looks + pid) % _READ_EVERY
-            owner = self._known[pid] if same else self._owner(pid, path)
+            known = self._known.get(pid)
+            same = known is not None and stamp == self._stamps.get(pid)
+            if same or max(stamp[1:]) < settled:
+                stamps[pid] = stamp
+            recognised = same and pid in listed and (self._looks + pid) % _READ_EVERY
+            owner = known if recognised else self._owner(pid, path)
             if owner is not None:
-                found[pid] = owner
-                if max(stamp[1:]) < settled:
-                    self._stamps[pid] = stamp
-        self._known = found
-        return found
+                owners[pid] = owner
+        self._known, self._stamps = owners, stamps
+        return owners
 
     def _owner(self, pid: Pid, path: str) -> ProcessOwner | None:
         now = _stat(path)
