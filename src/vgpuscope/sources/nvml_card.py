@@ -24,7 +24,7 @@ from vgpuscope.sources.nvml_calls import (
     Question,
     attribute,
 )
-from vgpuscope.sources.nvml_processes import process_lists, read_processes, with_use
+from vgpuscope.sources.nvml_processes import process_lists, read_processes, with_use, without_use
 
 Convert = Callable[[Any], Any]
 
@@ -144,9 +144,10 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
     mode = calls.ask(card, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
     memory = _memory(calls, card, _CARD)
-    processes = read_processes(calls, card, _CARD.lists, memory)
-    if processes and not mig:
-        processes = with_use(calls, card, processes, clock)
+    listed = read_processes(calls, card, _CARD.lists, memory)
+    processes = None
+    if listed is not None:
+        processes = with_use(calls, card, listed, clock) if listed and not mig else without_use(listed)
     values: dict[str, Any] = {}
     _fill(calls, card, _VALUES, values)
     if not mig:
@@ -313,7 +314,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
     if uuid is None or gi is None or ci is None:
         return None
     memory = _memory(calls, card, _INSTANCE, handle)
-    processes = read_processes(calls, card, _INSTANCE.lists, memory, handle)
+    listed = read_processes(calls, card, _INSTANCE.lists, memory, handle)
     attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
     return MigInstance(
         uuid=uuid,
@@ -322,7 +323,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
         compute_instance=ci,
         profile=_profile(calls.ask(card, _NAME, handle=handle), attributes),
         memory=memory,
-        processes=None if processes is None else tuple(_placed(p, gi, ci) for p in processes),
+        processes=None if listed is None else tuple(_placed(p, gi, ci) for p in without_use(listed)),
         slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
     )
 
