@@ -49,6 +49,7 @@ _SM_IN_UTILISATION = 16
 
 # Most of a region is the same at the next look: limits stay, idle processes use what they used. The same bytes give the
 # same value, which is looked up instead of made.
+_IDENTITIES_KEPT = 16
 _DEVICES_KEPT = 512  # tables of devices; nearly 2 kB each
 _SLOTS_KEPT = 2048
 
@@ -152,7 +153,12 @@ def identify(size: int, head: bytes) -> Layout:
     """The layout of a file of that size that begins so, or RegionRefused."""
     if size < _IDENTITY.size or len(head) < _IDENTITY.size:
         raise RegionRefused("too_small")
-    magic, major, minor = _IDENTITY.unpack_from(head)
+    return _identified(size, head[: _IDENTITY.size])
+
+
+@lru_cache(_IDENTITIES_KEPT)
+def _identified(size: int, identity: bytes) -> Layout:
+    magic, major, minor = _IDENTITY.unpack(identity)
     if magic != _MAGIC:
         raise RegionRefused("bad_magic")
     if _V0.fits(size):
@@ -234,12 +240,13 @@ def _slots(layout: Layout, head: bytes, *, devices: int, used: int) -> tuple[tup
     end = layout.head_length(used)
     unpacked = layout.slot[devices].iter_unpack(memoryview(head)[layout.slots : end])
     made = [_slot_of(values, devices) for values in unpacked]
-    slots = tuple(slot for slot, _ in made)
-    writing = False
-    if layout.seqlock is not None:
-        locks = head[layout.slots + layout.seqlock : end : layout.slot_size]
-        writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
-    return slots, sum(corrupt for _, corrupt in made), writing
+    slots = tuple([slot for slot, _ in made])
+    corrupt = sum([records for _, records in made])
+    if layout.seqlock is None:
+        return slots, corrupt, False
+    locks = head[layout.slots + layout.seqlock : end : layout.slot_size]  # the first byte of each
+    writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
+    return slots, corrupt, writing
 
 
 @lru_cache(_SLOTS_KEPT)

@@ -15,6 +15,8 @@ from vgpuscope.model.usage import ContainerKey, Mode
 # NVIDIA's DRA driver names a whole card gpu-<minor number>.
 _DRA_CARD = re.compile(r"gpu-(\d+)")
 
+_KEYS_KEPT = 4096
+
 
 class Holding(Struct, frozen=True, kw_only=True):
     """One container was given (a part of) one card or instance."""
@@ -39,9 +41,18 @@ class People:
         self.by_container_id: dict[str, tuple[Pod, Container]] = {
             c.id: (pod, c) for pod in living for c in pod.containers if c.id
         }
+        self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         """The container's key, with names where they are known."""
+        key = self._keys.get((pod_uid, container))
+        if key is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()  # where no source of pods replaces us, containers come and go all the same
+            key = self._keys[pod_uid, container] = self._key(pod_uid, container)
+        return key
+
+    def _key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         pod = self.by_uid.get(pod_uid)
         if pod is None:
             return ContainerKey(pod_uid=pod_uid, container=container)
