@@ -276,9 +276,9 @@ def _pods(containers: Collection[ContainerUsage], gpus: Collection[Gpu]) -> Iter
                 pod_uid=uid,
                 gpu=gpu,
                 gpu_index=index[gpu],
-                memory=_sum(row.memory for row in rows),
-                memory_total=_pod_total(rows),
-                sm=_sum(row.sm for row in rows),
+                memory=_sum([row.memory for row in rows]),
+                memory_total=_pod_total(rows) if len(rows) > 1 else rows[0].memory_total,
+                sm=_sum([row.sm for row in rows]),
             )
 
 
