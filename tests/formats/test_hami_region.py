@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuscope.formats import hami_region
-from vgpuscope.formats.hami_region import decode, decode_file, identify
+from vgpuscope.formats.hami_region import Known, decode, decode_file, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
 
@@ -294,23 +293,28 @@ def test_a_damaged_region_is_decoded_or_refused(seed, changes, cut, process_coun
     attempt(bytes(data[:cut]))
 
 
-def decoded_for_the_first_time(data: bytes) -> Region:
-    hami_region._devices.cache_clear()
-    hami_region._slot_of.cache_clear()
-    return decode_file(data)
+IN_THE_HEAD = (56, 64, 70, 1600, 1608, 1728)  # device count, uuids, limits
+IN_A_SLOT = (0, 4, 8, 16, 40, 104, 1032, 1040, 1176, 1224, 1928, 1936)  # pids, memory, SM, status, seqlock
+OFFSETS = (*IN_THE_HEAD, *(1856 + 1960 * slot + at for slot in range(4) for at in IN_A_SLOT))
 
 
 @settings(deadline=None)  # a file is two million bytes
-@given(st.lists(st.lists(st.tuples(st.integers(56, 1856 + 4 * 1960), st.integers(0, 255)), max_size=6), max_size=6))
-def test_a_region_reads_the_same_whatever_was_read_before_it(changes):
-    data = bytearray(recorded("real_v12_multi_gpu"))
-    regions = [bytes(data)]
-    for change in changes:
-        for offset, byte in change:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.lists(st.tuples(st.sampled_from(OFFSETS), st.integers(0, 3)), max_size=6)),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_a_region_reads_the_same_whatever_was_read_before_it(looks):
+    data, known = bytearray(recorded("real_v12_multi_gpu")), Known()
+    layout = identify(len(data), bytes(data[:12]))
+    begin, length = layout.tail
+    for processes, changes in looks:
+        data[begin : begin + 4] = struct.pack("<i", processes)
+        for offset, byte in changes:
             data[offset] = byte
-        regions.append(bytes(data))
-    in_turn = [decode_file(region) for region in (*regions, *regions)]
-    assert in_turn == [decoded_for_the_first_time(region) for region in regions] * 2
+        assert decode(layout, bytes(data), bytes(data[begin : begin + length]), known) == decode_file(bytes(data))
 
 
 @settings(deadline=None)  # a file is two million bytes

@@ -28,6 +28,7 @@ version; so it reads v1s with the offsets of v1, and a cut v1 as v0. Here size a
 
 import struct
 from functools import lru_cache
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,11 +48,7 @@ _DEVICES = struct.Struct(f"<Q{MAX_DEVICES * _UUID_STRIDE}x{MAX_DEVICES}Q{MAX_DEV
 _UUIDS = 8  # where the uuids are, behind the device count
 _SM_IN_UTILISATION = 16
 
-# Most of a region is the same at the next look: limits stay, idle processes use what they used. The same bytes give the
-# same value, which is looked up instead of made.
-_IDENTITIES_KEPT = 16
-_DEVICES_KEPT = 512  # tables of devices; nearly 2 kB each
-_SLOTS_KEPT = 2048
+_IDENTITIES_KEPT = 16  # sizes and versions; there are four
 
 _IMPOSSIBLE = 1 << 63  # a counter that ran below zero wraps to something above
 _IMPOSSIBLE_SM = 100 * MAX_PROCESSES  # percent; old releases add up several processes in one slot, but never so many
@@ -174,15 +171,35 @@ def _identified(size: int, identity: bytes) -> Layout:
     return _V1S
 
 
-def decode(layout: Layout, head: bytes, tail: bytes) -> Region:
+class Known:
+    """What was last decoded of one file.
+
+    Most of a region is the same at the next look: limits stay, idle processes use what they used. The same bytes give
+    the same value, which is taken from here instead of made.
+    """
+
+    __slots__ = ("devices", "slots", "table")
+
+    def __init__(self) -> None:
+        self.table: bytes | None = None
+        self.devices: _Devices = (0, (), 0)
+        self.slots: list[_KnownSlot] = []
+
+
+def decode(layout: Layout, head: bytes, tail: bytes, known: Known | None = None) -> Region:
     """The region that begins with head and ends with tail; RegionRefused when one of them is cut short."""
+    known = known or Known()
     if len(tail) < layout.tail[1]:
         raise RegionRefused("too_small")
     process_count, switch, recent_kernel, priority, *last_kernel = layout.tail_fields.unpack_from(tail)
     if len(head) < layout.head_length(process_count):
         raise RegionRefused("too_small")
-    device_count, devices, corrupt_limits = _devices(head[layout.devices : layout.devices + _DEVICES.size])
-    slots, corrupt_records, writing = _slots(layout, head, devices=len(devices), used=_used_slots(process_count))
+    table = head[layout.devices : layout.devices + _DEVICES.size]
+    if table != known.table:
+        known.devices, known.table = _devices(table), table
+    device_count, devices, corrupt_limits = known.devices
+    used = _used_slots(process_count)
+    slots, corrupt_records, writing = _slots(layout, head, devices=len(devices), used=used, known=known)
     return Region(
         layout=layout.name,
         version=_IDENTITY.unpack_from(head)[1:] if layout.versioned else None,
@@ -210,8 +227,10 @@ def _used_slots(process_count: int) -> int:
     return min(max(process_count, 0), MAX_PROCESSES)
 
 
-@lru_cache(_DEVICES_KEPT)
-def _devices(table: bytes) -> tuple[int, tuple[RegionDevice, ...], int]:
+_Devices: TypeAlias = tuple[int, tuple[RegionDevice, ...], int]
+
+
+def _devices(table: bytes) -> _Devices:
     """The device count as written, the devices within the limit of 16, and how many of their limits cannot be."""
     count, *limits = _DEVICES.unpack(table)
     shown = range(min(count, MAX_DEVICES))
@@ -235,13 +254,17 @@ def _uuid(table: bytes, offset: int) -> DeviceUUID | None:
         return None
 
 
-def _slots(layout: Layout, head: bytes, *, devices: int, used: int) -> tuple[tuple[Slot, ...], int, bool]:
+def _slots(layout: Layout, head: bytes, *, devices: int, used: int, known: Known) -> tuple[tuple[Slot, ...], int, bool]:
     """The used slots, how many of their records cannot be, and whether one of the living was being written."""
     end = layout.head_length(used)
+    before, made = known.slots, []
     unpacked = layout.slot[devices].iter_unpack(memoryview(head)[layout.slots : end])
-    made = [_slot_of(values, devices) for values in unpacked]
-    slots = tuple([slot for slot, _ in made])
-    corrupt = sum([records for _, records in made])
+    for number, values in enumerate(unpacked):
+        same = number < len(before) and before[number][0] == values
+        made.append(before[number] if same else (values, *_slot_of(values, devices)))
+    known.slots = made
+    slots = tuple([slot for _, slot, _ in made])
+    corrupt = sum([records for _, _, records in made])
     if layout.seqlock is None:
         return slots, corrupt, False
     locks = head[layout.slots + layout.seqlock : end : layout.slot_size]  # the first byte of each
@@ -249,7 +272,9 @@ def _slots(layout: Layout, head: bytes, *, devices: int, used: int) -> tuple[tup
     return slots, corrupt, writing
 
 
-@lru_cache(_SLOTS_KEPT)
+_KnownSlot: TypeAlias = tuple[tuple[int, ...], Slot, int]  # the numbers of a slot, and what _slot_of makes of them
+
+
 def _slot_of(values: tuple[int, ...], devices: int) -> tuple[Slot, int]:
     """One slot, and how many of its records cannot be."""
     driver, sm = 2 + 5 * devices, 2 + 6 * devices

@@ -10,11 +10,10 @@ import errno
 import os
 import stat
 import time
-from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from vgpuscope.formats.hami_region import decode, identify
+from vgpuscope.formats.hami_region import Known, decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
 
@@ -23,7 +22,6 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIRST_READ = 16384  # the header and seven slots: few containers need a second look
 _MOST_FILES = 2  # the region and libvgpu.so; HAMi rejects a directory with more
 _MOST_ENTRIES = 1000  # of any kind; a tenant may have filled the directory
-_NAMES_KEPT = 4096
 _SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
 
 
@@ -51,7 +49,7 @@ class Regions:
             if choice.refused:
                 return Refusal(path=_printable(path), reason=choice.refused)
             path = choice.file or path
-            region = _read(choice.file) if choice.file else None
+            region = _read(choice.file, choice.known) if choice.file else None
         except RegionRefused as refused:
             return Refusal(path=_printable(path), reason=refused.reason)
         except (FileNotFoundError, NotADirectoryError):
@@ -76,6 +74,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
     changed: tuple[int, int]  # inode and ctime: a tenant can set mtime, but not this
     file: str | None = None
     refused: str | None = None
+    known: Known = field(default_factory=Known)  # what was last decoded of the file
 
 
 def _directories(root: str) -> list[os.DirEntry[str]]:
@@ -88,7 +87,6 @@ def _directories(root: str) -> list[os.DirEntry[str]]:
         raise RegionsUnreadable(f"cannot list {root}: {error.strerror}") from error
 
 
-@lru_cache(_NAMES_KEPT)
 def _names(directory: str) -> tuple[str, str]:
     """Pod UID and container name; neither can contain an underscore, so the first one parts them."""
     pod_uid, _, container = directory.partition("_")
@@ -117,20 +115,20 @@ def _list(directory: str, changed: tuple[int, int]) -> _Choice:
     return _Choice(changed=changed, file=first.path)
 
 
-def _read(path: str) -> Region:
+def _read(path: str, known: Known) -> Region:
     file = os.open(path, _FLAGS)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise RegionRefused("not_a_file")
-        region = _decode(file, status.st_size)
+        region = _decode(file, status.st_size, known)
         # Once only: a process killed while it wrote leaves the mark for good.
-        return _decode(file, status.st_size) if region.writing else region
+        return _decode(file, status.st_size, known) if region.writing else region
     finally:
         os.close(file)
 
 
-def _decode(file: int, size: int) -> Region:
+def _decode(file: int, size: int, known: Known) -> Region:
     """The region in an open file of that size: a few kB of its two million, since the slots in use come first."""
     head = os.pread(file, _FIRST_READ, 0)
     layout = identify(size, head)
@@ -139,7 +137,7 @@ def _decode(file: int, size: int) -> Region:
     missing = layout.head_length(layout.process_count(tail)) - len(head)
     if missing > 0:
         head += os.pread(file, missing, len(head))
-    return decode(layout, head, tail)
+    return decode(layout, head, tail, known)
 
 
 def _printable(path: str) -> str:
