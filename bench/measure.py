@@ -222,13 +222,13 @@ def _cpu(stretches: list[float]) -> Cpu:
 
 def _stretch(agent: Program, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> float:
     """Seconds of CPU per sample over a stretch of time, in which something else may happen."""
-    from_sample = agent.value("vgpuscope_samples_total")
+    from_sample = agent.samples()
     began, cpu = time.monotonic(), agent.cpu_seconds()
     meanwhile()
     SPEED.look()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     used = agent.cpu_seconds() - cpu
-    return used / (agent.value("vgpuscope_samples_total") - from_sample)
+    return used / (agent.samples() - from_sample)
 
 
 def _resident_after(node: World, cycles: int) -> int:

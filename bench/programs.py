@@ -1,5 +1,6 @@
 """The programs under test, each a process of its own, and what the kernel says they use."""
 
+import json
 import os
 import re
 import subprocess
@@ -51,6 +52,11 @@ class Program:
         """What it serves now."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             return bytes(answer.read())
+
+    def samples(self) -> int:
+        """How many samples an agent has taken, asked for without a scrape: pages are made for those who scrape."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/node", timeout=60) as answer:
+            return int(json.loads(answer.read())["samples"])
 
     def value(self, series: str) -> float:
         """The number of the first series of this name."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuscope.formats.hami_region import decode, decode_file, identify
+from vgpuscope.formats.hami_region import Known, decode, decode_file, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
 
@@ -291,6 +291,30 @@ def test_a_damaged_region_is_decoded_or_refused(seed, changes, cut, process_coun
         at = offset % layout.head_length(12)
         data[at : at + len(piece)] = piece
     attempt(bytes(data[:cut]))
+
+
+IN_THE_HEAD = (56, 64, 70, 1600, 1608, 1728)  # device count, uuids, limits
+IN_A_SLOT = (0, 4, 8, 16, 40, 104, 1032, 1040, 1176, 1224, 1928, 1936)  # pids, memory, SM, status, seqlock
+OFFSETS = (*IN_THE_HEAD, *(1856 + 1960 * slot + at for slot in range(4) for at in IN_A_SLOT))
+
+
+@settings(deadline=None)  # a file is two million bytes
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.lists(st.tuples(st.sampled_from(OFFSETS), st.integers(0, 3)), max_size=6)),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_a_region_reads_the_same_whatever_was_read_before_it(looks):
+    data, known = bytearray(recorded("real_v12_multi_gpu")), Known()
+    layout = identify(len(data), bytes(data[:12]))
+    begin, length = layout.tail
+    for processes, changes in looks:
+        data[begin : begin + 4] = struct.pack("<i", processes)
+        for offset, byte in changes:
+            data[offset] = byte
+        assert decode(layout, bytes(data), bytes(data[begin : begin + length]), known) == decode_file(bytes(data))
 
 
 @settings(deadline=None)  # a file is two million bytes

@@ -348,8 +348,9 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
     processes = sum(len(tenant.processes) for tenant in world.tenants.values())
     rows = 1 + 6 + 3 + len(world.instances) + 3 * containers  # node, sources, cards, instances; container, pod, vgpu
     return {
-        "rows": len(sampler._renderer._known) - rows,
+        "rows": len(sampler._renderer._last.lines) - rows,
         "owners": len(sampler._proc._known) - processes,
+        "stamps": len(sampler._proc._stamps) - processes,
         "accounts": len(mind._books.containers) - containers,
         "windows": len(mind._books._windows) - 3 * 5 - containers,
         "held slots": len(mind._history) - processes,

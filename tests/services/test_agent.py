@@ -57,6 +57,28 @@ def test_the_whole_snapshot_is_served_as_json(node):
         assert [(u.key.pod, u.memory) for u in snapshot.containers] == [("train", 3 * GIB)]
 
 
+def samples_of_json(agent):
+    return json.loads(agent.get("/api/v1/node")[2])["samples"]
+
+
+def test_a_scrape_shows_the_sample_that_was_taken_last(node):
+    with node.agent() as agent:
+        for headers in ({}, {"Accept-Encoding": "gzip"}) * 5:
+            earliest = samples_of_json(agent)
+            body = agent.get(**headers)[2]
+            page = Samples.of((gzip.decompress(body) if headers else body).decode())
+            latest = samples_of_json(agent)
+            assert earliest <= page.one(m.SAMPLES.name) <= latest
+            agent.wait(lambda seen=latest: samples_of_json(agent) > seen + 1)
+
+
+def test_two_scrapes_between_two_samples_get_the_same_page_whatever_form_they_ask_for(node):
+    with node.agent(interval="3600") as agent:
+        plain, again = agent.get()[2], agent.get()[2]
+        assert plain == again
+        assert gzip.decompress(agent.get(**{"Accept-Encoding": "gzip"})[2]) == plain
+
+
 def test_families_are_switched(node):
     names = {key[0] for key in Samples.of(node.once("--families", "pod,dcgm"))}
     assert {"pod_gpu_memory_used", "DCGM_FI_DEV_GPU_UTIL"} <= names

@@ -98,6 +98,61 @@ def dropped(reading: DeviceReading) -> dict[str, int]:
     return dict(reading.dropped)
 
 
+# -- what changes rarely ----------------------------------------------------------------------------------------------
+
+
+def errors(reading: DeviceReading) -> tuple[object, ...]:
+    gpu = reading.gpus[0]
+    return gpu.ecc_corrected, gpu.ecc_uncorrected, gpu.remapped_uncorrected, gpu.power_limit
+
+
+def every_second(nvml: Nvml, clock: Clock, seconds: int) -> list[tuple[object, ...]]:
+    seen = []
+    for _ in range(seconds):
+        seen.append(errors(nvml.read()))
+        clock.forward(1.0)
+    return seen
+
+
+def test_error_counts_and_limits_are_asked_for_every_ten_seconds_and_shown_in_every_sample(node, nvml, clock, calls):
+    node.gpu(0, ecc_corrected=3, ecc_uncorrected=1, remap_uncorrected=5, power_limit=400_000).write()
+    before = {name: calls(name) for name in SLOW_CALLS}
+    assert every_second(nvml, clock, 30) == [(3, 1, 5, 400.0)] * 30
+    assert {name: calls(name) - before[name] for name in SLOW_CALLS} == {
+        "nvmlDeviceGetTotalEccErrors": 2 * 2 * 3,  # of two kinds, on two cards, three times
+        "nvmlDeviceGetRemappedRows": 2 * 3,
+        "nvmlDeviceGetEnforcedPowerLimit": 2 * 3,
+    }
+
+
+SLOW_CALLS = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetEnforcedPowerLimit")
+
+
+def test_a_new_error_count_shows_within_ten_seconds(node, nvml, clock):
+    node.gpu(0, ecc_corrected=3, ecc_uncorrected=0, remap_uncorrected=0, power_limit=400_000).write()
+    every_second(nvml, clock, 4)
+    node.gpu(0, ecc_corrected=4, ecc_uncorrected=1, remap_uncorrected=2, power_limit=300_000).write()
+    assert every_second(nvml, clock, 10)[-1] == (4, 1, 2, 300.0)
+
+
+def test_an_error_count_that_could_not_be_read_is_asked_for_again_at_the_next_sample(node, nvml, clock):
+    node.gpu(0, ecc_corrected=3, ecc_uncorrected=1, remap_uncorrected=5, power_limit=400_000)
+    node.fail("nvmlDeviceGetRemappedRows", UNKNOWN).write()
+    assert every_second(nvml, clock, 1) == [(3, 1, None, 400.0)]
+    node.heal().write()
+    assert every_second(nvml, clock, 1) == [(3, 1, 5, 400.0)]
+
+
+def test_a_card_that_comes_back_shows_its_new_error_counts_at_once(node, nvml, clock):
+    node.gpu(0, ecc_corrected=3, ecc_uncorrected=1, remap_uncorrected=5, power_limit=400_000).write()
+    every_second(nvml, clock, 1)
+    node.lost(0).write()
+    assert every_second(nvml, clock, 1) == [(None, None, None, None)]
+    node.heal().gpu(0, ecc_corrected=0, ecc_uncorrected=0, remap_uncorrected=6, power_limit=400_000).write()
+    back = [seen for seen in every_second(nvml, clock, 9) if seen[0] is not None]
+    assert set(back) == {(0, 0, 6, 400.0)}
+
+
 # -- values ---------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,109 @@ def test_a_read_that_fails_because_the_process_ends_is_no_error(tmp_path, monkey
 
     monkeypatch.setattr(os, "read", gone)
     assert Proc(str(tmp_path)).owners([100]) == {}
+
+
+# ── processes that the driver lists are recognised without reading them ──────────────────────────────────────────
+@pytest.fixture
+def later(monkeypatch):
+    """Every file looks as if it were made long ago."""
+    now = time.time_ns
+    monkeypatch.setattr("vgpuscope.sources.proc.time.time_ns", lambda: now() + 10**10)
+
+
+def stat_reads(monkeypatch) -> list[str]:
+    real, read = os.open, []
+
+    def watched(path, *args, **kwargs):
+        if str(path).endswith("/stat"):
+            read.append(path)
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", watched)
+    return read
+
+
+def test_a_known_process_of_the_driver_is_read_once_in_ten_looks(tmp_path, monkeypatch, later):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    first = proc.owners([100], listed={100})
+    read = stat_reads(monkeypatch)
+    for _ in range(40):
+        assert proc.owners([100], listed={100}) == first
+    assert len(read) == 4
+
+
+def test_a_pid_that_is_reused_is_another_process_though_the_driver_goes_on_listing_it(tmp_path, later):
+    proc = Proc(str(tmp_path))
+    for number in range(30):
+        home = spawn(tmp_path, start=5000 + number, container=(ID, OTHER_ID)[number % 2])
+        os.utime(home / "stat", ns=(number, number))  # as no two files of the kernel's are alike
+        owner = proc.owners([100], listed={100})[100]
+        assert (owner.start_time, owner.container_id) == (5000 + number, (ID, OTHER_ID)[number % 2])
+
+
+def test_a_process_that_ends_is_gone_at_the_next_look_though_the_driver_still_lists_it(tmp_path, later):
+    for looks in range(1, 12):
+        home = spawn(tmp_path)
+        proc = Proc(str(tmp_path))
+        for _ in range(looks):
+            assert proc.owners([100], listed={100}).keys() == {100}
+        shutil.rmtree(home)
+        assert proc.owners([100], listed={100}) == {}
+
+
+def test_a_process_whose_file_was_just_made_is_read_in_full(tmp_path, monkeypatch):
+    spawn(tmp_path)
+    proc = Proc(str(tmp_path))
+    read = stat_reads(monkeypatch)
+    for _ in range(5):
+        proc.owners([100], listed={100})
+    assert len(read) >= 5
+
+
+def zombie_after(looks: int, proc: Proc, *, listed: bool) -> list[bool]:
+    """Whether a real child is there in each of twenty looks after it was killed, without being waited for."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        of_driver = {child.pid} if listed else set()
+        for _ in range(looks):
+            assert child.pid in proc.owners([child.pid], listed=of_driver)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        return [child.pid in proc.owners([child.pid], listed=of_driver) for _ in range(20)]
+
+
+def test_a_zombie_that_the_driver_does_not_list_is_gone_at_once(later):
+    assert zombie_after(5, Proc(), listed=False) == [False] * 20
+
+
+def test_a_zombie_that_the_driver_lists_is_gone_within_ten_looks(later):
+    assert True not in zombie_after(5, Proc(), listed=True)[9:]
+
+
+def test_a_real_process_that_was_waited_for_is_gone_at_once(later):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        proc = Proc()
+        for _ in range(5):
+            assert child.pid in proc.owners([child.pid], listed={child.pid})
+        child.kill()
+        child.wait()
+        assert proc.owners([child.pid], listed={child.pid}) == {}
+
+
+def test_a_real_process_with_a_new_name_is_called_by_it_within_ten_looks(later):
+    renames = "open('/proc/self/comm', 'w').write('first'); print(flush=True); input()\n"
+    renames += "open('/proc/self/comm', 'w').write('second'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", renames], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        proc = Proc()
+        child.stdout.readline()
+        for _ in range(5):
+            assert proc.owners([child.pid], listed={child.pid})[child.pid].command == "first"
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        names = [proc.owners([child.pid], listed={child.pid})[child.pid].command for _ in range(10)]
+        assert names[-1] == "second"
+        child.kill()
 
 
 def test_processes_nobody_asks_for_are_forgotten(tmp_path, monkeypatch):

@@ -27,6 +27,8 @@ version; so it reads v1s with the offsets of v1, and a cut v1 as v0. Here size a
 """
 
 import struct
+from functools import lru_cache
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +48,8 @@ _DEVICES = struct.Struct(f"<Q{MAX_DEVICES * _UUID_STRIDE}x{MAX_DEVICES}Q{MAX_DEV
 _UUIDS = 8  # where the uuids are, behind the device count
 _SM_IN_UTILISATION = 16
 
+_IDENTITIES_KEPT = 16  # sizes and versions; there are four
+
 _IMPOSSIBLE = 1 << 63  # a counter that ran below zero wraps to something above
 _IMPOSSIBLE_SM = 100 * MAX_PROCESSES  # percent; old releases add up several processes in one slot, but never so many
 
@@ -59,7 +63,9 @@ class Layout(Struct, frozen=True, kw_only=True):
     devices: int
     slots: int
     slot_size: int
-    slot: tuple[struct.Struct, ...]  # by number of devices: pids, memory, driver's memory, SM, status
+    slot: tuple[
+        struct.Struct, ...
+    ]  # by number of devices: pids, memory, driver's memory, SM, status; a whole slot long
     seqlock: int | None  # in the slot; its first byte tells odd from even
     tail: tuple[int, int]  # offset and length
     tail_fields: struct.Struct
@@ -78,28 +84,28 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def _slot(
-    *, memory: int, memory_stride: int, driver: int, sm: int, sm_stride: int, status: int
+    *, size: int, memory: int, memory_stride: int, driver: int, sm: int, sm_stride: int, status: int
 ) -> tuple[struct.Struct, ...]:
     """Unpackers of one slot for 0 to 16 devices, that skip what no device uses."""
 
     def fields(devices: int) -> struct.Struct:
         code, end = "<ii", 8
-        for offset, kind, size in (
+        for offset, kind, length in (
             *((memory + memory_stride * d, "5Q", 40) for d in range(devices)),
             *((driver + 8 * d, "Q", 8) for d in range(devices)),
             *((sm + _SM_IN_UTILISATION + sm_stride * d, "Q", 8) for d in range(devices)),
             (status, "i", 4),
         ):
             code += f"{offset - end}x{kind}"
-            end = offset + size
-        return struct.Struct(code)
+            end = offset + length
+        return struct.Struct(f"{code}{size - end}x")
 
     return tuple(fields(devices) for devices in range(MAX_DEVICES + 1))
 
 
-_V0_SLOT = _slot(memory=8, memory_stride=40, driver=648, sm=776, sm_stride=24, status=1160)
-_V1_SLOT = _slot(memory=8, memory_stride=64, driver=1032, sm=1160, sm_stride=48, status=1928)
-_V1S_SLOT = _slot(memory=16, memory_stride=64, driver=1040, sm=1168, sm_stride=48, status=1936)
+_V0_SLOT = _slot(size=1168, memory=8, memory_stride=40, driver=648, sm=776, sm_stride=24, status=1160)
+_V1_SLOT = _slot(size=1960, memory=8, memory_stride=64, driver=1032, sm=1160, sm_stride=48, status=1928)
+_V1S_SLOT = _slot(size=1960, memory=16, memory_stride=64, driver=1040, sm=1168, sm_stride=48, status=1936)
 
 _V0 = Layout(
     name="v0",
@@ -144,7 +150,12 @@ def identify(size: int, head: bytes) -> Layout:
     """The layout of a file of that size that begins so, or RegionRefused."""
     if size < _IDENTITY.size or len(head) < _IDENTITY.size:
         raise RegionRefused("too_small")
-    magic, major, minor = _IDENTITY.unpack_from(head)
+    return _identified(size, head[: _IDENTITY.size])
+
+
+@lru_cache(_IDENTITIES_KEPT)
+def _identified(size: int, identity: bytes) -> Layout:
+    magic, major, minor = _IDENTITY.unpack(identity)
     if magic != _MAGIC:
         raise RegionRefused("bad_magic")
     if _V0.fits(size):
@@ -160,15 +171,35 @@ def identify(size: int, head: bytes) -> Layout:
     return _V1S
 
 
-def decode(layout: Layout, head: bytes, tail: bytes) -> Region:
+class Known:
+    """What was last decoded of one file.
+
+    Most of a region is the same at the next look: limits stay, idle processes use what they used. The same bytes give
+    the same value, which is taken from here instead of made.
+    """
+
+    __slots__ = ("devices", "slots", "table")
+
+    def __init__(self) -> None:
+        self.table: bytes | None = None
+        self.devices: _Devices = (0, (), 0)
+        self.slots: list[_KnownSlot] = []
+
+
+def decode(layout: Layout, head: bytes, tail: bytes, known: Known | None = None) -> Region:
     """The region that begins with head and ends with tail; RegionRefused when one of them is cut short."""
+    known = known or Known()
     if len(tail) < layout.tail[1]:
         raise RegionRefused("too_small")
     process_count, switch, recent_kernel, priority, *last_kernel = layout.tail_fields.unpack_from(tail)
     if len(head) < layout.head_length(process_count):
         raise RegionRefused("too_small")
-    device_count, devices, corrupt_limits = _devices(layout, head)
-    slots, corrupt_records, writing = _slots(layout, head, devices=len(devices), used=_used_slots(process_count))
+    table = head[layout.devices : layout.devices + _DEVICES.size]
+    if table != known.table:
+        known.devices, known.table = _devices(table), table
+    device_count, devices, corrupt_limits = known.devices
+    used = _used_slots(process_count)
+    slots, corrupt_records, writing = _slots(layout, head, devices=len(devices), used=used, known=known)
     return Region(
         layout=layout.name,
         version=_IDENTITY.unpack_from(head)[1:] if layout.versioned else None,
@@ -196,14 +227,17 @@ def _used_slots(process_count: int) -> int:
     return min(max(process_count, 0), MAX_PROCESSES)
 
 
-def _devices(layout: Layout, head: bytes) -> tuple[int, tuple[RegionDevice, ...], int]:
+_Devices: TypeAlias = tuple[int, tuple[RegionDevice, ...], int]
+
+
+def _devices(table: bytes) -> _Devices:
     """The device count as written, the devices within the limit of 16, and how many of their limits cannot be."""
-    count, *limits = _DEVICES.unpack_from(head, layout.devices)
+    count, *limits = _DEVICES.unpack(table)
     shown = range(min(count, MAX_DEVICES))
     devices = tuple(
         RegionDevice(
             index=d,
-            uuid=_uuid(head, layout.devices + _UUIDS + _UUID_STRIDE * d),
+            uuid=_uuid(table, _UUIDS + _UUID_STRIDE * d),
             memory_limit=limits[d] if limits[d] < _IMPOSSIBLE else 0,
             sm_limit=min(limits[MAX_DEVICES + d], 100) / 100,
         )
@@ -212,31 +246,41 @@ def _devices(layout: Layout, head: bytes) -> tuple[int, tuple[RegionDevice, ...]
     return count, devices, sum(limits[d] >= _IMPOSSIBLE for d in shown)
 
 
-def _uuid(head: bytes, offset: int) -> DeviceUUID | None:
-    text = head[offset : offset + _UUID_LENGTH].partition(b"\0")[0]
+def _uuid(table: bytes, offset: int) -> DeviceUUID | None:
+    text = table[offset : offset + _UUID_LENGTH].partition(b"\0")[0]
     try:
         return text.decode() or None
     except UnicodeDecodeError:
         return None
 
 
-def _slots(layout: Layout, head: bytes, *, devices: int, used: int) -> tuple[tuple[Slot, ...], int, bool]:
+def _slots(layout: Layout, head: bytes, *, devices: int, used: int, known: Known) -> tuple[tuple[Slot, ...], int, bool]:
     """The used slots, how many of their records cannot be, and whether one of the living was being written."""
-    fields, seqlock = layout.slot[devices], layout.seqlock
+    end = layout.head_length(used)
+    before, made = known.slots, []
+    unpacked = layout.slot[devices].iter_unpack(memoryview(head)[layout.slots : end])
+    for number, values in enumerate(unpacked):
+        same = number < len(before) and before[number][0] == values
+        made.append(before[number] if same else (values, *_slot_of(values, devices)))
+    known.slots = made
+    slots = tuple([slot for _, slot, _ in made])
+    corrupt = sum([records for _, _, records in made])
+    if layout.seqlock is None:
+        return slots, corrupt, False
+    locks = head[layout.slots + layout.seqlock : end : layout.slot_size]  # the first byte of each
+    writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
+    return slots, corrupt, writing
+
+
+_KnownSlot: TypeAlias = tuple[tuple[int, ...], Slot, int]  # the numbers of a slot, and what _slot_of makes of them
+
+
+def _slot_of(values: tuple[int, ...], devices: int) -> tuple[Slot, int]:
+    """One slot, and how many of its records cannot be."""
     driver, sm = 2 + 5 * devices, 2 + 6 * devices
-    slots, corrupt, writing = [], 0, False
-    for offset in range(layout.slots, layout.head_length(used), layout.slot_size):
-        values = fields.unpack_from(head, offset)
-        records = []
-        for d in range(devices):
-            record, sound = _record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d])
-            records.append(record)
-            corrupt += not sound
-        pid, host_pid, status = values[0], values[1], values[-1]
-        slots.append(Slot(pid=pid, host_pid=host_pid, status=status, devices=tuple(records)))
-        if seqlock is not None and status != 0 and head[offset + seqlock] & 1:
-            writing = True
-    return tuple(slots), corrupt, writing
+    records = [_record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d]) for d in range(devices)]
+    slot = Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(record for record, _ in records))
+    return slot, sum(not sound for _, sound in records)
 
 
 def _record(memory: tuple[int, ...], driver_used: int, sm: int) -> tuple[SlotDevice, bool]:

@@ -5,7 +5,7 @@ a container has used stays in the books when it ends, in a column of its own, so
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -89,7 +89,7 @@ class Books:
             self._add_energy(card, gpu, mine)
         for pool in pools:
             for row in pool.rows.values():
-                account = self.containers.setdefault(row.place, Account())
+                account = self._account(row.place)
                 account.started = account.started or row.processes > 0 or row.region_attached
 
     def burst(self, owner: object, what: str, value: float | None) -> Burst | None:
@@ -104,9 +104,18 @@ class Books:
         values = window.values
         return Burst(mean=sum(values) / len(values), max=max(values))
 
-    def used_on(self, gpu: DeviceUUID) -> Iterator[Account]:
-        """The accounts of the containers that have not ended on a card."""
-        return (account for place, account in self.containers.items() if place.gpu == gpu)
+    def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
+        """The accounts of the containers that have not ended, by card."""
+        used: dict[DeviceUUID, list[Account]] = {}
+        for place, account in self.containers.items():
+            used.setdefault(place.gpu, []).append(account)
+        return used
+
+    def _account(self, place: Place) -> Account:
+        account = self.containers.get(place)
+        if account is None:
+            account = self.containers[place] = Account()
+        return account
 
     def _close(self, pools: Iterable[Pool], silent: set[DeviceUUID]) -> None:
         """Move what ended containers have used to the column of the ended.
@@ -128,7 +137,7 @@ class Books:
             card.sm_system += pool.system_sm * seconds
             card.sm_unattributed += pool.unattributed_sm * seconds
         for row in pool.rows.values():
-            account = self.containers.setdefault(row.place, Account())
+            account = self._account(row.place)
             if row.sm is not None and pool.utilization is not None:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
 
@@ -136,7 +145,7 @@ class Books:
         """Split what the card has drawn since the last sample. A counter that fell was reset: begin anew from it."""
         for pool in pools:
             for row in pool.rows.values():
-                self.containers.setdefault(row.place, Account()).power = None
+                self._account(row.place).power = None
         if gpu.energy is None:
             return  # what is drawn meanwhile is divided when the card answers again
         before, card.raw_energy = card.raw_energy, gpu.energy
@@ -147,7 +156,7 @@ class Books:
         card.energy_system += drawn * weights.system
         card.energy_unattributed += drawn * weights.unattributed
         for row, weight, method in weights.rows:
-            account = self.containers.setdefault(row.place, Account())
+            account = self._account(row.place)
             account.energy = (account.energy or 0.0) + drawn * weight
             account.energy_method = method
             if gpu.power is not None:

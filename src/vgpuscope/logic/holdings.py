@@ -12,6 +12,8 @@ from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Mode
 
+_KEYS_KEPT = 4096
+
 
 class Holding(Struct, frozen=True, kw_only=True):
     """One container was given (a part of) one card or instance."""
@@ -27,6 +29,7 @@ class People:
     """The pods of the node, found by whatever name a source uses for them."""
 
     def __init__(self, pods: Collection[Pod] | None) -> None:
+        self.pods = pods
         self.known = pods is not None
         living = [pod for pod in pods or () if not pod.ended]
         self.by_uid: dict[PodUID, Pod] = {pod.uid: pod for pod in living}
@@ -35,9 +38,18 @@ class People:
         self.by_container_id: dict[str, tuple[Pod, Container]] = {
             c.id: (pod, c) for pod in living for c in pod.containers if c.id
         }
+        self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         """The container's key, with names where they are known."""
+        key = self._keys.get((pod_uid, container))
+        if key is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()  # where no source of pods replaces us, containers come and go all the same
+            key = self._keys[pod_uid, container] = self._key(pod_uid, container)
+        return key
+
+    def _key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         pod = self.by_uid.get(pod_uid)
         if pod is None:
             return ContainerKey(pod_uid=pod_uid, container=container)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from vgpuscope.logic.accounts import Books
+from vgpuscope.logic.accounts import Account, Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
 from vgpuscope.logic.holdings import People, holdings
 from vgpuscope.logic.region_repair import History, driver_sm, repair
@@ -51,6 +51,7 @@ class NodeMind:
     def __init__(self, *, node: str, window: float) -> None:
         self._node = node
         self._books = Books(window)
+        self._people = People(None)
         self._history: History = {}
         self._corrections = {"false-zero": 0, "dead-process": 0}
         self._scaled = {"memory": 0, "sm": 0}
@@ -59,7 +60,7 @@ class NodeMind:
     def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> NodeSnapshot:
         """The snapshot of this sample."""
         gpus = readings.devices.gpus if readings.devices else ()
-        people = People(readings.pods)
+        people = self._people = self._people if self._people.pods is readings.pods else People(readings.pods)
         regions = self._repaired(readings, gpus)
         held = holdings(gpus=gpus, people=people, grants=readings.grants or (), regions=regions)
         pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, people=people)
@@ -165,37 +166,38 @@ class NodeMind:
         )
 
     def _ledgers(self, gpus: Collection[Gpu], pools: Collection[Pool]) -> Iterator[Ledger]:
+        used = self._books.used_by_card()
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
             yield Ledger(
                 gpu=gpu.uuid,
                 memory=_memory_split(gpu, mine),
-                sm_seconds=self._sm_split(gpu.uuid),
-                energy=self._energy_split(gpu.uuid),
+                sm_seconds=self._sm_split(gpu.uuid, used.get(gpu.uuid, ())),
+                energy=self._energy_split(gpu.uuid, used.get(gpu.uuid, ())),
             )
             for pool in mine:
                 if pool.migs:
                     yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
 
-    def _sm_split(self, gpu: DeviceUUID) -> Split | None:
+    def _sm_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
         card = self._books.cards.get(gpu)
         if card is None or card.busy_seconds is None:
             return None
         return Split(
             total=card.busy_seconds,
-            containers=sum(account.sm_seconds or 0.0 for account in self._books.used_on(gpu)),
+            containers=sum(account.sm_seconds or 0.0 for account in used),
             system=card.sm_system,
             unattributed=card.sm_unattributed,
             ended=card.sm_ended,
         )
 
-    def _energy_split(self, gpu: DeviceUUID) -> Split | None:
+    def _energy_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
         card = self._books.cards.get(gpu)
         if card is None or card.energy is None:
             return None
         return Split(
             total=card.energy,
-            containers=sum(account.energy or 0.0 for account in self._books.used_on(gpu)),
+            containers=sum(account.energy or 0.0 for account in used),
             system=card.energy_system,
             unattributed=card.energy_unattributed,
             ended=card.energy_ended,
@@ -280,17 +282,20 @@ def _pods(containers: Collection[ContainerUsage], gpus: Collection[Gpu]) -> Iter
                 pod_uid=uid,
                 gpu=gpu,
                 gpu_index=index[gpu],
-                memory=_sum(row.memory for row in rows),
-                memory_total=_pod_total(rows),
-                sm=_sum(row.sm for row in rows),
+                memory=_sum([row.memory for row in rows]),
+                memory_total=_pod_total(rows) if len(rows) > 1 else rows[0].memory_total,
+                sm=_sum([row.sm for row in rows]),
             )
 
 
 def _sum(values: Iterable[_Number | None]) -> _Number | None:
     """The sum; None as soon as one part is not known: a part of a sum is not a sum."""
-    parts = list(values)
-    known = [part for part in parts if part is not None]
-    return sum(known[1:], start=known[0]) if known and len(known) == len(parts) else None
+    total: _Number | None = None
+    for value in values:
+        if value is None:
+            return None
+        total = value if total is None else total + value
+    return total
 
 
 def _pod_total(rows: Collection[ContainerUsage]) -> Bytes | None:

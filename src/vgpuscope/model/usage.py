@@ -17,7 +17,7 @@ State = Literal["not-started", "idle", "active", "unknown"]
 STATES: tuple[State, ...] = ("not-started", "idle", "active", "unknown")
 
 
-class ContainerKey(Struct, frozen=True, kw_only=True, order=True):
+class ContainerKey(Struct, frozen=True, kw_only=True, order=True, cache_hash=True):
     """Which container. Names are empty where no source of pods could tell them; the UID is always there for a pod."""
 
     namespace: str = ""

@@ -1,4 +1,4 @@
-"""The node agent: sources → ledger → page, once a second; a scrape only hands out the last page.
+"""The node agent: sources → ledger, once a second; a page is made when it is scraped or due, and never by reading.
 
 nvml ───────┐
 regions ────┤

@@ -1,12 +1,12 @@
-"""One sample of a node: read every source, conclude, render. No source can hold up another, or a scrape."""
+"""One sample of a node: read every source, conclude. No source can hold up another, or a scrape."""
 
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as catalog
 from vgpuscope.logic.node import NodeMind, Readings, driver_pids
@@ -25,7 +25,8 @@ from vgpuscope.sources.nvml import Nvml
 from vgpuscope.sources.proc import Proc
 from vgpuscope.sources.ratio import RatioFile
 from vgpuscope.sources.regions import Regions
-from vgpuscope.views.exposition import Page, Renderer
+from vgpuscope.views.build import Build
+from vgpuscope.views.exposition import Page, Renderer, Sample
 from vgpuscope.views.node_metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,17 @@ class Standing:
             code=error.code if error else None,
             message=str(error) if error else self._absent,
         )
+
+
+class _Samples(Struct, frozen=True):
+    """What is on the page of one snapshot; gone through only if the page is asked for."""
+
+    snapshot: NodeSnapshot
+    build: Build
+    self_use: SelfUse
+
+    def __iter__(self) -> Iterator[Sample]:
+        return node_samples(self.snapshot, build=self.build, self_use=self.self_use)
 
 
 class Sampler:
@@ -140,7 +152,7 @@ class Sampler:
         )
         snapshot = self._mind.conclude(readings, ratio=self._ratio, errors=self.errors)
         snapshot = structs.replace(snapshot, sample_seconds=time.perf_counter() - began)
-        page = self._renderer.render(node_samples(snapshot, build=self._build, self_use=self._self_use()))
+        page = self._renderer.render(_Samples(snapshot, self._build, self._self_use()))
         self._report(snapshot, regions)
         return snapshot, page
 
@@ -213,9 +225,9 @@ class Sampler:
         return regions
 
     def _owners(self, devices: DeviceReading | None, regions: RegionReading | None) -> dict[int, ProcessOwner] | None:
-        pids = driver_pids(devices.gpus if devices else ())
-        pids |= host_pids(regions.containers if regions else ())
-        return self._read("proc", lambda: self._proc.owners(pids))
+        listed = driver_pids(devices.gpus if devices else ())
+        recorded = host_pids(regions.containers if regions else ())
+        return self._read("proc", lambda: self._proc.owners(listed | recorded, listed=listed))
 
     def _reread_ratio(self) -> None:
         """A bad file keeps the last good ratio."""

@@ -27,6 +27,7 @@ HEALTH_OF: dict[int, Health] = {
 # the binding's structures run Python code for each attribute; this goes past it, five times faster
 attribute = object.__getattribute__
 
+NEVER = float("-inf")
 QUIET = 60.0  # seconds before an unsupported call is tried again: the answer changes with MIG mode and driver
 
 
@@ -116,6 +117,8 @@ class Card:
         self.handle = None
         self.static: dict[str, float] = {}
         self.places: dict[str, tuple[int | None, int]] = {}  # by instance: its profile id and first slice
+        self.slow: dict[str, Any] = {}
+        self.slow_at = NEVER  # when that was read
         self.quiet: dict[str, float] = {}  # what is not supported, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken

@@ -14,6 +14,7 @@ from vgpuscope.model.device import (
 )
 from vgpuscope.sources.nvml_calls import (
     INVALID_ARGUMENT,
+    NEVER,
     NOT_FOUND,
     NOT_SUPPORTED,
     SUCCESS,
@@ -24,10 +25,11 @@ from vgpuscope.sources.nvml_calls import (
     Question,
     attribute,
 )
-from vgpuscope.sources.nvml_processes import process_lists, read_processes, with_use
+from vgpuscope.sources.nvml_processes import process_lists, read_processes, with_use, without_use
 
 Convert = Callable[[Any], Any]
 
+SLOW = 10.0  # seconds between two reads of what changes rarely
 _NONE = 0xFFFFFFFF  # of a 32-bit counter: none
 
 
@@ -78,7 +80,6 @@ _CORRECTED, _UNCORRECTED = (0, 0), (1, 0)  # volatile: since the driver was load
 
 _VALUES: tuple[tuple[str, Question, Convert], ...] = (
     ("power", Question("nvmlDeviceGetPowerUsage"), _watts),
-    ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
     ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
     ("sm_clock", Question("nvmlDeviceGetClockInfo", args=_SM), _hertz),
     ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
@@ -87,8 +88,6 @@ _VALUES: tuple[tuple[str, Question, Convert], ...] = (
         Question("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
         _throttle,
     ),
-    ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
-    ("ecc_uncorrected", Question("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
     ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
 )
 # engines of a card that is cut into instances are not the card's any more
@@ -101,6 +100,12 @@ _ENGINES: tuple[tuple[str, Question, Convert], ...] = (
 _STATIC: tuple[tuple[str, Question, Convert], ...] = (
     ("sm_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
     ("memory_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
+)
+# what changes rarely and is costly for a driver to find out; with the remapped rows it is asked for every SLOW seconds
+_SLOW: tuple[tuple[str, Question, Convert], ...] = (
+    ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
+    ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
+    ("ecc_uncorrected", Question("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
 )
 _ENERGY = Question("nvmlDeviceGetTotalEnergyConsumption")
 _UTILIZATION = Question("nvmlDeviceGetUtilizationRates")
@@ -142,9 +147,10 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
     mode = calls.ask(card, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
     memory = _memory(calls, card, _CARD)
-    processes = read_processes(calls, card, _CARD.lists, memory)
-    if processes and not mig:
-        processes = with_use(calls, card, processes, clock)
+    listed = read_processes(calls, card, _CARD.lists, memory)
+    processes = None
+    if listed is not None:
+        processes = with_use(calls, card, listed, clock) if listed and not mig else without_use(listed)
     values: dict[str, Any] = {}
     _fill(calls, card, _VALUES, values)
     if not mig:
@@ -153,7 +159,7 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
     _static(calls, card, values)
     _energy(calls, card, values)
     _fields(calls, card, values)
-    _remapped(calls, card, values)
+    _slow(calls, card, values)
     return Gpu(
         **card.identity(),
         **values,
@@ -186,6 +192,20 @@ def _static(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     if len(card.static) < len(_STATIC):
         _fill(calls, card, tuple(row for row in _STATIC if row[0] not in card.static), card.static)
     values.update(card.static)
+
+
+def _slow(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    """What was last read, if not too long ago. What fails, or is garbage, is asked for again at the next read."""
+    if not 0.0 <= calls.now - card.slow_at < SLOW:
+        before, card.slow = _faults(calls, card), {}
+        _fill(calls, card, _SLOW, card.slow)
+        _remapped(calls, card, card.slow)
+        card.slow_at = calls.now if _faults(calls, card) == before else NEVER
+    values.update(card.slow)
+
+
+def _faults(calls: Calls, card: Card) -> int:
+    return card.failed + sum(calls.dropped.values())
 
 
 def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
@@ -299,7 +319,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
     if uuid is None or gi is None or ci is None:
         return None
     memory = _memory(calls, card, _INSTANCE, handle)
-    processes = read_processes(calls, card, _INSTANCE.lists, memory, handle)
+    listed = read_processes(calls, card, _INSTANCE.lists, memory, handle)
     attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
     profile_id, start = card.places.get(uuid) or _place(calls, card, gi)
     return MigInstance(
@@ -309,7 +329,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
         compute_instance=ci,
         profile=_profile(calls.ask(card, _NAME, handle=handle), attributes),
         memory=memory,
-        processes=None if processes is None else tuple(_placed(p, gi, ci) for p in processes),
+        processes=None if listed is None else tuple(_placed(p, gi, ci) for p in without_use(listed)),
         slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
         profile_id=profile_id,
         start=start,

@@ -1,7 +1,7 @@
 """Who is on a card: the driver's three lists as one, and what each process used since the last sample."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from vgpuscope.model.device import GpuProcess, Memory, ProcessKind
 from vgpuscope.sources.nvml_calls import NOT_FOUND, SUCCESS, Calls, Card, Question, attribute
@@ -26,63 +26,47 @@ def process_lists(of: str) -> tuple[Question, ...]:
     return tuple(Question(name, f"{name}_v2", of=of) for name in LISTS)
 
 
-class _Listed:
-    """One process while the lists are merged."""
-
-    __slots__ = ("ci", "gi", "kinds", "memory")
-
-    def __init__(self) -> None:
-        self.kinds = 0
-        self.memory: int | None = None
-        self.gi: int | None = None
-        self.ci: int | None = None
+Listed: TypeAlias = dict[int, list[Any]]  # by pid: mask of kinds, memory, GPU instance, compute instance
 
 
 def read_processes(
     calls: Calls, card: Card, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
-) -> tuple[GpuProcess, ...] | None:
+) -> Listed | None:
     """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
-    merged: dict[int, _Listed] = {}
+    merged: Listed = {}
     failed, readable = card.failed, False
     for kind, question in enumerate(lists):
         rows = calls.ask(card, question, handle=handle)
         if rows is not None:
             readable = True
             _merge(calls, merged, rows, kind=1 << kind, most=memory.total if memory else 1 << 50)
-    if not readable or card.failed != failed:
-        return None
-    return tuple(
-        GpuProcess(pid=pid, kinds=_KIND_SETS[p.kinds], memory=p.memory, gpu_instance=p.gi, compute_instance=p.ci)
-        for pid, p in merged.items()
-    )
+    return merged if readable and card.failed == failed else None
 
 
-def _merge(calls: Calls, merged: dict[int, _Listed], rows: Any, *, kind: int, most: int) -> None:
+def _merge(calls: Calls, merged: Listed, rows: Any, *, kind: int, most: int) -> None:
     for row in rows:
         pid, memory, gi, ci = row if isinstance(row, tuple) else as_row(row)
         if not 0 < pid <= _PID_MAX:
             calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
             continue
+        if memory is not None and memory > most:
+            calls.drop("process-memory-over-total")
+            memory = None
         listed = merged.get(pid)
         if listed is None:
-            listed = merged[pid] = _Listed()
-            listed.gi, listed.ci = _id(gi), _id(ci)
-        listed.kinds |= kind
-        if memory is None:
+            merged[pid] = [kind, memory, None if gi == _NONE else gi, None if ci == _NONE else ci]
             continue
-        if memory > most:
-            calls.drop("process-memory-over-total")
-        elif listed.memory is None or memory > listed.memory:
-            listed.memory = memory  # each list gives the whole sum: added up it would count twice
+        listed[0] |= kind
+        if memory is not None and (listed[1] is None or memory > listed[1]):
+            listed[1] = memory  # each list gives the whole sum: added up it would count twice
 
 
-def _id(value: int | None) -> int | None:
-    return None if value is None or value == _NONE else value
+def without_use(listed: Listed) -> tuple[GpuProcess, ...]:
+    """The processes of a card or instance of which the driver does not say what each used."""
+    return tuple(_process(pid, one, None) for pid, one in listed.items())
 
 
-def with_use(
-    calls: Calls, card: Card, processes: tuple[GpuProcess, ...], clock: Callable[[], float]
-) -> tuple[GpuProcess, ...]:
+def with_use(calls: Calls, card: Card, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
     """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
     now = int(clock() * 1e6)
     # the first time, ask for one second: 0 would bring all the history the driver has
@@ -90,20 +74,19 @@ def with_use(
     card.seen_until = since
     samples = calls.ask(card, _SAMPLES, since)
     if samples is None:
-        return processes
-    listed = {process.pid for process in processes}
+        return without_use(listed)
     newest = _newest(calls, samples, listed, since=since, until=int(clock() * 1e6) + _CLOCK_SLACK)
     times = [sample[0] for sample in newest.values() if sample is not None]
     if times:
         card.seen_until = max(times)
-    return tuple(_used(process, newest.get(process.pid, _IDLE)) for process in processes)
+    return tuple(_process(pid, one, newest.get(pid, _IDLE)) for pid, one in listed.items())
 
 
 _Use = tuple[int, int, int, int]  # µs, percent of SM, encoder, decoder
 _IDLE: _Use = (0, 0, 0, 0)
 
 
-def _newest(calls: Calls, samples: Any, listed: set[int], *, since: int, until: int) -> dict[int, _Use | None]:
+def _newest(calls: Calls, samples: Any, listed: Listed, *, since: int, until: int) -> dict[int, _Use | None]:
     """The latest sample of each listed process; None for a process of which there is only garbage."""
     newest: dict[int, _Use | None] = {}
     for sample in samples:
@@ -120,16 +103,17 @@ def _newest(calls: Calls, samples: Any, listed: set[int], *, since: int, until: 
     return newest
 
 
-def _used(process: GpuProcess, use: _Use | None) -> GpuProcess:
+def _process(pid: int, listed: list[Any], use: _Use | None) -> GpuProcess:
+    kinds, memory, gi, ci = listed
     if use is None:
-        return process
+        return GpuProcess(pid=pid, kinds=_KIND_SETS[kinds], memory=memory, gpu_instance=gi, compute_instance=ci)
     return GpuProcess(
-        pid=process.pid,
-        kinds=process.kinds,
-        memory=process.memory,
+        pid=pid,
+        kinds=_KIND_SETS[kinds],
+        memory=memory,
         sm=use[1] / 100,
         encoder=use[2] / 100,
         decoder=use[3] / 100,
-        gpu_instance=process.gpu_instance,
-        compute_instance=process.compute_instance,
+        gpu_instance=gi,
+        compute_instance=ci,
     )

@@ -1,8 +1,15 @@
-"""Which pod and container a host process belongs to, from the kernel's /proc."""
+"""Which pod and container a host process belongs to, from the kernel's /proc.
+
+To read a process' `stat` costs the kernel much more than to say which file that is. The kernel makes a file of its own
+for each process, with a number and a time that never come again: for as long as it is the same file, it is the same
+process. So a process that is known is recognised by the file, and its `stat` is read again only now and then. That the
+file is there says nothing of zombies: processes that the driver does not list are read at every look.
+"""
 
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+import time
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, TypeAlias
 
 from vgpuscope.formats.cgroup import owner_of
 from vgpuscope.model.errors import SourceDown
@@ -13,6 +20,10 @@ _STAT_LENGTH = 1024  # 50 numbers and a name of at most 64 bytes
 _CGROUP_LENGTH = 65536
 _START_TIME = 19  # field 22 of stat, counted from the state behind the name
 _ENDED = (b"Z", b"X")
+_READ_EVERY = 10  # looks: so late may a new name be noticed, or that a process which the driver lists is a zombie
+_SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
+
+_Stamp: TypeAlias = tuple[int, int, int]
 
 
 class Proc:
@@ -21,23 +32,41 @@ class Proc:
     def __init__(self, root: str = "/proc") -> None:
         self._root = root
         self._known: dict[Pid, ProcessOwner] = {}
+        self._stamps: dict[Pid, _Stamp] = {}  # of the file that each of them was read from
+        self._looks = 0
 
-    def owners(self, pids: Iterable[Pid]) -> dict[Pid, ProcessOwner]:
-        """The owner of each of these processes that exists; zombies do not."""
+    def owners(self, pids: Iterable[Pid], *, listed: Collection[Pid] = ()) -> dict[Pid, ProcessOwner]:
+        """The owner of each of these processes that exists; zombies do not. `listed`: those on the driver's lists."""
         _require(self._root)
-        found = ((pid, self._owner(pid)) for pid in set(pids))
-        self._known = {pid: owner for pid, owner in found if owner}
-        return self._known
+        self._looks += 1
+        settled = time.time_ns() - _SETTLED_NS
+        owners: dict[Pid, ProcessOwner] = {}
+        stamps: dict[Pid, _Stamp] = {}
+        for pid in set(pids):
+            path = f"{self._root}/{pid}/stat"
+            stamp = _stamp(path)  # before the content: what changes in between has another stamp at the next look
+            if stamp is None:
+                continue
+            known = self._known.get(pid)
+            same = known is not None and stamp == self._stamps.get(pid)
+            if same or max(stamp[1:]) < settled:
+                stamps[pid] = stamp
+            recognised = same and pid in listed and (self._looks + pid) % _READ_EVERY
+            owner = known if recognised else self._owner(pid, path)
+            if owner is not None:
+                owners[pid] = owner
+        self._known, self._stamps = owners, stamps
+        return owners
 
-    def _owner(self, pid: Pid) -> ProcessOwner | None:
-        now = _stat(f"{self._root}/{pid}/stat")
+    def _owner(self, pid: Pid, path: str) -> ProcessOwner | None:
+        now = _stat(path)
         if now is None:
             return None
         known = self._known.get(pid)
         if known and now == (known.start_time, known.command):
             return known
         cgroup = _read(f"{self._root}/{pid}/cgroup", _CGROUP_LENGTH)
-        again = _stat(f"{self._root}/{pid}/stat")  # it may have ended meanwhile, and its pid be another's by now
+        again = _stat(path)  # it may have ended meanwhile, and its pid be another's by now
         if cgroup is None or again is None or again.start_time != now.start_time:
             return None
         pod_uid, container_id = owner_of(cgroup.decode(errors="replace"))
@@ -59,6 +88,15 @@ def _require(root: str) -> None:
         f"the proc root {root} {what}",
         hint="Say --proc-root with the directory where the host's /proc is mounted, or run with hostPID: true.",
     )
+
+
+def _stamp(path: str) -> _Stamp | None:
+    """What tells this file from any other that has had its name; None when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns, status.st_mtime_ns
 
 
 def _stat(path: str) -> _Stat | None:

@@ -12,9 +12,9 @@ import stat
 import time
 from collections.abc import Collection
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from vgpuscope.formats.hami_region import decode, identify
+from vgpuscope.formats.hami_region import Known, decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
@@ -59,7 +59,7 @@ class Regions:
             if choice.refused:
                 return Refusal(path=_printable(path), reason=choice.refused)
             path = choice.file or path
-            region = _read(choice.file) if choice.file else None
+            region = _read(choice.file, choice.known) if choice.file else None
         except RegionRefused as refused:
             return Refusal(path=_printable(path), reason=refused.reason)
         except (FileNotFoundError, NotADirectoryError):
@@ -84,6 +84,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
     changed: tuple[int, int]  # inode and ctime: a tenant can set mtime, but not this
     file: str | None = None
     refused: str | None = None
+    known: Known = field(default_factory=Known)  # what was last decoded of the file
 
 
 def _directories(root: str) -> list[os.DirEntry[str]]:
@@ -124,20 +125,20 @@ def _list(directory: str, changed: tuple[int, int]) -> _Choice:
     return _Choice(changed=changed, file=first.path)
 
 
-def _read(path: str) -> Region:
+def _read(path: str, known: Known) -> Region:
     file = os.open(path, _FLAGS)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise RegionRefused("not_a_file")
-        region = _decode(file, status.st_size)
+        region = _decode(file, status.st_size, known)
         # Once only: a process killed while it wrote leaves the mark for good.
-        return _decode(file, status.st_size) if region.writing else region
+        return _decode(file, status.st_size, known) if region.writing else region
     finally:
         os.close(file)
 
 
-def _decode(file: int, size: int) -> Region:
+def _decode(file: int, size: int, known: Known) -> Region:
     """The region in an open file of that size: a few kB of its two million, since the slots in use come first."""
     head = os.pread(file, _FIRST_READ, 0)
     layout = identify(size, head)
@@ -146,7 +147,7 @@ def _decode(file: int, size: int) -> Region:
     missing = layout.head_length(layout.process_count(tail)) - len(head)
     if missing > 0:
         head += os.pread(file, missing, len(head))
-    return decode(layout, head, tail)
+    return decode(layout, head, tail, known)
 
 
 def _printable(path: str) -> str:

@@ -1,15 +1,16 @@
 """Samples → a page of Prometheus text (0.0.4) or OpenMetrics (1.0).
 
 A node's page changes in its values each second and in its series rarely, so all of it but the numbers is made once
-and kept for as long as the same series come. Whoever scrapes asks for the same form at regular times, so when it is due
-the sampler makes it with the page: a scrape finds its bytes ready.
+and kept for as long as the same series come. Most pages are never scraped, so a page is made when it is first asked
+for. A scraper asks for the same form at regular times: on the pages on which that form is due, the sampler makes it,
+and the scrape finds its bytes ready.
 """
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from vgpuscope.views import textline
 
 _GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
 _GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
-_SLACK = 2  # pages that a scrape may be early or late
+_SLACK = 1  # pages that a scrape may be early or late: with steady clocks the gap between two scrapes varies by one
 
 
 class Sample(Struct, frozen=True, gc=False):
@@ -32,35 +33,44 @@ class Sample(Struct, frozen=True, gc=False):
 
 
 class Form(NamedTuple):
-    """What a scraper can ask for, other than plain text."""
+    """What a scraper can ask for."""
 
-    openmetrics: bool
-    gzipped: bool
+    openmetrics: bool = False
+    gzipped: bool = False
+
+
+PLAIN = Form()
 
 
 class Page:
-    """One rendered page in every form a scraper may ask for; a form that is not ready is made when first asked."""
+    """One page in every form a scraper may ask for; a form that is not ready is made when first asked for, and kept.
+
+    `render` gives the plain text and the heads that OpenMetrics has instead. It is called once at most, when the first
+    form is needed: at any later moment, by whichever thread asks.
+    """
 
     def __init__(
-        self, text: bytes = b"", heads: Sequence[bytes] = (), asked: Callable[[Form], None] = lambda _: None
+        self,
+        render: Callable[[], tuple[bytes, Sequence[bytes]]] = lambda: (b"", ()),
+        asked: Callable[[Form], None] = lambda _: None,
     ) -> None:
-        self._text = text
-        self._heads = heads  # as OpenMetrics has them
+        self._render = render
         self._asked = asked
+        self._heads: Sequence[bytes] = ()
         self._forms: dict[Form, bytes] = {}
 
     @property
     def series(self) -> int:
         """How many samples are on the page."""
-        return self._text.count(b"\n") - 2 * len(self._heads)
+        return self.make(PLAIN).count(b"\n") - 2 * len(self._heads)
 
     def text(self) -> bytes:
         """Text format 0.0.4."""
-        return self._text
+        return self._ask(PLAIN)
 
     def openmetrics(self) -> bytes:
         """OpenMetrics 1.0."""
-        return self._ask(Form(openmetrics=True, gzipped=False))
+        return self._ask(Form(openmetrics=True))
 
     def gzipped(self, openmetrics: bool) -> bytes:
         """Either form, compressed."""
@@ -77,8 +87,12 @@ class Page:
         return self.make(form)
 
     def _made(self, form: Form) -> bytes:
-        plain = _openmetrics(self._text, self._heads) if form.openmetrics else self._text
-        return gzip.compress(plain, _GZIP_LEVEL, mtime=0) if form.gzipped else plain
+        if form == PLAIN:
+            text, self._heads = self._render()
+            return text
+        plain = self.make(PLAIN)
+        shown = _openmetrics(plain, self._heads) if form.openmetrics else plain
+        return gzip.compress(shown, _GZIP_LEVEL, mtime=0) if form.gzipped else shown
 
 
 class _Line(NamedTuple):
@@ -135,20 +149,32 @@ class _Layout:
                     self._scaled.append((first, line.scale))
             fixed[head] = f"\n{textline.text_head(exposed)}" + fixed[head]
         self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
-        self._pieces = [piece for text in fixed for piece in (text, "")]
-        if self._pieces:
-            self._pieces[0] = self._pieces[0].removeprefix("\n")
-            self._pieces.append("\n")
+        self._fixed = [piece for text in fixed for piece in (text, "")]
+        if self._fixed:
+            self._fixed[0] = self._fixed[0].removeprefix("\n")
+            self._fixed.append("\n")
 
     def text(self, values: list[Any]) -> bytes:
         """The page with these values."""
-        if not self._pieces:
+        if not self._fixed:
             return b""
         if self._merged:
             values = values + [merge(_number(values[one]) for one in at) for merge, at in self._merged]
         scaled = [textline.scaled(values[at], scale) for at, scale in self._scaled]
-        self._pieces[1::2] = map(str, self._take(values + scaled)[:-2])
-        return "".join(self._pieces).encode()
+        pieces = self._fixed.copy()  # the layout stays as it is: another thread may be making another page of it
+        pieces[1::2] = map(str, self._take(values + scaled)[:-2])
+        return "".join(pieces).encode()
+
+
+_Lines: TypeAlias = dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]]  # by row; by metric and extra labels
+
+
+class _Last(NamedTuple):
+    """What is remembered of the last page that was made."""
+
+    shape: _Shape
+    layout: _Layout
+    lines: _Lines
 
 
 _MERGES: dict[Merge, Callable[[Iterable[Any]], Any]] = {"sum": sum, "max": max, "min": min}
@@ -184,6 +210,8 @@ class Renderer:
     """Renders page after page of the same process; remembers the labels of the series that are still there.
 
     For as long as the same series come in the same order, a page is made by putting the numbers between what stays.
+    The sampler may make a page that is due while a scrape has an earlier one made: what is remembered is one value that
+    is replaced whole, so each page is right whatever the other does.
     """
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
@@ -192,14 +220,21 @@ class Renderer:
         self._names: dict[str, Exposed] = {}
         for exposed in (e for plan in self._plans.values() for e in plan):
             self._names.setdefault(exposed.name, exposed)
-        self._known: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
-        self._shape = _Shape([], [], [], [])
-        self._layout = _Layout([], 0)
+        self._last = _Last(_Shape([], [], [], []), _Layout([], 0), {})
         self._habits: dict[Form, _Habit] = {}
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
-        """The page of these samples. Series that are not among them are forgotten."""
+        """The page of these samples, which are gone through when it is first asked for, or now if a form is due."""
+        self._pages += 1
+        page = Page(lambda: self._text(samples), self._note)
+        for form, habit in list(self._habits.items()):
+            if habit.due(self._pages):
+                page.make(form)
+        return page
+
+    def _text(self, samples: Iterable[Sample]) -> tuple[bytes, Sequence[bytes]]:
+        """The plain page and the heads of OpenMetrics. Series that are not among these samples are forgotten."""
         shape = _Shape([], [], [], [])
         rows, begins, names = shape.rows, shape.begins, shape.samples
         values: list[Any] = []
@@ -221,44 +256,36 @@ class Renderer:
             names.append(metric)
             names.append(extra)
             values.append(value)
-        if shape != self._shape:
-            self._shape, self._layout = shape, self._lay_out(shape, len(values))
-        return self._page(self._layout.text(values))
-
-    def _page(self, text: bytes) -> Page:
-        self._pages += 1
-        page = Page(text, self._layout.heads, self._note)
-        for form, habit in list(self._habits.items()):
-            if habit.due(self._pages):
-                page.make(form)
-        return page
+        last = self._last
+        if shape != last.shape:
+            last = self._last = self._lay_out(shape, len(values), last.lines)
+        return last.layout.text(values), last.layout.heads
 
     def _note(self, form: Form) -> None:
         self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
 
-    def _lay_out(self, shape: _Shape, values: int) -> _Layout:
+    def _lay_out(self, shape: _Shape, values: int, before: _Lines) -> "_Last":
         """Samples of one name stand together, whichever metric they come from; those of one series are merged."""
         blocks: dict[str, dict[tuple[str, ...], _Series]] = {name: {} for name in self._names}
-        kept: dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]] = {}
+        kept: _Lines = {}
         at = 0
         for row, metric, extra in shape.each():
-            known = kept.setdefault(row, self._known.get(row) or {})
+            known = kept.setdefault(row, before.get(row) or {})
             lines = known.get((metric.name, extra))
             if lines is None:
                 lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
             for line in lines:
                 block = blocks[line.name]
-                before = block.get(line.pieces)
-                block[line.pieces] = _Series(line, (at,)) if before is None else before._replace(at=(*before.at, at))
+                same = block.get(line.pieces)
+                block[line.pieces] = _Series(line, (at,)) if same is None else same._replace(at=(*same.at, at))
             at += 1 + (len(metric.extra) if metric.volatile else 0)
-        self._known = kept
         for row, metric, extra in shape.unknown:
             for line in _lines(self._plans[metric.name], row, extra):
                 series = blocks[line.name].get(line.pieces)
                 if series is not None and series.line.merge == "sum":
                     del blocks[line.name][line.pieces]
         shown = [(self._names[name], list(block.values())) for name, block in blocks.items() if block]
-        return _Layout(shown, values)
+        return _Last(shape, _Layout(shown, values), kept)
 
 
 def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
