@@ -452,7 +452,7 @@ def test_a_tenant_that_joins_others_is_said_to_be_new():
     assert "5 min" in sentences(use.evidence, "en")[-1]
 
 
-@given(st.integers(0, 590), st.integers(1, 80), st.booleans())
+@given(st.integers(0, 580), st.integers(1, 80), st.booleans())
 def test_a_cards_memory_is_never_below_its_only_tenants(came, memory, known):
     level = lambda t: memory + 0.3 if t >= came else 0.3  # noqa: E731
     tracks = [card(schema="vgpuscope", util=0.0, total=90, memory=level), own("a", begin=came, sm=0.0, memory=memory)]
