@@ -14,7 +14,7 @@ from tests.logic.truth import BEGIN, GIB, analysed, card, own, pod, the
 from vgpuscope.logic.fleet import remembered
 from vgpuscope.logic.scoring import believable
 from vgpuscope.logic.verdict import VerdictRules
-from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, GpuUse
+from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, Fault, GpuUse
 from vgpuscope.views.evidence import sentences
 
 # ── status never says more than verdict ──
@@ -131,6 +131,15 @@ def test_a_card_that_does_something_is_not_stalled(more):
 
 def test_a_card_that_was_seen_for_half_the_window_is_not_stalled():
     assert the(hung(begin=300)).use_class == "unknown"
+
+
+def test_the_only_tenant_of_a_stalled_card_is_the_one_that_stalls():
+    device = {"schema": "vgpuscope", "util": 1.0, "copy": 0.01, "memory": 60, "total": 80, "watts": 90, "limit": 400}
+    (alone,) = the(card(**device), own("train", sm=1.0, memory=60)).tenants
+    assert (alone.verdict, alone.use_class) == ("in_use", "stalled")
+    assert "22.5 %" in sentences(alone.evidence, "en")[-1]
+    beside = the(card(**device), own("train", sm=1.0, memory=60), own("idle", sm=0.0, memory=0)).tenants
+    assert [(one.tenant.pod, one.use_class) for one in beside] == [("idle", "idle"), ("train", "busy")]
 
 
 # ── GPUs that cannot be used, tenants that have not begun ──
@@ -362,6 +371,21 @@ def test_a_tenant_that_may_be_the_one_who_encodes_video_is_not_idle():
     assert [one.verdict for one in by_name(use)] == ["in_use", "unknown", "unknown"]
 
 
+@pytest.mark.parametrize("level", [0.0, 0.7])
+def test_where_video_could_not_be_read_nobody_is_called_idle_who_may_do_it(level):
+    fault = Fault(part="encoder", code="TIMEOUT", message="", terms=("encoder",), schema="vgpuscope", own=False)
+    tracks = card(schema="vgpuscope", util=level, total=80), own("a", sm=level), own("b", sm=0.0)
+    assert the(*tracks, faults=(fault,)).tenants[1].verdict == "unknown"
+    assert the(*tracks).tenants[1].verdict == "idle"
+
+
+def test_power_that_nobody_explains_makes_no_tenant_idle_however_little_was_seen_of_the_card():
+    for begin in (0, 450):
+        device = card(schema="vgpuscope", begin=begin, util=0.0, copy=0.0, total=80, watts=330, limit=400)
+        use = the(device, own("a", sm=0.0), own("b", sm=0.0))
+        assert {one.evidence.reasons[0] for one in use.tenants} == {"VERDICT_UNEXPLAINED_WORK"}
+
+
 def test_tenants_without_numbers_of_their_own_on_a_busy_card_are_unknown_without_a_score():
     use = the(*(card(tenant=pod(name), util=0.7, memory=40, total=80) for name in "ab"))
     assert {(one.verdict, one.status, one.score.value) for one in use.tenants} == {("unknown", "unknown", None)}
@@ -452,7 +476,7 @@ def test_a_tenant_that_joins_others_is_said_to_be_new():
     assert "5 min" in sentences(use.evidence, "en")[-1]
 
 
-@given(st.integers(0, 590), st.integers(1, 80), st.booleans())
+@given(st.integers(0, 580), st.integers(1, 80), st.booleans())
 def test_a_cards_memory_is_never_below_its_only_tenants(came, memory, known):
     level = lambda t: memory + 0.3 if t >= came else 0.3  # noqa: E731
     tracks = [card(schema="vgpuscope", util=0.0, total=90, memory=level), own("a", begin=came, sm=0.0, memory=memory)]

@@ -28,7 +28,7 @@ def pod(name, **more):
 def card(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="", model=A100, at=BEGIN, **levels):
     """The whole card's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
     times = [t for t in range(0, SECONDS, every) if begin <= t < end]
-    terms = {_TERMS[name][0]: _stat(level, times, _TERMS[name][1]) for name, level in levels.items()}
+    terms = {_TERMS[name][0]: _stat(level, times, _TERMS[name][1], at) for name, level in levels.items()}
     return Track(
         schema=schema,
         gpu_id=CARD,
@@ -78,17 +78,17 @@ _TERMS = {
 }
 
 
-def _stat(level: Signal, times, unit) -> Stat:
+def _stat(level: Signal, times, unit, at) -> Stat:
     values = [unit * (level(t) if callable(level) else level) for t in times]
     top = sorted(values)[int(0.95 * (len(values) - 1))]
-    return Stat(mean=fmean(values), max=max(values), p95=top, samples=len(values), holes=_holes(times))
+    return Stat(mean=fmean(values), max=max(values), p95=top, samples=len(values), holes=_holes(times, at))
 
 
-def _holes(times) -> tuple[Hole, ...]:
+def _holes(times, at) -> tuple[Hole, ...]:
     """The ends of the window at which there was nothing."""
     found = []
     if times[0] > 3 * EVERY:
-        found.append(Hole(BEGIN, BEGIN + times[0]))
+        found.append(Hole(at, at + times[0]))
     if times[-1] < SECONDS - 4 * EVERY:
-        found.append(Hole(BEGIN + times[-1], BEGIN + SECONDS))
+        found.append(Hole(at + times[-1], at + SECONDS))
     return tuple(found)

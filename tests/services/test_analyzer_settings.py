@@ -5,8 +5,12 @@ import threading
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from vgpuscope.config import Config
+from vgpuscope.config.analyzer import VerdictConfig
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
+from vgpuscope.services.analyzer_cycle import _rules as rules_of
 from vgpuscope.services.analyzer_settings import Settings
 
 FILE = """\
@@ -215,3 +219,10 @@ def test_what_the_process_cannot_use_is_refused_as_a_whole(file):
     with pytest.raises(ConfigInvalid, match="seven"):
         found.update({"thresholds.idle": 5, "scheduler.interval": 7})
     assert found.config.thresholds.idle == 10
+
+
+@pytest.mark.parametrize("name", VerdictConfig.__struct_fields__)
+def test_every_setting_of_the_verdict_takes_effect(name):
+    usual = Config()
+    changed = replace(usual, verdict=replace(usual.verdict, **{name: 0.07 if name != "max_age_intervals" else 5}))
+    assert rules_of(changed) != rules_of(usual)

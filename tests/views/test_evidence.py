@@ -46,6 +46,11 @@ def test_the_languages_are_what_they_are_called(code):
     assert chinese.endswith("。")
 
 
+@pytest.mark.parametrize("code", SENTENCES)
+def test_chinese_sentences_have_chinese_punctuation(code):
+    assert not re.search(r"[\u4e00-\u9fff}][,:;()]|[,:;(][\u4e00-\u9fff{]", SENTENCES[code][1])
+
+
 def test_whatever_can_show_work_has_a_name_in_both_languages():
     assert set(ACTIVITY) == set(SIGNAL_NAMES)
     assert all(english.isascii() and chinese for english, chinese in SIGNAL_NAMES.values())
@@ -71,6 +76,7 @@ evidences = st.builds(
     other=st.sampled_from((None, *get_args(Term))),
     other_max=numbers,
     power_share=numbers,
+    power_limit=st.sampled_from(("", "400 W (table: NVIDIA A100-SXM4-80GB)")),
 )
 
 
@@ -97,17 +103,18 @@ def evidence(stat, **more):
 def test_an_idle_card_is_explained_with_its_numbers():
     idle = evidence(Stat(mean=0.012, max=0.04, samples=18))
     assert sentences(idle, "en") == (
-        "No work was seen in 10 min: GPU utilisation was at most 4 % (mean 1.2 %) and all other activity stayed below "
-        "5 %, with 90 % of the window seen (18 of 20 samples).",
+        "Idle: no work was seen in 10 min. GPU utilisation was at most 4 % (mean 1.2 %), and all other activity stayed "
+        "below 5 %; 90 % of the window was seen (18 of 20 samples).",
     )
     assert sentences(idle, "zh") == (
-        "10 分钟内未见任何工作:GPU 利用率最高 4 %(平均 1.2 %),其他活动均低于 5 %;窗口覆盖率 90 %(18/20 个样本)。",
+        "空闲：10 分钟内未检测到计算活动。GPU 利用率最高 4 %（平均 1.2 %），其他活动均低于 5 %；"
+        "窗口覆盖率 90 %（18/20 个样本）。",
     )
 
 
 def test_a_gap_is_explained_with_what_is_missing():
     assert sentences(evidence(Stat(mean=0.0, max=0.0, samples=7)), "en") == (
-        "It cannot be said: only 35 % of the window was seen (7 of 20 samples of GPU utilisation), and 80 % is needed.",
+        "Unknown: only 35 % of the window was seen (7 of 20 samples of GPU utilisation); 80 % is needed.",
     )
 
 

@@ -32,6 +32,8 @@ def tenant_uses(case: Case, card: Concluded, found: Score, desk: Desk) -> tuple[
             concluded = _own(guest, own, case, desk)
             if concluded[0] == "idle" and (doubtful or _may_do_video(guest, case, desk)):
                 concluded = unknown(concluded[2], "VERDICT_UNEXPLAINED_WORK")
+            elif len(guests) == 1 and not case.span:
+                concluded = _as_its_card(concluded, card)
         uses.append(_tenant(guest, concluded, own, case, desk))
     return tuple(uses)
 
@@ -168,6 +170,21 @@ def _own(guest: Guest, found: Score, case: Case, desk: Desk) -> Concluded:
 _OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit"})
 
 
+def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
+    """Work that leads to nothing shows in numbers that only the card has, and is its only tenant's."""
+    verdict, _, evidence = concluded
+    code = _FRUITLESS.get(card[1])
+    if code is None or verdict != "in_use":
+        return concluded
+    seen = card[2]
+    reasons = (*(reason for reason in evidence.reasons if reason != "VERDICT_LOW_SCORE"), code)
+    its = replace(evidence, reasons=reasons, power_share=seen.power_share, power_limit=seen.power_limit)
+    return verdict, card[1], its
+
+
+_FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproductive": "VERDICT_FEW_SMS"}
+
+
 def _unexplained(case: Case, card: Concluded, desk: Desk) -> bool:
     """Whether the card works, or draws power as if, and its tenants' own numbers do not say who it is.
 
@@ -177,7 +194,8 @@ def _unexplained(case: Case, card: Concluded, desk: Desk) -> bool:
     evidence, rules = card[2], desk.rules
     seen = max(evidence.signal_max or 0.0, evidence.other_max or 0.0)
     if card[0] != "in_use" and seen < rules.idle_enter:
-        return evidence.reasons[0] in {"VERDICT_POWER_DISAGREES", "VERDICT_NO_MAX"}
+        hot = evidence.power_share is not None and evidence.power_share > rules.power_contradiction
+        return hot or evidence.reasons[0] in {"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING"}
     everybody = (*case.guests, *case.gone)
     if not any(guest.most >= rules.idle_enter for guest in everybody):
         return True
@@ -199,12 +217,13 @@ def _explained(guests: Iterable[Guest], desk: Desk) -> Ratio:
 
 
 def _may_do_video(guest: Guest, case: Case, desk: Desk) -> bool:
-    """Whether video is encoded or decoded on the card, and this tenant's numbers do not say that it is not by it."""
-    terms = case.base.terms
-    return any(
-        name in terms and highest(terms[name]) >= desk.rules.idle_enter and name not in guest.track.terms
-        for name in _VIDEO
-    )
+    """Whether video may be encoded or decoded on the card, and nothing says that it is not by this tenant."""
+    terms, unread = case.base.terms, desk.failed(case.schemas, own=False)
+    for name in _VIDEO:
+        seen = highest(terms[name]) >= desk.rules.idle_enter if name in terms else name in unread
+        if seen and name not in guest.track.terms:
+            return True
+    return False
 
 
 _VIDEO: tuple[Term, ...] = ("encoder", "decoder")

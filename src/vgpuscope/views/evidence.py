@@ -11,42 +11,42 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_IDLE_NO_WORK": (
-        "No work was seen in {window}: {signal} was at most {max} (mean {mean}) and all other activity stayed below "
-        "{threshold}, with {coverage} of the window seen ({samples} of {expected} samples).",
-        "{window}内未见任何工作:{signal}最高 {max}(平均 {mean}),其他活动均低于 {threshold};"
-        "窗口覆盖率 {coverage}({samples}/{expected} 个样本)。",
+        "Idle: no work was seen in {window}. {signal} was at most {max} (mean {mean}), and all other activity stayed "
+        "below {threshold}; {coverage} of the window was seen ({samples} of {expected} samples).",
+        "空闲：{window}内未检测到计算活动。{signal}最高 {max}（平均 {mean}），其他活动均低于 {threshold}；"
+        "窗口覆盖率 {coverage}（{samples}/{expected} 个样本）。",
     ),
     "VERDICT_IDLE_MEMORY_HELD": (
-        "Memory is held without computing: {held} of it was taken on average.",
-        "显存被占用但没有计算:平均占用 {held}。",
+        "Memory is held without computing: {held} of it was in use on average.",
+        "占用显存但没有计算：平均占用 {held}。",
     ),
     "VERDICT_IDLE_KEPT": (
-        "It was idle before, and stays so until some activity reaches {threshold}.",
-        "此前为空闲,任一活动达到 {threshold} 之前仍视为空闲。",
+        "The last verdict was idle, and stays so until some activity reaches {threshold}.",
+        "上次判定为空闲，任一活动达到 {threshold} 之前保持不变。",
     ),
     "VERDICT_IN_USE": (
-        "It is in use: {signal} reached {max} in {window} (mean {mean}; work begins at {threshold}).",
-        "正在使用:{window}内{signal}最高 {max}(平均 {mean};达到 {threshold} 即视为工作)。",
+        "In use: {signal} reached {max} in {window} (mean {mean}; work begins at {threshold}).",
+        "使用中：{window}内{signal}最高 {max}（平均 {mean}；达到 {threshold} 即视为工作）。",
     ),
     "VERDICT_KERNELS_RAN": (
-        "It is in use: {signal} was at most {max}, but {other} reached {other_max} in {window}.",
-        "正在使用:{signal}最高仅 {max},但{window}内{other}达到 {other_max}。",
+        "In use: {signal} was at most {max}, but {other} reached {other_max} in {window}.",
+        "使用中：{signal}最高仅 {max}，但{window}内{other}达到 {other_max}。",
     ),
     "VERDICT_MEMORY_TRAFFIC": (
-        "It is in use: {signal} was at most {max}, but memory was read or written up to {other_max} of the time.",
-        "正在使用:{signal}最高仅 {max},但显存读写时间占比达到 {other_max}。",
+        "In use: {signal} was at most {max}, but memory was read or written up to {other_max} of the time.",
+        "使用中：{signal}最高仅 {max}，但显存读写时间占比达到 {other_max}。",
     ),
     "VERDICT_VIDEO_WORK": (
-        "It is in use for video: {signal} was at most {max}, but {other} reached {other_max}.",
-        "正在处理视频:{signal}最高仅 {max},但{other}达到 {other_max}。",
+        "In use for video: {signal} was at most {max}, but {other} reached {other_max}.",
+        "使用中（视频）：{signal}最高仅 {max}，但{other}达到 {other_max}。",
     ),
     "VERDICT_TENANT_WORKS": (
-        "It is in use: {signal} of the card was at most {max}, but a tenant's own processes reached {other_max}.",
-        "正在使用:整卡{signal}最高仅 {max},但某个租户自身进程达到 {other_max}。",
+        "In use: {signal} of the GPU was at most {max}, but a tenant's own processes reached {other_max}.",
+        "使用中：整个 GPU 的{signal}最高仅 {max}，但某个租户自身的进程达到 {other_max}。",
     ),
     "VERDICT_FEW_SMS": (
-        "Kernels run much of the time, but on few SMs: the card is busy and gets little done.",
-        "内核长时间运行,但只用到很少的 SM:看似繁忙,产出很低。",
+        "Kernels run much of the time, but on few SMs: the GPU is busy and gets little done.",
+        "CUDA kernel 长时间运行，但只用到很少的 SM：看似繁忙，产出很低。",
     ),
     "VERDICT_STALLED": (
         "Stalled: kernels ran nearly all of {window}, but the GPU drew only {power} of its power limit on average "
@@ -55,12 +55,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "且没有其他活动。可能是集合通信挂起或 kernel 空转。",
     ),
     "VERDICT_LOW_SCORE": (
-        "It is used little: the score lies below the threshold of low use.",
-        "使用率偏低:评分低于低利用率阈值。",
+        "Low use: the score is below the threshold of low use.",
+        "使用率偏低：评分低于低利用率阈值。",
     ),
     "VERDICT_NO_SIGNAL": (
-        "It cannot be said: no signal that shows computing was measured in {window}.",
-        "无法判断:{window}内没有测得任何反映计算的信号。",
+        "Unknown: no compute metric was collected in {window}.",
+        "无法判断：{window}内没有采集到任何计算指标。",
     ),
     "VERDICT_MIG_NO_SIGNAL": (
         "Unknown: no compute metric of this MIG instance was collected in {window}. GPU utilisation is not defined for "
@@ -88,17 +88,17 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "整卡数值覆盖{window}；最新租户的数值仅覆盖其持有的 {held_for}。",
     ),
     "VERDICT_NO_AGE": (
-        "It cannot be said: when the last sample was taken is not known.",
-        "无法判断:不知道最后一个样本的时间。",
+        "Unknown: the time of the last sample is not known.",
+        "无法判断：不知道最后一个样本的时间。",
     ),
     "VERDICT_STALE": (
-        "It cannot be said: the last sample is {age} away from the end of the window, and {max_age} is allowed.",
-        "无法判断:最后一个样本距窗口结束 {age},上限为 {max_age}。",
+        "Unknown: the last sample is {age} away from the end of the window; at most {max_age} is allowed.",
+        "无法判断：最后一个样本距窗口结束 {age}，最多允许 {max_age}。",
     ),
     "VERDICT_LOW_COVERAGE": (
-        "It cannot be said: only {coverage} of the window was seen ({samples} of {expected} samples of {signal}), and "
-        "{min_coverage} is needed.",
-        "无法判断:窗口覆盖率仅 {coverage}({signal}样本 {samples}/{expected}),至少需要 {min_coverage}。",
+        "Unknown: only {coverage} of the window was seen ({samples} of {expected} samples of {signal}); {min_coverage} "
+        "is needed.",
+        "无法判断：窗口覆盖率仅 {coverage}（{signal}样本 {samples}/{expected}），至少需要 {min_coverage}。",
     ),
     "VERDICT_HOLE": (
         "Unknown: there was no sample for {hole} of the {window} window, and at most {max_age} may be missing: a burst "
@@ -112,17 +112,16 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "请将 prometheus.time_window_min 设为至少 {window_needed}。",
     ),
     "VERDICT_HANDOVER_YOUNG": (
-        "It cannot be said yet: the card changed hands in the window; whoever has it now has had it for {held_for} of "
-        "{window}.",
-        "暂时无法判断:该卡在窗口内易主,当前使用者在{window}中仅持有 {held_for}。",
+        "Too early: the current tenant has had this GPU for only {held_for} of the {window} window.",
+        "为时尚早：当前租户在 {window}的窗口中仅持有该 GPU {held_for}。",
     ),
     "VERDICT_NO_MAX": (
-        "It cannot be said: not all activity has a maximum, and a mean alone can hide a burst.",
-        "无法判断:部分活动没有最大值,仅凭平均值可能掩盖突发。",
+        "Unknown: some activity has no maximum, and a mean alone can hide a burst of work.",
+        "无法判断：部分活动没有最大值，仅凭平均值可能掩盖突发工作。",
     ),
     "VERDICT_PARTIAL_READING": (
-        "The reading is partial: a part of what was asked for could not be read.",
-        "读取不完整:部分请求的数据未能取得。",
+        "The reading is partial: some of the data could not be read.",
+        "读取不完整：部分数据未能读取。",
     ),
     "VERDICT_POWER_DISAGREES": (
         "Unknown: no work was seen ({signal} at most {max}), but the GPU drew {power} of its power limit on average; "
@@ -130,21 +129,21 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "无法判断：未检测到计算活动（{signal}最高 {max}），但平均功耗达到功率上限的 {power}；所用上限：{power_limit}。",
     ),
     "VERDICT_SAMPLES_DROPPED": (
-        "Samples that cannot be true were left out: {dropped}.",
-        "已剔除不可能为真的样本:{dropped} 个。",
+        "Samples with impossible values were dropped: {dropped}.",
+        "已剔除数值不可能的样本：{dropped} 个。",
     ),
     "VERDICT_SHARED_CARD": (
-        "It cannot be said of this tenant: the card is in use and shared, and only the whole card's numbers are known.",
-        "无法判断该租户:该卡正在使用且为共享,只有整卡数据。",
+        "Unknown: the GPU is in use and shared, and only numbers of the whole GPU are known, not of this tenant.",
+        "无法判断：该 GPU 正在使用且为共享，只有整个 GPU 的数据，没有该租户自身的数据。",
     ),
     "VERDICT_UNEXPLAINED_WORK": (
-        "It cannot be said of this tenant: its own processes show at most {max}, but the card works, or draws power as "
-        "if it did, and no tenant's own numbers explain it.",
-        "无法判断该租户:其自身进程最高 {max},但整卡在工作(或功耗如同工作),且没有任何租户的数据可以解释。",
+        "Unknown: this tenant's own processes show at most {max}, but the GPU works, or draws power as if it did, and "
+        "the tenants' own numbers do not show whose work it is.",
+        "无法判断：该租户自身的进程最高 {max}，但 GPU 在工作（或功耗如同工作），而各租户自身的数据无法说明是谁的工作。",
     ),
     "VERDICT_ENDED": (
-        "It had the card earlier in the window; its last sample is {age} old.",
-        "该租户在窗口早些时候使用过此卡,最后一个样本距今 {age}。",
+        "This tenant had the GPU earlier in the window; its last sample is {age} old.",
+        "该租户在窗口早些时候使用过该 GPU，最后一个样本距今 {age}。",
     ),
 }
 
