@@ -97,9 +97,17 @@ def test_long_names_are_folded_and_nothing_is_lost():
     pod = "inference-service-predictor-default-00001-deployment-7d9c5b8f6c-x2x9z"
     text = drawn(card(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(fleets.tenant(pod),)), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
+    assert any(line.startswith("    ") for line in text.splitlines())
     squeezed = "".join(text.split())
     assert pod in squeezed
     assert "gpu-node-eu-central-1a-0001.internal" in squeezed
+
+
+def test_a_name_is_cut_between_its_words():
+    gpu = card(mig="MIG-12345678-90ab", profile="1g.10gb", hostname="mig-node-1")
+    busy = card(1, use_class="busy-unproductive")
+    text = drawn(gpu, busy, width=80)
+    assert "\n    1g.10gb\n" in text
 
 
 def test_a_file_has_whole_names():

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -11,10 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpuscope.config import Config
+from vgpuscope.logic.waste import Ledger, present
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
-from vgpuscope.model.errors import BodyInvalid, Unknown
-from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.errors import BodyInvalid, QueryInvalid, Unknown
+from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.waste import GROUPINGS, Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.runtime.negotiation import prefers
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
 from vgpuscope.services.analyzer_cycle import Board, Tally
@@ -200,6 +204,18 @@ _HISTORY = (
     Param(name="pod", help="Only this pod."),
     Param(name="limit", type="integer", help="Most points to send.", least=1, most=100_000, default=10_000),
 )
+_WASTE = (
+    Param(
+        name="since", help="How far back: 24h, 7d, 1d12h; begins with a whole hour, or day beyond 14d.", default="24h"
+    ),
+    Param(name="group_by", help="What a row is.", choices=GROUPINGS, default="tenant"),
+    Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
+    Param(name="format", help="The same as the Accept header.", choices=("json", "csv")),
+)
+_LONGEST = 400 * 86400  # seconds
+_BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
+_AT_ONCE = 6  # hours or days that are read from the store at once, so that memory does not grow with the time
+_EVERYTHING = 10**9
 _LANGUAGE = Param(name="lang", help="Language of the sentences.", choices=("en", "zh"), default="en")
 
 
@@ -274,6 +290,16 @@ class AnalyzerApi:
                 media=_BOTH,
             ),
             _get("/api/v1/history", "how it was", self._history, list[HistoryPoint], *_HISTORY, statuses=(503,)),
+            _get(
+                "/api/v1/waste",
+                "idle GPU-hours, by tenant or group, most first",
+                self._waste,
+                Waste,
+                *_WASTE,
+                media=_BOTH,
+                headers={"x-total-count": "rows on all pages"},
+                statuses=(503,),
+            ),
         )
 
     # ── gpu-oour's ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -425,6 +451,28 @@ class AnalyzerApi:
         found = await self._desk.points(**asked)
         return Response(await asyncio.to_thread(msgspec.json.encode, found), media_type="application/json")
 
+    async def _waste(self, request: Request, asked: dict[str, Any]) -> Response:
+        end = time.time()
+        step, begin = _period(asked["since"], end)
+        analysis = (await self._desk.board()).analysis
+        ledger = Ledger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
+        at, stride = begin, _AT_ONCE * STEP_SECONDS[step]
+        while at < end:
+            gpus, pods = [await self._points(step, at, min(at + stride, end), **of) for of in ({}, {"namespace": ""})]
+            await asyncio.to_thread(ledger.add, gpus, pods)
+            at += stride
+        stored = self._desk.config().analyzer.history not in {"", "none"}
+        found = ledger.waste(group_by=asked["group_by"], begin=begin, end=end, history=stored)
+        found = msgspec.structs.replace(found, rows=found.rows[: asked["limit"]])
+        headers = {"x-total-count": str(found.count), "vary": "accept"}
+        if _wants_csv(request, asked):
+            return _csv(as_csv(found.rows, WasteRow.__struct_fields__), headers)
+        return _json(found, headers=headers)
+
+    async def _points(self, step: Step, begin: float, end: float, **of: str) -> list[HistoryPoint]:
+        asked: dict[str, Any] = {"gpu_id": None, "mig": None, "namespace": None, "pod": None, **of}
+        return await self._desk.points(step=step, begin=begin, end=end, limit=_EVERYTHING, **asked)
+
 
 _USE_AI = Param(name="use_ai", type="boolean", help="Echoed; a language model is not part of this release.")
 _ENDPOINTS = {
@@ -551,6 +599,21 @@ def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
     begins = sorted(one for one in known if one.startswith(given)) if given else []
     near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
     return sentences(near, Unknown.hint) if near else None
+
+
+def _period(since: str, end: float) -> tuple[Step, float]:
+    """By what steps a time is added up, and where the first of them begins."""
+    try:
+        seconds = long_seconds(since)
+    except ValueError as e:
+        raise QueryInvalid(
+            f"since: {since[:80]!r}: {e}", hint="For example since=24h, since=7d or since=90m."
+        ) from None
+    if not 0 < seconds <= _LONGEST:
+        raise QueryInvalid(f"since: {since[:80]!r} is not more than 0 and at most 400d")
+    step: Step = "hour" if seconds <= _BY_HOURS else "day"
+    long = STEP_SECONDS[step]
+    return step, (end - seconds) // long * long
 
 
 def _wants_csv(request: Request, asked: dict[str, Any]) -> bool:

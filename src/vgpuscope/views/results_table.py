@@ -204,13 +204,30 @@ def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
     names, *others = _widths(lines, layout)
     room = names if width is None else max(_LEAST_NAME, width - sum(others) - _GAP * len(others))
     made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    made.add_column("NODE  GPU", width=min(names, room), overflow="fold")
+    made.add_column("NODE  GPU", width=min(names, room), no_wrap=True)
     for n in layout.shown:
         justify: Literal["left", "right"] = "right" if _TITLES[n].endswith(">") else "left"
         made.add_column(_TITLES[n].rstrip(">"), justify=justify, no_wrap=True)
     for line in lines:
-        made.add_row(line.name, *(line.cells[n] for n in layout.shown if line.cells))
+        made.add_row(_folded(line.name, room), *(line.cells[n] for n in layout.shown if line.cells))
     return made
+
+
+def _folded(name: Text, room: int) -> Text:
+    """The name in lines of so many cells, cut at spaces where that is near; those after the first are indented."""
+    cuts: list[int] = []
+    begin, space = 0, room
+    while cell_len(name.plain[begin:]) > space:
+        end = begin + 1
+        while cell_len(name.plain[begin : end + 1]) <= space:
+            end += 1
+        word = name.plain.rfind(" ", begin + space // 2, end + 1) + 1
+        begin, space = word or end, room - len(_CONTINUED)
+        cuts.append(begin)
+    return Text(f"\n{_CONTINUED}").join(name.divide(cuts)) if cuts else name
+
+
+_CONTINUED = " " * 4
 
 
 def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
