@@ -16,16 +16,15 @@ def seconds(text: str) -> float:
     return -total if text.startswith("-") else total
 
 
+LONG = "[1-9][0-9]{0,3}[mhdw]"  # a time that long_seconds() takes, as a regular expression
+_LONG_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
 def long_seconds(text: str) -> float:
-    """The seconds in a duration that may also have weeks and days ("7d", "1w", "1d12h"); ValueError for others."""
-    found = _LONG.fullmatch(text.strip())
-    if not found or not text.strip():
-        raise ValueError("expected a duration such as 24h, 7d or 1d12h")
-    weeks, days, rest = found.groups()
-    return 604800.0 * int(weeks or 0) + 86400.0 * int(days or 0) + (seconds(rest) if rest else 0.0)
-
-
-_LONG = re.compile(r"(?:(\d{1,4})w)?(?:(\d{1,5})d)?((?:[\d.]{1,9}[a-zµμ]{1,2})+)?")
+    """The seconds in so many minutes, hours, days or weeks: 90m, 24h, 7d, 2w; ValueError for anything else."""
+    if not re.fullmatch(LONG, text):
+        raise ValueError("expected a time such as 90m, 24h, 7d or 2w")
+    return int(text[:-1]) * _LONG_UNITS[text[-1]]
 
 
 def _bare(text: str) -> float:

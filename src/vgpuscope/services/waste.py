@@ -36,9 +36,7 @@ def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> 
     try:
         long_seconds(since)
     except ValueError as e:
-        raise ConfigInvalid(
-            f"--since {since!r}: {e}", hint="For example --since 24h, --since 7d or --since 1d12h."
-        ) from e
+        raise ConfigInvalid(f"--since {since!r}: {e}", hint="For example --since 24h or --since 7d.") from e
     found = asyncio.run(_ask(url, since=since, group_by=group_by))
     if form == "json":
         print_json(found)

@@ -36,7 +36,7 @@ def waste_table(found: Waste, width: int | None, *, limit: int) -> Group:
 def _cells(row: WasteRow, found: Waste) -> list[Text]:
     held = row.memory_held_mb
     return [
-        Text(f"{row.idle_gpu_hours:.2f}", "bold"),
+        Text(f"{row.idle_gpu_hours:.2f}" if row.idle_gpu_hours >= 0.005 else "<0.01", "bold"),
         Text(f"{100 * row.idle_ratio:.0f}%"),
         Text(str(row.gpus)),
         Text(str(row.pods)),
@@ -51,7 +51,8 @@ def _name(row: WasteRow, found: Waste) -> Text:
     match found.group_by:
         case "tenant":
             name = Text(clean(f"{row.namespace}/{row.pod}"))
-            return name.append(f" ({clean(row.owner)})", "dim") if row.owner else name
+            owner = row.owner or ""
+            return name if owner in {"", f"Pod/{row.pod}"} else name.append(f" ({clean(owner)})", "dim")
         case "owner":
             return Text(clean(f"{row.namespace}/{row.owner}"))
         case "namespace":
