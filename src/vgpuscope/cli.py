@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from vgpuscope import config
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.model.waste import GROUPINGS
 from vgpuscope.model.wording import instead, nearest, sentences
 from vgpuscope.version import __version__
 
@@ -25,6 +26,7 @@ vgpuscope {version} - true numbers for every GPU, container and pod of a node
   vgpuscope analyzer              judge the fleet and serve scores and verdicts on :8080
   vgpuscope analyze --once        judge the fleet once and print the results
   vgpuscope results [URL]         the last results of an analyzer
+  vgpuscope waste [URL]           who let how many GPU-hours pass idle
   vgpuscope demo                  simulated GPU nodes with real agents; needs no GPU
   vgpuscope config print          every setting, its value, and where it came from
 
@@ -304,10 +306,10 @@ def _add_results(commands: Any) -> None:
     found = commands.add_parser(
         "results",
         help="the last results of an analyzer",
-        description="Print a row for each GPU: score, status, verdict and who has it. Asks an analyzer.",
+        description="Print each GPU and its tenants: score, memory, verdict, class, idle time. Asks an analyzer.",
     )
     _add_url(found, of="an analyzer", port=8080)
-    found.add_argument("--low", action="store_true", help="Only GPUs whose score is below the threshold.")
+    found.add_argument("--low", action="store_true", help="Only GPUs and tenants that are idle or below the threshold.")
     _add_forms(found)
     found.set_defaults(command=_results)
 
@@ -316,6 +318,31 @@ def _results(args: argparse.Namespace) -> int:
     from vgpuscope.services import results
 
     return results.results(url=args.url, only_low=args.low, form=_form(args))
+
+
+def _add_waste(commands: Any) -> None:
+    found = commands.add_parser(
+        "waste",
+        help="who let how many GPU-hours pass idle",
+        description="Rank tenants by idle GPU-hours. Asks an analyzer, which needs a store of results.",
+    )
+    _add_url(found, of="an analyzer", port=8080)
+    found.add_argument("--since", default="24h", metavar="TIME", help="How far back: 24h, 7d, … (%(default)s).")
+    found.add_argument(
+        "--group-by",
+        choices=GROUPINGS,
+        default="tenant",
+        help="Rank tenants, or what they have in common (%(default)s).",
+    )
+    found.add_argument("--limit", type=int, default=20, metavar="N", help="Most lines of the table (%(default)s).")
+    _add_forms(found)
+    found.set_defaults(command=_waste)
+
+
+def _waste(args: argparse.Namespace) -> int:
+    from vgpuscope.services import waste
+
+    return waste.main(url=args.url, since=args.since, group_by=args.group_by, limit=args.limit, form=_form(args))
 
 
 def _add_forms(command: argparse.ArgumentParser) -> None:
@@ -470,6 +497,7 @@ _COMMANDS = (
     _add_pending,
     _add_analyze,
     _add_results,
+    _add_waste,
     _add_demo,
     _add_config,
 )

@@ -1,11 +1,15 @@
 """The rules we ship, as Prometheus reads them."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.needed import needed
+from tests.sinks import fleets
+from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
+from vgpuscope.views.analyzer_metrics import cards_page
 
 pytestmark = pytest.mark.real
 RULES = Path(__file__).parents[2] / "deploy" / "recording-rules.yaml"
@@ -44,3 +48,54 @@ tests:
     file.write_text(test)
     done = promtool("test", "rules", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_alert_on_idle_tenants_names_who_has_held_memory_for_an_hour_and_nobody_else(promtool, tmp_path):
+    manual = (RULES.parents[1] / "docs" / "analyzer.md").read_text()
+    (rules,) = [block for block in re.findall(r"```yaml\n(.*?)```", manual, re.DOTALL) if "alert:" in block]
+    (tmp_path / "rules.yaml").write_text(rules)
+    page = cards_page([_shared(hold=3660), _shared(hold=3540, number=2)], end=fleets.NOON).text().decode()
+    lines = [line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(TENANT_FAMILIES)]
+    series = "\n".join(f"      - {{series: '{name}', values: '{value}x4'}}" for name, value in lines)
+    test = f"""
+rule_files: [rules.yaml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+{series}
+    alert_rule_test:
+      - alertname: GPUTenantIdleHeld
+        eval_time: 2m
+        exp_alerts:
+          - exp_labels:
+              severity: info
+              gpu_id: {fleets.gpu(1).gpu_id}
+              hostname: node-0
+              namespace: nb
+              pod: carol-0
+              owner: Notebook/carol
+            exp_annotations:
+              summary: nb/carol-0 (Notebook/carol) holds memory of an idle GPU on node-0 for 1h 1m 0s
+"""
+    (tmp_path / "test.yaml").write_text(test)
+    done = promtool("test", "rules", str(tmp_path / "test.yaml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(lines) == 2 * (4 + 3)  # the class of each, and the idle time of those whose verdict is known
+
+
+TENANT_FAMILIES = (TENANT_CLASS.name, TENANT_IDLE.name)
+
+
+def _shared(*, hold: float, number: int = 1):
+    """A notebook that has been idle with memory for so long, an idle pod without, and one that works."""
+    since = {"verdict": "idle", "idle_since": fleets.NOON - hold}
+    return fleets.gpu(
+        number,
+        tenants=(
+            fleets.tenant("carol-0", namespace="nb", owner="Notebook/carol", use_class="idle-held", **since),
+            fleets.tenant("empty-0", namespace="nb", owner="Job/empty", use_class="idle", **since),
+            fleets.tenant("work-0", namespace="nb", owner="Job/work", verdict="in_use", use_class="busy"),
+            fleets.tenant("new-0", namespace="nb", owner="Job/new", use_class="idle-held", idle_since=0.0),
+        ),
+    )

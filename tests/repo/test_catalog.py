@@ -35,6 +35,7 @@ ROWS = {
     "card": rows.CardRow,
     "subject": rows.SubjectRow,
     "tenant": rows.TenantRow,
+    "gpupod": rows.GpuPodRow,
     "group": rows.GroupRow,
     "fleet": rows.FleetRow,
 }

@@ -116,8 +116,8 @@ async def test_a_shared_card_is_one_row_with_several_tenants(fleet):
 async def test_low_has_gpu_oours_shape(fleet):
     low = await fleet.json("/results/low")
     assert list(low)[:4] == ["count", "threshold", "timestamp", "gpus"]
-    assert (low["count"], low["threshold"]) == (1, 20)
-    assert [row["gpu_id"] for row in low["gpus"]] == [uuid(1)]
+    assert (low["count"], low["threshold"]) == (3, 20)
+    assert [row["gpu_id"] for row in low["gpus"]] == [uuid(1), uuid(2), uuid(2)]  # both tenants of the shared GPU
     moment(low["timestamp"])
 
 
@@ -139,7 +139,8 @@ async def test_before_the_first_result_there_is_nothing_and_that_is_no_error():
         assert await analyzer.json("/results") == []
         assert (await analyzer.json("/results/low"))["gpus"] == []
         stats = await analyzer.json("/results/stats")
-        assert (stats["total_gpus"], stats["avg_score"], stats["by_status"], stats["by_namespace"]) == (0, 0, {}, {})
+        assert (stats["total_gpus"], stats["avg_score"], stats["by_namespace"]) == (0, 0, {})
+        assert stats["by_status"] == {"idle": 0, "low": 0, "normal": 0, "high": 0, "unknown": 0}
         for path in ("summary", "gpus", "nodes", "namespaces", "workloads", "history"):
             assert (await analyzer.get(f"/api/v1/{path}")).status_code == 200
         assert (await analyzer.get("/readyz")).status_code == 503
@@ -202,13 +203,13 @@ async def test_a_page_says_how_many_rows_there_are(fleet):
     assert (await fleet.get("/results?limit=1")).headers["x-total-count"] == "4"
     assert (await fleet.get("/results?namespace=ml&limit=1")).headers["x-total-count"] == "2"
     low = await fleet.get("/results/low?limit=0")
-    assert (low.headers["x-total-count"], low.json()["count"], low.json()["gpus"]) == ("1", 1, [])
+    assert (low.headers["x-total-count"], low.json()["count"], low.json()["gpus"]) == ("3", 3, [])
 
 
 async def test_only_the_fields_that_were_asked_for_are_sent(fleet):
     assert [list(row) for row in await fleet.json("/results?fields=score,gpu_id&limit=1")] == [["score", "gpu_id"]]
     low = await fleet.json("/results/low?fields=pod")
-    assert low["gpus"] == [{"pod": "train-1"}]
+    assert low["gpus"] == [{"pod": "train-1"}, {"pod": "web-a"}, {"pod": "web-b"}]
 
 
 @pytest.mark.parametrize(
@@ -415,7 +416,7 @@ async def test_settings_are_changed_by_a_body(fleet):
         "verdict.min_coverage": 0.5,
     }
     await fleet.analysed(2)
-    assert (await fleet.json("/results/low"))["count"] == 2
+    assert (await fleet.json("/results/low"))["count"] == 3
 
 
 @pytest.mark.parametrize(
@@ -552,3 +553,56 @@ async def test_secrets_are_in_no_log(caplog):
     ours = [record for record in caplog.records if record.name.startswith("vgpuscope")]
     text = "".join(f"{record.getMessage()} {record.__dict__}" for record in ours)
     assert all(word not in text for word in (TOKEN, "s3cret-word", "not-the-token"))
+
+
+# ── tenants of shared GPUs ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def mixed():
+    """One GPU with a worker that computes and a notebook that does not, and one that a busy pod has alone."""
+    idle = {"process_sm": stat(0.0), "mem_used": stat(20.0 * GIB)}
+    busy = {"process_sm": stat(0.7), "mem_used": stat(26.0 * GIB)}
+    tracks = [
+        track(0, tenant=Tenant(namespace="notebooks", pod="nb-0"), own=True, terms=idle),
+        track(0, tenant=Tenant(namespace="train", pod="worker-0"), own=True, terms=busy),
+        track(0, util=0.7, tenant=None),
+        track(1),
+    ]
+    async with running(StubSource(reading(*tracks)), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        yield analyzer
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("use_class=idle-held", [0]),
+        ("verdict=idle", [0]),
+        ("verdict=idle&namespace=notebooks", [0]),
+        ("verdict=idle&namespace=train", []),
+        ("pod=nb-0&verdict=in_use", []),
+        ("pod=worker-0&verdict=in_use", [0]),
+        ("namespace=train", [0]),
+        ("search=nb-0&use_class=idle-held", [0]),
+        ("verdict=in_use", [0, 1]),
+    ],
+)
+async def test_a_shared_gpu_is_found_by_each_tenant_and_by_one_tenant_at_a_time(mixed, asked, found):
+    rows = await mixed.json(f"/results?{asked}")
+    assert sorted(row["gpu_id"] for row in rows) == [uuid(number) for number in found]
+    assert all(len(row["tenants"]) == 2 for row in rows if row["gpu_id"] == uuid(0))
+
+
+async def test_sums_of_some_tenants_count_these_alone(mixed):
+    idle = await mixed.json("/results/stats?use_class=idle-held")
+    assert (idle["total_gpus"], idle["tenants_total"], idle["tenants_idle"]) == (1, 1, 1)
+    assert list(idle["by_namespace"]) == ["notebooks"]
+    assert (await mixed.json("/results/stats"))["tenants_total"] == 3
+
+
+async def test_low_names_the_idle_tenant_of_a_busy_gpu_and_what_was_looked_at(mixed):
+    low = await mixed.json("/results/low")
+    assert [(row["gpu_id"], row["pod"], row["verdict"]) for row in low["gpus"]] == [(uuid(0), "nb-0", "idle")]
+    assert (low["count"], low["total_gpus"], low["unknown_count"]) == (1, 2, 0)
+    assert (low["tenants_total"], low["tenants_unknown"]) == (3, 0)

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import logging
+import re
 import time
 
 import pytest
@@ -46,9 +47,23 @@ async def analyzer():
 async def test_results_are_printed_as_a_table(analyzer, vgpuscope):
     code, out, err = await vgpuscope("results", str(analyzer.client.base_url))
     assert (code, err) == (0, "")
-    assert uuid(0) in out
+    assert uuid(0)[:12] in out
     assert "in_use" in out
     assert "ml/train-1" in out
+
+
+async def test_results_fit_a_terminal_of_80_columns(analyzer, vgpuscope):
+    _, out, _ = await vgpuscope("results", str(analyzer.client.base_url), COLUMNS="80")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "2 GPUs on 1 node: 1 in use, 1 idle, 0 unknown." in out
+
+
+async def test_an_empty_list_of_low_gpus_says_what_was_looked_at(vgpuscope):
+    unseen = track(1, util=None, tenant=None, terms={})
+    async with running(StubSource(reading(track(0), unseen)), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        found = await vgpuscope("results", str(analyzer.client.base_url), "--low")
+    assert found == (0, "No GPU is below 20. 2 GPUs analysed, 1 unknown; 1 tenant, 0 unknown.\n", "")
 
 
 async def test_results_are_printed_as_json_and_csv(analyzer, vgpuscope):
@@ -68,7 +83,9 @@ async def test_no_results_are_no_error(vgpuscope):
     async with running(StubSource(reading()), **HOURLY) as analyzer:
         await analyzer.analysed()
         url = str(analyzer.client.base_url)
-        assert await vgpuscope("results", url) == (0, "no GPU is known\n", "")
+        code, out, err = await vgpuscope("results", url)
+        assert (code, err) == (0, "")
+        assert re.fullmatch(r"No GPU found by the analysis of 2\S+Z in http://stub\.\n", out)
         assert (await vgpuscope("results", url, "--json"))[1] == "[]\n"
         assert (await vgpuscope("results", url, "--csv"))[1].startswith("gpu_id,pod,namespace,")
 

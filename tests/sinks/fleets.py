@@ -94,6 +94,7 @@ ratios = st.none() | st.floats(0, 1)
 stats = st.builds(Stat, mean=ratios, max=ratios, p95=ratios, samples=st.integers(0, 99), dropped=st.integers(0, 9))
 memory = st.builds(Stat, mean=st.none() | st.floats(0, 2e11), max=st.none() | st.floats(0, 2e11))
 terms = st.fixed_dictionaries({}, optional={"gpu_util": stats, "process_sm": stats, "mem_used": memory})
+scores = st.builds(Score, value=st.none() | st.floats(0, 100), confidence=st.floats(0, 1))
 states = {
     "verdict": st.sampled_from(VERDICTS),
     "use_class": st.sampled_from(USE_CLASSES),
@@ -116,6 +117,10 @@ def tenants(draw, end: float) -> TenantUse:
             since=moments(end),
             until=moments(end),
             owner=words,
+            score=scores,
+            status=st.sampled_from(STATUSES),
+            memory_limit=st.none() | st.integers(0, 2**37),
+            idle_since=moments(end),
             **states,
         )
     )
@@ -130,8 +135,12 @@ def cards(draw, end: float, number: int) -> GpuUse:
             mig=st.sampled_from(("", "GI-1", "MIG-a")),
             hostname=st.just("node"),
             terms=terms,
-            score=st.builds(Score, value=st.none() | st.floats(0, 100), confidence=st.floats(0, 1)),
+            score=scores,
             status=st.sampled_from(STATUSES),
+            idle_since=moments(end),
+            last_seen=moments(end),
+            health=st.sampled_from(("", "ok", "lost")),
+            xids=st.sampled_from(((), (13,), (48, 79))),
             tenants=st.lists(tenants(end), max_size=3).map(tuple),
             former=st.lists(tenants(end), max_size=2).map(tuple),
             **states,

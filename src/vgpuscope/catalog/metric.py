@@ -33,7 +33,7 @@ ClusterScope = Literal[
     "scheduler",
     "waiting",
 ]
-AnalyzerScope = Literal["card", "subject", "tenant", "group", "fleet"]
+AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet"]
 Scope = NodeScope | ClusterScope | AnalyzerScope
 
 # What becomes of several things whose labels are the same under one name. max suits what is said of the same thing

@@ -242,7 +242,7 @@ class WaitingRow(NamedTuple):
 
 
 class CardRow(NamedTuple):
-    """A card or MIG instance with the one pod that has it; shared by several, it has none."""
+    """A GPU or MIG instance with the pod that has it; where several pods share it, each of them."""
 
     gpu_id: str
     mig: str
@@ -271,8 +271,19 @@ class TenantRow(NamedTuple):
     container: str
 
 
+class GpuPodRow(NamedTuple):
+    """A pod on a GPU or MIG instance, with all its containers there."""
+
+    gpu_id: str
+    mig: str
+    hostname: str
+    namespace: str
+    pod: str
+    owner: str
+
+
 class GroupRow(NamedTuple):
-    """A namespace whose pods have cards."""
+    """A namespace whose pods have GPUs."""
 
     namespace: str
 

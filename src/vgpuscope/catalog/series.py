@@ -30,10 +30,11 @@ CLUSTER_SCOPES: dict[Scope, str] = {
 }
 
 ANALYZER_SCOPES: dict[Scope, str] = {
-    "card": "card or MIG instance, by gpu-oour's labels",
-    "subject": "card or MIG instance",
+    "card": "GPU or MIG instance, or pod that shares one, by gpu-oour's labels",
+    "subject": "GPU or MIG instance",
     "tenant": "tenant whose own use is measured",
-    "group": "namespace with cards",
+    "gpupod": "pod on a GPU or MIG instance",
+    "group": "namespace with GPUs",
     "fleet": "fleet",
 }
 

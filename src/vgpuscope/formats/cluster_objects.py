@@ -33,6 +33,7 @@ from vgpuscope.formats.vendors import (
 )
 from vgpuscope.model.allocation import (
     Assignment,
+    Controller,
     HeldInstance,
     NodeState,
     PodState,
@@ -98,10 +99,12 @@ class _Labels(Struct):
     template: str | None = field(default=None, name="pod-template-hash")
 
 
-class _Owner(Struct):
+class _Owner(Struct, rename="camel"):
     kind: Name = ""
     name: Name = ""
     controller: bool | None = None
+    api_version: Name = ""
+    uid: Name = ""
 
 
 class _Condition(Struct, rename="camel"):
@@ -329,6 +332,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),
+        controller=_controller(meta),
         times=_times(meta, annotations, status),
         refusal=None if spec.node_name else _refusal(status),
     )
@@ -343,10 +347,37 @@ def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
+class _Object(Struct):
+    metadata: _Metadata
+
+
+def decode_controller(data: bytes, *, uid: str) -> Controller | None:
+    """The controller of an object, from its metadata; None if it has none, or if it is another object of that name.
+
+    ValueError for what is not an object.
+    """
+    try:
+        meta = msgspec.json.decode(data, type=_Object).metadata
+    except msgspec.MsgspecError as e:
+        raise ValueError(f"not an object with metadata: {e}") from e
+    return _controller(meta) if meta.uid == uid else None
+
+
+def _controlling(meta: _Metadata) -> _Owner | None:
+    return next((one for one in meta.owner_references or () if one.controller and one.name), None)
+
+
+def _controller(meta: _Metadata) -> Controller | None:
+    owner = _controlling(meta)
+    if owner is None or not owner.uid or not owner.kind:
+        return None
+    return Controller(intern(owner.api_version), intern(owner.kind), intern(owner.name), intern(owner.uid))
+
+
 def _owner(meta: _Metadata) -> str:
     """The controller; of a ReplicaSet that a Deployment made, which the label tells, the Deployment."""
-    owner = next((one for one in meta.owner_references or () if one.controller), None)
-    if owner is None or not owner.name:
+    owner = _controlling(meta)
+    if owner is None:
         return ""
     template = meta.labels.template if meta.labels else None
     if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):

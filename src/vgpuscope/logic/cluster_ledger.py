@@ -159,10 +159,6 @@ class ClusterLedger:
         """A pod as it was last seen."""
         return self._pods.get(uid)
 
-    def owners(self) -> Iterator[tuple[str, str]]:
-        """Who made each pod that has or wants devices, where that is known: namespace/name, owner."""
-        return ((f"{pod.namespace}/{pod.name}", pod.owner) for pod in self._pods.values() if pod.owner)
-
     # ── the books ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put_in(self, pod: PodState) -> None:

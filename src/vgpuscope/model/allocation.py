@@ -109,6 +109,15 @@ class PodTimes(Struct, frozen=True, kw_only=True, gc=False):
     started: UnixTime | None = None  # its first container, init containers included
 
 
+class Controller(Struct, frozen=True, gc=False):
+    """The object that controls another one, as its ownerReferences name it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class PodState(Struct, frozen=True, kw_only=True):
     """One pod that has, wants or had devices."""
 
@@ -127,6 +136,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
     scheduler: str = "default-scheduler"
     owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
+    controller: Controller | None = None  # of the pod itself, where the way to the topmost owner begins
     times: PodTimes = PodTimes()
     refusal: Refusal | None = None
 

@@ -34,6 +34,7 @@ class Param(Struct, frozen=True, kw_only=True):
     type: ParamType = "string"
     help: str
     choices: tuple[str, ...] = ()
+    pattern: str = ""  # that the whole text matches; help says it in words
     many: bool = False  # several of the choices, with commas
     least: float | None = None
     most: float | None = None
@@ -84,6 +85,8 @@ def _one(param: Param, text: str) -> Any:
         raise QueryInvalid(f"{param.name} must be {_TYPE_WORDS[param.type]} (got {text[:80]!r})") from None
     if param.choices and value not in param.choices:
         raise _no_choice(param, text)
+    if param.pattern and not re.fullmatch(param.pattern, text):
+        raise QueryInvalid(f"{param.name} has another form (got {text[:80]!r})", hint=param.help)
     if param.type in {"integer", "number"} and not _within(param, value):
         raise QueryInvalid(f"{param.name} must be {_range(param)} (got {text[:80]})")
     return value
@@ -253,7 +256,12 @@ def _path_params(path: str) -> list[dict[str, Any]]:
 
 def _param(param: Param) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": param.type}
-    extras = {"enum": list(param.choices) or None, "minimum": param.least, "maximum": param.most}
+    extras = {
+        "enum": list(param.choices) or None,
+        "pattern": f"^{param.pattern}$" if param.pattern else None,
+        "minimum": param.least,
+        "maximum": param.most,
+    }
     schema |= {key: value for key, value in extras.items() if value is not None}
     if param.default is not None:
         schema["default"] = param.default

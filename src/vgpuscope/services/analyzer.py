@@ -329,7 +329,7 @@ class Analyzer:
 
     async def _show_cards(self, analysis: Analysis) -> None:
         """The page is replaced whole: what is gone from the fleet is gone from it."""
-        self._cards = await asyncio.to_thread(cards_page, analysis.gpus)
+        self._cards = await asyncio.to_thread(cards_page, analysis.gpus, end=analysis.window.end)
 
     # ── what is served ───────────────────────────────────────────────────────────────────────────────────────────
 

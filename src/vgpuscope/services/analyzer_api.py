@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -11,18 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpuscope.config import Config
+from vgpuscope.logic.waste import Ledger, present
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
 from vgpuscope.model.errors import BodyInvalid, Unknown
-from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.waste import GROUPINGS, Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.runtime.duration import LONG, long_seconds
 from vgpuscope.runtime.negotiation import prefers
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
 from vgpuscope.services.analyzer_cycle import Board, Tally
 from vgpuscope.services.analyzer_settings import CHANGEABLE
 from vgpuscope.version import __version__
 from vgpuscope.views import fleet_api as shapes
-from vgpuscope.views.results import ResultRow, Stats, iso, low, stats
-from vgpuscope.views.selection import Selection, as_csv, as_json, select
+from vgpuscope.views.results import ResultRow, Stats, iso, low, stats, units
+from vgpuscope.views.selection import Selection, as_csv, as_json, matching, select
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (
@@ -107,13 +111,20 @@ class Triggered(Struct, frozen=True):
 
 
 class LowBody(Struct, frozen=True):
-    """What `/results/low` says; `count` is that of all pages."""
+    """What `/results/low` says; `count` is that of all pages.
+
+    `gpus` are GPUs that one tenant has, or none, and of shared GPUs the tenants, each with its own numbers.
+    """
 
     count: int
     threshold: float
     timestamp: str | None
     gpus: list[ResultRow]
     stale: bool = False
+    total_gpus: int = 0  # that were analysed, of all statuses
+    unknown_count: int = 0  # of these, those whose verdict is unknown
+    tenants_total: int = 0
+    tenants_unknown: int = 0
 
 
 SomeOfRow: Any = msgspec.defstruct(
@@ -132,6 +143,10 @@ class SomeOfLow(Struct, frozen=True, forbid_unknown_fields=True):
     timestamp: str | None
     gpus: list[SomeOfRow]
     stale: bool = False
+    total_gpus: int = 0
+    unknown_count: int = 0
+    tenants_total: int = 0
+    tenants_unknown: int = 0
 
 
 class Updated(Struct, frozen=True):
@@ -143,21 +158,21 @@ class Updated(Struct, frozen=True):
 
 
 _ROW_FILTERS = (
-    Param(name="status", help="Only rows of this status.", choices=STATUSES),
-    Param(name="verdict", help="Only rows of this verdict.", choices=VERDICTS),
-    Param(name="use_class", help="Only rows of this class.", choices=USE_CLASSES),
-    Param(name="namespace", help="Only cards that a pod of this namespace has."),
-    Param(name="pod", help="Only cards that this pod has."),
-    Param(name="hostname", help="Only cards of this node."),
-    Param(name="model_name", help="Only cards of this model."),
-    Param(name="gpu_id", help="Only this card, by its whole UUID."),
-    Param(name="shared", type="boolean", help="Only cards that several have, or only those that one has."),
-    Param(name="search", help="Only rows in whose names this text occurs."),
-    Param(name="min_score", type="number", help="Only rows with at least this score.", least=0, most=100),
-    Param(name="max_score", type="number", help="Only rows with at most this score.", least=0, most=100),
+    Param(name="status", help="Only rows of this status, or with a tenant of it.", choices=STATUSES),
+    Param(name="verdict", help="Only rows of this verdict, or with a tenant of it.", choices=VERDICTS),
+    Param(name="use_class", help="Only rows of this class, or with a tenant of it.", choices=USE_CLASSES),
+    Param(name="namespace", help="Only GPUs of which a tenant is in this namespace."),
+    Param(name="pod", help="Only GPUs of which this pod is a tenant."),
+    Param(name="hostname", help="Only GPUs of this node."),
+    Param(name="model_name", help="Only GPUs of this model."),
+    Param(name="gpu_id", help="Only this GPU, by its whole UUID."),
+    Param(name="shared", type="boolean", help="Only GPUs with several tenants, or only those with one or none."),
+    Param(name="search", help="Only rows with this text in one of their names."),
+    Param(name="min_score", type="number", help="Only rows or tenants of this score or more.", least=0, most=100),
+    Param(name="max_score", type="number", help="Only rows or tenants of this score or less.", least=0, most=100),
 )
 _FIELDS = ResultRow.__struct_fields__
-_ORDERS = tuple(name for name in _FIELDS if name not in {"tenants", "ai_analysis"})
+_ORDERS = tuple(name for name in _FIELDS if name not in {"tenants", "ai_analysis", "xids"})
 _PAGING = (
     Param(
         name="sort",
@@ -189,6 +204,21 @@ _HISTORY = (
     Param(name="pod", help="Only this pod."),
     Param(name="limit", type="integer", help="Most points to send.", least=1, most=100_000, default=10_000),
 )
+_WASTE = (
+    Param(
+        name="since",
+        help="How far back, such as 90m, 24h, 7d or 2w; begins with a whole hour, beyond 14d with a whole day.",
+        pattern=LONG,
+        default="24h",
+    ),
+    Param(name="group_by", help="What a row is.", choices=GROUPINGS, default="tenant"),
+    Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
+    Param(name="format", help="The same as the Accept header.", choices=("json", "csv")),
+)
+_LONGEST = 400 * 86400.0  # seconds: days are kept no longer, by default
+_BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
+_AT_ONCE = 6  # hours or days that are read from the store at once, so that memory does not grow with the time
+_EVERYTHING = 10**9
 _LANGUAGE = Param(name="lang", help="Language of the sentences.", choices=("en", "zh"), default="en")
 
 
@@ -210,7 +240,15 @@ class AnalyzerApi:
             _get("/analyze", started, self._analyze, Triggered, _USE_AI, changes=True, statuses=(409,)),
             _post("/analyze", started, self._analyze, Triggered, _USE_AI),
             _get("/results", "every card", self._results, list[ResultRow], *_TABLE, or_else=list[SomeOfRow], **rows),
-            _get("/results/low", "cards below the threshold", self._low, LowBody, *_TABLE, or_else=SomeOfLow, **rows),
+            _get(
+                "/results/low",
+                "GPUs and tenants that are idle or below the threshold",
+                self._low,
+                LowBody,
+                *_TABLE,
+                or_else=SomeOfLow,
+                **rows,
+            ),
             _get(
                 "/results/stats",
                 "sums over all cards",
@@ -255,6 +293,16 @@ class AnalyzerApi:
                 media=_BOTH,
             ),
             _get("/api/v1/history", "how it was", self._history, list[HistoryPoint], *_HISTORY, statuses=(503,)),
+            _get(
+                "/api/v1/waste",
+                "idle GPU-hours, by tenant or group, most first",
+                self._waste,
+                Waste,
+                *_WASTE,
+                media=_BOTH,
+                headers={"x-total-count": "rows on all pages"},
+                statuses=(503,),
+            ),
         )
 
     # ── gpu-oour's ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -315,7 +363,17 @@ class AnalyzerApi:
                 return _rows_answer(request, found, asked)
             page, total, fields = _selected(found, asked)
             gpus: Any = msgspec.Raw(as_json(page, fields))
-            body = LowBody(total, shapes.whole(threshold), board.stats.timestamp, gpus, stale=board.stale)
+            body = LowBody(
+                total,
+                shapes.whole(threshold),
+                board.stats.timestamp,
+                gpus,
+                stale=board.stale,
+                total_gpus=board.stats.total_gpus,
+                unknown_count=board.stats.unknown_count,
+                tenants_total=board.stats.tenants_total,
+                tenants_unknown=board.stats.tenants_unknown,
+            )
             return _json(body, headers={"x-total-count": str(total)})
 
         return await _tagged(request, board, {**asked, "threshold": threshold}, answer)
@@ -324,8 +382,10 @@ class AnalyzerApi:
         board, threshold = await self._desk.board(), self._desk.config().thresholds.low_utilization
 
         def answer() -> Response:
-            found, _ = select(_of_tenant(board.rows, asked), _selection(asked))
-            made = stats(found, threshold=threshold, timestamp=board.stats.timestamp)
+            selection = _selection(asked)
+            found = matching(board.rows, selection, parts=units)
+            chosen = matching([unit for row in found for unit in units(row)], selection)
+            made = stats(found, threshold=threshold, timestamp=board.stats.timestamp, chosen=chosen)
             if _wants_csv(request, asked):
                 return _csv(as_csv([made], Stats.__struct_fields__))
             return _json(made)
@@ -393,6 +453,28 @@ class AnalyzerApi:
     async def _history(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         found = await self._desk.points(**asked)
         return Response(await asyncio.to_thread(msgspec.json.encode, found), media_type="application/json")
+
+    async def _waste(self, request: Request, asked: dict[str, Any]) -> Response:
+        end = time.time()
+        step, begin = _period(asked["since"], end)
+        analysis = (await self._desk.board()).analysis
+        ledger = Ledger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
+        at, stride = begin, _AT_ONCE * STEP_SECONDS[step]
+        while at < end:
+            gpus, pods = [await self._points(step, at, min(at + stride, end), **of) for of in ({}, {"namespace": ""})]
+            await asyncio.to_thread(ledger.add, gpus, pods)
+            at += stride
+        stored = self._desk.config().analyzer.history not in {"", "none"}
+        found = ledger.waste(group_by=asked["group_by"], begin=begin, end=end, history=stored)
+        found = msgspec.structs.replace(found, rows=found.rows[: asked["limit"]])
+        headers = {"x-total-count": str(found.count), "vary": "accept"}
+        if _wants_csv(request, asked):
+            return _csv(as_csv(found.rows, WasteRow.__struct_fields__), headers)
+        return _json(found, headers=headers)
+
+    async def _points(self, step: Step, begin: float, end: float, **of: str) -> list[HistoryPoint]:
+        asked: dict[str, Any] = {"gpu_id": None, "mig": None, "namespace": None, "pod": None, **of}
+        return await self._desk.points(step=step, begin=begin, end=end, limit=_EVERYTHING, **asked)
 
 
 _USE_AI = Param(name="use_ai", type="boolean", help="Echoed; a language model is not part of this release.")
@@ -495,7 +577,7 @@ def _rows_answer(request: Request, rows: Sequence[ResultRow], asked: dict[str, A
 def _selected(rows: Sequence[ResultRow], asked: dict[str, Any]) -> tuple[Sequence[ResultRow], int, tuple[str, ...]]:
     """The page that was asked for, how many rows there are on all pages, and the fields to send of each."""
     selection = _selection(asked)
-    return (*select(_of_tenant(rows, asked), selection), selection.fields)
+    return (*select(rows, selection, parts=units), selection.fields)
 
 
 def _selection(asked: dict[str, Any]) -> Selection:
@@ -512,17 +594,7 @@ def _selection(asked: dict[str, Any]) -> Selection:
     )
 
 
-_EQUAL = ("status", "verdict", "use_class", "hostname", "model_name", "gpu_id", "shared")
-
-
-def _of_tenant(rows: Sequence[ResultRow], asked: dict[str, Any]) -> Sequence[ResultRow]:
-    """A shared card has several tenants: it is found by each of them."""
-    namespace, pod = asked["namespace"], asked["pod"]
-    if namespace is None and pod is None:
-        return rows
-    return [
-        row for row in rows if any(namespace in (None, one.namespace) and pod in (None, one.pod) for one in row.tenants)
-    ]
+_EQUAL = ("status", "verdict", "use_class", "namespace", "pod", "hostname", "model_name", "gpu_id", "shared")
 
 
 def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
@@ -530,6 +602,14 @@ def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
     begins = sorted(one for one in known if one.startswith(given)) if given else []
     near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
     return sentences(near, Unknown.hint) if near else None
+
+
+def _period(since: str, end: float) -> tuple[Step, float]:
+    """By what steps a time is added up, and where the first of them begins."""
+    seconds = min(_LONGEST, long_seconds(since))
+    step: Step = "hour" if seconds <= _BY_HOURS else "day"
+    long = STEP_SECONDS[step]
+    return step, (end - seconds) // long * long
 
 
 def _wants_csv(request: Request, asked: dict[str, Any]) -> bool:

@@ -28,6 +28,7 @@ from vgpuscope.logic.cluster_capacity import CapacityTotals
 from vgpuscope.logic.cluster_dra import DraBook
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.logic.fit import advice
+from vgpuscope.logic.owners import OwnerBook
 from vgpuscope.logic.pending import PendingBook
 from vgpuscope.logic.pending_facts import explain, facts
 from vgpuscope.logic.scheduling import SchedulingBook
@@ -41,6 +42,7 @@ from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
 from vgpuscope.runtime.operations import Param, read_params
 from vgpuscope.services.cluster_log import ClusterNews
+from vgpuscope.services.cluster_owners import OwnerSearch
 from vgpuscope.services.cluster_watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
@@ -96,6 +98,7 @@ class ClusterExporter:
         )
         self._scheduling = SchedulingBook()
         self._pending = PendingBook()
+        self._owners = OwnerBook()
         self._totals = CapacityTotals()
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
@@ -107,7 +110,8 @@ class ClusterExporter:
 
     def loops(self) -> dict[str, lifecycle.Loop]:
         """What runs for as long as the exporter does."""
-        loops: dict[str, lifecycle.Loop] = {"settle": self._settle_forever}
+        search = OwnerSearch(self._owners, self._config.kubeconfig, failed=self.count)
+        loops: dict[str, lifecycle.Loop] = {"settle": self._settle_forever, "owners": search.run}
         for number, kind in enumerate(self._kinds):
             loops[f"watch-{kind.name}-{number}"] = partial(kind.follow, self._config.kubeconfig, self.count)
         return loops
@@ -152,7 +156,8 @@ class ClusterExporter:
 
     async def _pending_json(self, request: Request) -> Response:
         asked = read_params(_PENDING_PARAMS, request.query_params)
-        found = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+        known = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+        found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
         one = found[0] if asked["namespace"] and asked["pod"] and found else None
         answer = self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
         return Response(msgspec.json.encode(answer), media_type="application/json")
@@ -182,7 +187,7 @@ class ClusterExporter:
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return Response(msgspec.json.encode(dict(self._ledger.owners())), media_type="application/json")
+        return Response(msgspec.json.encode(dict(self._owners.owners())), media_type="application/json")
 
     def _watched(self) -> Iterator[Kind[Any]]:
         resync = self._config.resync_interval
@@ -252,11 +257,13 @@ class ClusterExporter:
         self._dra.set_pod(pod)
         self._scheduling.set_pod(pod)
         self._pending.set_pod(pod, time.time())
+        self._owners.set_pod(pod)
 
     def _drop_pod(self, pod: PodState) -> None:
         self._dra.drop_pod(pod.uid)
         self._scheduling.drop_pod(pod.uid)
         self._pending.drop_pod(pod.uid, time.time())
+        self._owners.drop_pod(pod.uid)
 
     def _set_event(self, event: PodEvent) -> None:
         """Why a pod waits is kept when the event itself is gone."""

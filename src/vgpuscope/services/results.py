@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 from rich.console import Console
@@ -24,11 +24,12 @@ from vgpuscope.services.analyzer_sources import Sources, check_source
 from vgpuscope.sources.prometheus import PrometheusSource
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
-from vgpuscope.views.results import ResultRow
-from vgpuscope.views.results_table import results_table
+from vgpuscope.views.results import ResultRow, iso
+from vgpuscope.views.results_table import nothing_low, results_table
 from vgpuscope.views.selection import as_csv
 
 Form = Literal["table", "json", "csv"]
+T = TypeVar("T")
 
 ANALYZER = Kind(
     name="analyzer",
@@ -48,12 +49,26 @@ class _Low(Struct):
     """What is wanted of /results/low."""
 
     gpus: list[ResultRow]
+    threshold: float
+    timestamp: str | None
+    total_gpus: int
+    unknown_count: int
+    tenants_total: int
+    tenants_unknown: int
+
+
+class _Summary(Struct):
+    """What is wanted of /api/v1/summary."""
+
+    timestamp: str | None
+    source: str
 
 
 def results(*, url: str, only_low: bool, form: Form) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    _print(asyncio.run(_ask(url, only_low=only_low)), form)
+    rows, nothing = asyncio.run(_ask_low(url) if only_low else _ask(url))
+    _print(rows, form, nothing=nothing)
     return 0
 
 
@@ -67,18 +82,43 @@ def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], fil
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
         print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
-    _print(rows, form)
+    _print(rows, form, nothing=_no_gpu(analysis.source, iso(analysis.started)))
     return 0
 
 
-async def _ask(url: str, *, only_low: bool) -> list[ResultRow]:
-    token = os.environ.get("VGPUSCOPE_TOKEN") or None
-    if only_low:
-        kind = ANALYZER._replace(path="/results/low")
-        async with ServedApi(kind, url, content=_Low, timeout=_TIMEOUT, token=token) as api:
-            return (await api.fetch())[0].gpus
-    async with ServedApi(ANALYZER, url, content=list[ResultRow], timeout=_TIMEOUT, token=token) as api:
-        return (await api.fetch())[0]
+async def _ask(url: str) -> tuple[list[ResultRow], str]:
+    """All rows, and what to say if there are none."""
+    async with _api(ANALYZER, url, list[ResultRow]) as api:
+        rows = (await api.fetch())[0]
+    if rows:
+        return rows, ""
+    async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _Summary) as about:
+        found = (await about.fetch())[0]
+    return rows, _no_gpu(found.source, found.timestamp)
+
+
+async def _ask_low(url: str) -> tuple[list[ResultRow], str]:
+    async with _api(ANALYZER._replace(path="/results/low"), url, _Low) as api:
+        found = (await api.fetch())[0]
+    if found.timestamp is None:
+        return found.gpus, _no_gpu("", None)
+    return found.gpus, nothing_low(
+        threshold=found.threshold,
+        gpus=found.total_gpus,
+        unknown=found.unknown_count,
+        tenants=found.tenants_total,
+        tenants_unknown=found.tenants_unknown,
+    )
+
+
+def _api(kind: Kind, url: str, content: type[T]) -> ServedApi[T]:
+    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=os.environ.get("VGPUSCOPE_TOKEN") or None)
+
+
+def _no_gpu(source: str, timestamp: str | None) -> str:
+    if timestamp is None:
+        return "No analysis yet: the analyzer has no results."
+    return f"No GPU found by the analysis of {timestamp} in {source or 'its source'}."
 
 
 async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
@@ -133,7 +173,7 @@ def _bar() -> Iterator[Progress]:
         yield bar
 
 
-def _print(rows: Sequence[ResultRow], form: Form) -> None:
+def _print(rows: Sequence[ResultRow], form: Form, *, nothing: str) -> None:
     if form == "json":
         print_json(rows)
     elif form == "csv":
@@ -142,4 +182,4 @@ def _print(rows: Sequence[ResultRow], form: Form) -> None:
     elif rows:
         print_drawn(lambda width: results_table(rows, width))
     else:
-        print("no GPU is known")
+        print(nothing)

@@ -278,17 +278,19 @@ class Api:
         """The body of an answer."""
         return _body(await self._ask(path, params))
 
-    async def find(self, path: str) -> bytes | None:
+    async def find(self, path: str, *, accept: str = "*/*") -> bytes | None:
         """The body of an answer; None if the server has no such path."""
-        answer = await self._ask(path, {})
+        answer = await self._ask(path, {}, accept=accept)
         return None if answer.status_code == 404 else _body(answer)
 
-    async def _ask(self, path: str, params: Mapping[str, str]) -> "httpx2.Response":
+    async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "httpx2.Response":
+        headers = {"accept": accept}
         clock = asyncio.get_running_loop().time
         began = clock()
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
-                answer = await self._client.get(path, params=dict(params), timeout=None)  # ours is for all of it
+                # the time limit is ours, and for all of it
+                answer = await self._client.get(path, params=dict(params), headers=headers, timeout=None)
         if log.isEnabledFor(logging.DEBUG):
             took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
             log.debug("query", extra={"fields": {"path": path, **took}})

@@ -5,7 +5,7 @@ once, compressed, and kept as it is. What is said of the fleet and of the analyz
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -13,14 +13,15 @@ from msgspec import Struct, structs
 
 from vgpuscope.catalog import analyzer as m
 from vgpuscope.catalog.metric import Exposed, Metric
-from vgpuscope.catalog.rows import CardRow, FleetRow, GroupRow, SubjectRow, TenantRow
-from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse
+from vgpuscope.catalog.rows import CardRow, FleetRow, GpuPodRow, GroupRow, SubjectRow, TenantRow
+from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Bytes, UnixTime
 from vgpuscope.views import textline
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import Sample
-from vgpuscope.views.results import Stats, memory_percent, only_tenant
+from vgpuscope.views.podshare import VERDICT_ORDER, PodShare, pod_shares
+from vgpuscope.views.results import Stats, memory_percent
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -38,13 +39,23 @@ class Health(Struct, frozen=True, kw_only=True):
     error_counts: Mapping[str, int]
 
 
-def gpu_samples(gpu: GpuUse) -> Iterator[Sample]:
-    """Everything shown of one card, for as long as it is in the fleet."""
-    namespace, pod = only_tenant(gpu)
-    model = gpu.model or "unknown"  # as gpu-oour says
-    row = CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
+def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
+    """Everything shown of one GPU, for as long as it is in the fleet; `end`: of the window, for ages."""
+    pods = pod_shares(gpu.tenants)
     means = {term: stat.mean for term, stat in gpu.terms.items() if stat.mean is not None}
-    yield Sample(m.SCORE, row, None if gpu.score.value is None else round(gpu.score.value, 1), (gpu.status,))
+    if len(pods) > 1:
+        yield from _shared(gpu, pods, means.get("mem_total"))
+    else:
+        yield from _whole(gpu, pods, means)
+    yield from _subject(gpu, means)
+    yield from _pods(gpu, pods, end)
+    yield from _tenants(gpu)
+
+
+def _whole(gpu: GpuUse, pods: Sequence[PodShare], means: Mapping[Term, float]) -> Iterator[Sample]:
+    """The GPU's numbers, with the one pod that has it."""
+    row = _card_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
+    yield Sample(m.SCORE, row, _points(gpu.score.value), (gpu.status,))
     yield Sample(m.CORE, row, _times(means.get("gpu_util"), 100))
     yield Sample(m.MEMORY_USED, row, _times(means.get("mem_used"), 1 / MIB))
     yield Sample(m.MEMORY_PERCENT, row, memory_percent(gpu.terms))
@@ -52,8 +63,23 @@ def gpu_samples(gpu: GpuUse) -> Iterator[Sample]:
     yield Sample(m.POWER, row, _times(means.get("power"), 1))
     yield Sample(m.MEMORY_COPY, row, _times(means.get("mem_copy"), 100))
     yield Sample(m.SM_CLOCK, row, _times(means.get("sm_clock"), 1e-6))
-    yield from _subject(gpu)
-    yield from _tenants(gpu)
+
+
+def _shared(gpu: GpuUse, pods: Sequence[PodShare], total: float | None) -> Iterator[Sample]:
+    """Each pod's own numbers. Power, clock and memory traffic are known of the whole GPU only."""
+    for pod in pods:
+        row = _card_row(gpu, pod.namespace, pod.pod)
+        yield Sample(m.SCORE, row, _points(pod.score), (pod.status,))
+        yield Sample(m.CORE, row, _times(pod.util, 100))
+        yield Sample(m.MEMORY_USED, row, _times(pod.memory, 1 / MIB))
+        if pod.memory is not None and total:
+            yield Sample(m.MEMORY_PERCENT, row, round(100 * min(1.0, pod.memory / total), 2))
+        yield Sample(m.MEMORY_TOTAL, row, _times(pod.limit, 1 / MIB))
+
+
+def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
+    model = gpu.model or "unknown"  # as gpu-oour says
+    return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
 
 
 def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: Health) -> Iterator[Sample]:
@@ -95,10 +121,14 @@ def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
         yield Sample(m.GPUS, row, stats.by_verdict.get(verdict, 0), (verdict,))
     for use_class in USE_CLASSES:
         yield Sample(m.CLASSES, row, stats.by_class.get(use_class, 0), (use_class,))
+        yield Sample(m.TENANT_CLASSES, row, stats.tenants_by_class.get(use_class, 0), (use_class,))
 
 
-def _subject(gpu: GpuUse) -> Iterator[Sample]:
+def _subject(gpu: GpuUse, means: Mapping[Term, float]) -> Iterator[Sample]:
     row = SubjectRow(gpu_id=gpu.gpu_id, mig=gpu.mig, hostname=gpu.hostname)
+    yield Sample(m.GPU_SCORE, row, _points(gpu.score.value))
+    for metric, term in _GPU_MEANS:
+        yield Sample(metric, row, _times(means.get(term), 1))
     for verdict in VERDICTS:
         yield Sample(m.VERDICT, row, int(gpu.verdict == verdict), (verdict,))
     yield Sample(m.USE_CLASS, row, 1, (gpu.use_class,))
@@ -108,18 +138,56 @@ def _subject(gpu: GpuUse) -> Iterator[Sample]:
     yield Sample(m.TENANTS, row, len(gpu.tenants))
 
 
+_GPU_MEANS: tuple[tuple[Metric, Term], ...] = (
+    (m.GPU_UTIL, "gpu_util"),
+    (m.GPU_TRAFFIC, "mem_copy"),
+    (m.GPU_MEMORY_USED, "mem_used"),
+    (m.GPU_MEMORY_TOTAL, "mem_total"),
+    (m.GPU_POWER, "power"),
+    (m.GPU_CLOCK, "sm_clock"),
+)
+
+
+def _pods(gpu: GpuUse, pods: Sequence[PodShare], end: UnixTime | None) -> Iterator[Sample]:
+    for pod in pods:
+        row = GpuPodRow(
+            gpu_id=gpu.gpu_id,
+            mig=gpu.mig,
+            hostname=gpu.hostname,
+            namespace=pod.namespace,
+            pod=pod.pod,
+            owner=pod.owner,
+        )
+        yield Sample(m.TENANT_CLASS, row, 1, (pod.use_class,))
+        yield Sample(m.TENANT_IDLE, row, _idle_for(pod, end))
+
+
+def _idle_for(pod: PodShare, end: UnixTime | None) -> float | None:
+    if pod.verdict == "in_use":
+        return 0
+    if pod.verdict == "unknown" or pod.idle_since is None or end is None:
+        return None
+    return round(max(0.0, end - pod.idle_since), 3)
+
+
 def _tenants(gpu: GpuUse) -> Iterator[Sample]:
-    for use in gpu.tenants:
+    for names, verdict in _own_verdicts(gpu.tenants).items():
+        row = TenantRow(gpu.gpu_id, gpu.mig, gpu.hostname, *names)
+        yield Sample(m.TENANT_VERDICT, row, 1, (verdict,))
+
+
+def _own_verdicts(tenants: Iterable[TenantUse]) -> dict[tuple[str, str, str], Verdict]:
+    """By namespace, pod and container; of two pods of one name, which a restart can leave behind, the stronger."""
+    found: dict[tuple[str, str, str], Verdict] = {}
+    for use in tenants:
         if use.own:
-            row = TenantRow(
-                gpu_id=gpu.gpu_id,
-                mig=gpu.mig,
-                hostname=gpu.hostname,
-                namespace=use.tenant.namespace,
-                pod=use.tenant.pod,
-                container=use.tenant.container,
-            )
-            yield Sample(m.TENANT_VERDICT, row, 1, (use.verdict,))
+            names = (use.tenant.namespace, use.tenant.pod, use.tenant.container)
+            found[names] = min(found.get(names, use.verdict), use.verdict, key=VERDICT_ORDER.index)
+    return found
+
+
+def _points(score: float | None) -> float | None:
+    return None if score is None else round(score, 1)
 
 
 def _times(value: float | None, scale: float) -> float | None:
@@ -135,7 +203,7 @@ def _fault_counts(analysis: Analysis) -> dict[str, int]:
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-CARD_SCOPES = frozenset({"card", "subject", "tenant"})
+CARD_SCOPES = frozenset({"card", "subject", "tenant", "gpupod"})
 CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope in CARD_SCOPES)
 FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
 
@@ -185,16 +253,16 @@ class AnalyzerPage:
         return self._cards.gzipped() + self._fleet.gzipped(openmetrics)
 
 
-def cards_page(gpus: Iterable[GpuUse], *, plain_most: Bytes = _PLAIN_MOST) -> CardsPage:
-    """Everything shown of these cards; takes a while for a large fleet, and little memory."""
+def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> CardsPage:
+    """Everything shown of these GPUs; takes a while for a large fleet, and little memory. A GPU is shown once."""
     kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(CARD_METRICS)}
     blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in CARD_METRICS}
-    waiting = iter(gpus)
+    waiting = iter({(gpu.gpu_id, gpu.mig): gpu for gpu in gpus}.values())
     size = 0
     while some := tuple(islice(waiting, _AT_ONCE)):
         for gpu in some:
             known: _Known = {}
-            for sample in gpu_samples(gpu):
+            for sample in gpu_samples(gpu, end=end):
                 if sample.value is not None:
                     blocks[sample.metric.name].add(sample, known)
         size += sum([block.pack(keep=size <= plain_most) for block in blocks.values()])

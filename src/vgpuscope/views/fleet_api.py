@@ -20,7 +20,17 @@ from vgpuscope.model.analysis import (
     Verdict,
 )
 from vgpuscope.views.evidence import sentences
-from vgpuscope.views.results import ResultRow, Stats, TenantRow, tenant_row
+from vgpuscope.views.results import (
+    ResultRow,
+    Stats,
+    TenantRow,
+    average,
+    by_gpu,
+    by_namespace,
+    iso,
+    tenant_row,
+    units,
+)
 
 Language = Literal["en", "zh"]
 
@@ -45,6 +55,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     namespaces: int
     shared: int
     stats: Stats
+    tenants: int
 
 
 class TenantDetail(Struct, frozen=True, kw_only=True):
@@ -54,6 +65,7 @@ class TenantDetail(Struct, frozen=True, kw_only=True):
     terms: dict[Term, Stat]
     evidence: Evidence
     why: tuple[str, ...]
+    score: Score
 
 
 class GpuDetail(Struct, frozen=True, kw_only=True):
@@ -75,10 +87,16 @@ class GpuDetail(Struct, frozen=True, kw_only=True):
     tenants: tuple[TenantDetail, ...]
     former: tuple[TenantDetail, ...]
     stale: bool
+    idle_since: str | None
+    last_seen: str | None  # null: it reports
+    target: str
+    health: str
+    xids: tuple[int, ...]
 
 
 class GroupRow(Struct, frozen=True, kw_only=True):
-    """The cards of one node or one namespace; a shared card is in each of its tenants' namespaces."""
+    """The GPUs of one node or one namespace. A shared GPU is in the namespace of each of its tenants, and is judged
+    there by the tenants of that namespace alone. Fields named tenants_* count tenants, all others count GPUs."""
 
     name: str
     gpus: int
@@ -89,18 +107,28 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     idle_held: int
     busy_unproductive: int
     models: tuple[str, ...]
+    tenants: int
+    tenants_in_use: int
+    tenants_idle: int
+    tenants_unknown: int
+    tenants_idle_held: int
 
 
 class WorkloadRow(Struct, frozen=True, kw_only=True):
-    """The cards that one owner's pods have."""
+    """The GPUs of one owner's pods, judged by these pods alone."""
 
     namespace: str
-    owner: str  # a pod that nobody owns is its own: Pod/<name>
+    owner: str  # a pod without an owner is its own: Pod/<name>
     pods: int
     gpus: int
-    idle_gpus: int  # by the tenants' own verdicts where they are measured, else by the cards'
+    idle_gpus: int
     unknown_gpus: int
-    avg_score: float | None
+    avg_score: float | None  # the same as score
+    score: float | None  # mean of the GPUs that it has alone, and of its tenants on shared ones
+    tenants: int
+    tenants_idle: int
+    tenants_unknown: int
+    tenants_idle_held: int
 
 
 def summary(analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, *, stale: bool, errors: int) -> Summary:
@@ -123,6 +151,7 @@ def summary(analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, 
         namespaces=len(stats.by_namespace),
         shared=sum(row.shared for row in rows),
         stats=stats,
+        tenants=stats.tenants_total,
     )
 
 
@@ -142,29 +171,35 @@ def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
         terms=gpu.terms,
         evidence=gpu.evidence,
         why=sentences(gpu.evidence, lang),
-        tenants=tuple(_tenant(use, lang, stale=stale) for use in gpu.tenants),
-        former=tuple(_tenant(use, lang, stale=stale) for use in gpu.former),
+        tenants=tuple(_tenant(use, gpu, lang, stale=stale) for use in gpu.tenants),
+        former=tuple(_tenant(use, gpu, lang, stale=stale) for use in gpu.former),
         stale=stale,
+        idle_since=None if stale or gpu.idle_since is None else iso(gpu.idle_since),
+        last_seen=None if gpu.last_seen is None else iso(gpu.last_seen),
+        target=gpu.target,
+        health=gpu.health,
+        xids=gpu.xids,
     )
 
 
 def groups(rows: Iterable[ResultRow], *, by: str) -> list[GroupRow]:
-    """The rows by node or by namespace, in order of name."""
-    found: dict[str, list[ResultRow]] = {}
-    for row in rows:
-        names = {one.namespace for one in row.tenants} if by == "namespace" else {row.hostname}
-        for name in names:
-            found.setdefault(name, []).append(row)
+    """The rows by node, or the units by namespace, in order of name."""
+    if by == "namespace":
+        found = by_namespace(unit for row in rows for unit in units(row))
+    else:
+        found = {}
+        for row in rows:
+            found.setdefault(row.hostname, []).append(row)
     return [_group(name, found[name]) for name in sorted(found)]
 
 
 def workloads(rows: Iterable[ResultRow]) -> list[WorkloadRow]:
     """The tenants by owner, in order of namespace and name."""
     found: dict[tuple[str, str], list[tuple[ResultRow, TenantRow]]] = {}
-    for row in rows:
-        for tenant in row.tenants:
+    for unit in (unit for row in rows for unit in units(row)):
+        for tenant in unit.tenants:
             owner = tenant.owner or f"Pod/{tenant.pod}"
-            found.setdefault((tenant.namespace, owner), []).append((row, tenant))
+            found.setdefault((tenant.namespace, owner), []).append((unit, tenant))
     return [_workload(*names, found[names]) for names in sorted(found)]
 
 
@@ -198,43 +233,57 @@ def _section(section: Struct) -> dict[str, Any]:
     return {name: whole(value) if isinstance(value, float) else value for name, value in found.items()}
 
 
-def _tenant(use: TenantUse, lang: Language, *, stale: bool) -> TenantDetail:
+def _tenant(use: TenantUse, gpu: GpuUse, lang: Language, *, stale: bool) -> TenantDetail:
     return TenantDetail(
-        tenant=tenant_row(use, stale=stale), terms=use.terms, evidence=use.evidence, why=sentences(use.evidence, lang)
+        tenant=tenant_row(use, gpu, stale=stale),
+        terms=use.terms,
+        evidence=use.evidence,
+        why=sentences(use.evidence, lang),
+        score=use.score,
     )
 
 
-def _group(name: str, rows: list[ResultRow]) -> GroupRow:
+def _group(name: str, parts: list[ResultRow]) -> GroupRow:
+    gpus = list(by_gpu(parts).values())
+    tenants = [one for part in parts for one in part.tenants]
+    verdicts = [one.verdict for one in tenants]
     return GroupRow(
         name=name,
-        gpus=len(rows),
-        avg_score=_mean(row.score for row in rows),
-        in_use=sum(row.verdict == "in_use" for row in rows),
-        idle=sum(row.verdict == "idle" for row in rows),
-        unknown=sum(row.verdict == "unknown" for row in rows),
-        idle_held=sum(row.use_class == "idle-held" for row in rows),
-        busy_unproductive=sum(row.use_class == "busy-unproductive" for row in rows),
-        models=tuple(sorted({row.model_name for row in rows})),
+        gpus=len(gpus),
+        avg_score=average(parts),
+        in_use=gpus.count("in_use"),
+        idle=gpus.count("idle"),
+        unknown=gpus.count("unknown"),
+        idle_held=_gpus_of(parts, "idle-held"),
+        busy_unproductive=_gpus_of(parts, "busy-unproductive"),
+        models=tuple(sorted({part.model_name for part in parts})),
+        tenants=len(tenants),
+        tenants_in_use=verdicts.count("in_use"),
+        tenants_idle=verdicts.count("idle"),
+        tenants_unknown=verdicts.count("unknown"),
+        tenants_idle_held=sum([one.use_class == "idle-held" for one in tenants]),
     )
+
+
+def _gpus_of(parts: Iterable[ResultRow], use_class: UseClass) -> int:
+    return len({(part.gpu_id, part.mig) for part in parts if part.use_class == use_class})
 
 
 def _workload(namespace: str, owner: str, held: list[tuple[ResultRow, TenantRow]]) -> WorkloadRow:
-    verdicts: dict[tuple[str, str], set[str]] = {}
-    for row, tenant in held:
-        said = tenant.verdict if tenant.own_numbers else row.verdict
-        verdicts.setdefault((row.gpu_id, row.mig), set()).add(said)
-    cards = {(row.gpu_id, row.mig): row for row, _ in held}
+    parts = list({id(unit): unit for unit, _ in held}.values())
+    tenants = [tenant for _, tenant in held]
+    gpus, verdicts, score = list(by_gpu(parts).values()), [one.verdict for one in tenants], average(parts)
     return WorkloadRow(
         namespace=namespace,
         owner=owner,
-        pods=len({tenant.pod for _, tenant in held}),
-        gpus=len(cards),
-        idle_gpus=sum(said == {"idle"} for said in verdicts.values()),
-        unknown_gpus=sum("unknown" in said and "in_use" not in said for said in verdicts.values()),
-        avg_score=_mean(row.score for row in cards.values()),
+        pods=len({tenant.pod for tenant in tenants}),
+        gpus=len(gpus),
+        idle_gpus=gpus.count("idle"),
+        unknown_gpus=gpus.count("unknown"),
+        avg_score=score,
+        score=score,
+        tenants=len(tenants),
+        tenants_idle=verdicts.count("idle"),
+        tenants_unknown=verdicts.count("unknown"),
+        tenants_idle_held=sum([one.use_class == "idle-held" for one in tenants]),
     )
-
-
-def _mean(scores: Iterable[float | None]) -> float | None:
-    known = [score for score in scores if score is not None]
-    return round(sum(known) / len(known), 1) if known else None

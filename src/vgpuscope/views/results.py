@@ -1,6 +1,9 @@
 """An analysis → the rows of /results and what is summed up from them: gpu-oour's fields with its digits, and ours.
 
 A number that was not measured is null, never 0. Times carry their zone.
+
+There is one row for each GPU or MIG instance. What is counted, filtered and listed as low is a unit: the row itself, or
+on a shared GPU each of its tenants with its own numbers.
 """
 
 from collections import Counter
@@ -9,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.model.analysis import (
     STATUSES,
@@ -29,7 +33,7 @@ W = TypeVar("W", bound=str)
 
 
 class TenantRow(Struct, frozen=True, kw_only=True):
-    """Who has a card, or had it earlier in the window."""
+    """A tenant of a GPU, or one that had it earlier in the window."""
 
     namespace: str
     pod: str
@@ -42,6 +46,13 @@ class TenantRow(Struct, frozen=True, kw_only=True):
     mem_used_mb: float | None
     since: str | None  # null: since before the window
     until: str | None  # null: has it still
+    pod_uid: str
+    score: float | None  # of its own numbers; the only tenant of a GPU has the GPU's where it has none
+    status: Status
+    idle_since: str | None  # null: its verdict is not idle
+    memory_limit_mb: float | None  # null: no limit is known
+    confidence: float
+    coverage: float | None
 
 
 class OourRow(Struct, frozen=True):
@@ -78,20 +89,29 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     shared: bool
     tenants: tuple[TenantRow, ...]
     stale: bool = False
+    idle_since: str | None = None  # null: its verdict is not idle
+    health: str = ""  # as the exporter reports it: ok, lost, …; "": it does not
+    xids: tuple[int, ...] = ()  # XIDs of the window
+    last_seen: str | None = None  # of a GPU that no longer reports; null: it reports
 
 
 class NamespaceStats(Struct, frozen=True, kw_only=True):
-    """One namespace; a shared card counts in each of its tenants' namespaces."""
+    """One namespace by its own tenants; a shared GPU counts once in the namespace of each of its tenants."""
 
-    count: int
-    avg_score: float | None
-    low_util_count: int
-    idle_verdict_count: int
-    unknown_count: int
+    count: int  # GPUs
+    avg_score: float | None  # of the GPUs that it has alone, and of its tenants on shared ones
+    low_util_count: int  # GPUs on which a tenant of the namespace is below the threshold
+    idle_verdict_count: int  # GPUs on which all its tenants are idle
+    unknown_count: int  # GPUs on which some of its tenants are unknown and none is in use
+    tenants: int
+    tenants_low: int
+    tenants_idle: int
+    tenants_unknown: int
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What /results/stats says. The first eight fields are gpu-oour's."""
+    """What /results/stats says. The first eight fields are gpu-oour's. Fields named tenants_* count tenants, all others
+    count GPUs."""
 
     total_gpus: int
     avg_score: float
@@ -106,40 +126,113 @@ class Stats(Struct, frozen=True, kw_only=True):
     unknown_count: int
     scored: int  # cards that have a score; without any, the three scores above are 0 as gpu-oour has them
     timestamp: str | None
+    tenants_total: int
+    tenants_low: int  # idle, or with a score below the threshold: those that /results/low lists
+    tenants_idle: int  # by verdict
+    tenants_unknown: int  # by verdict
+    tenants_by_status: dict[Status, int]
+    tenants_by_verdict: dict[Verdict, int]
+    tenants_by_class: dict[UseClass, int]
 
 
 def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
     """All rows, in rising order of score as gpu-oour sends them; those without a score come last."""
     stamp = iso(analysis.started)
     made = [_row(gpu, stamp, stale=stale) for gpu in analysis.gpus]
-    return tuple(sorted(made, key=lambda row: (row.score is None, row.score or 0, row.gpu_id, row.mig)))
+    return tuple(sorted(made, key=_by_score))
 
 
-def stats(found: Sequence[ResultRow], *, threshold: float, timestamp: str | None) -> Stats:
-    """The sums over rows."""
+def units(row: ResultRow) -> tuple[ResultRow, ...]:
+    """The row itself; of a shared GPU, a row for each tenant, with its pod, its numbers and what is concluded of it."""
+    return tuple([_unit(row, one) for one in row.tenants]) if row.shared else (row,)
+
+
+def stats(
+    found: Sequence[ResultRow],
+    *,
+    threshold: float,
+    timestamp: str | None,
+    chosen: Sequence[ResultRow] | None = None,
+) -> Stats:
+    """The sums over rows; `chosen` are the units to count, where not all of them are wanted."""
     scores = [row.score for row in found if row.score is not None]
     by_status = _counted([row.status for row in found], STATUSES)
     by_verdict = _counted([row.verdict for row in found], VERDICTS)
+    parts = [unit for row in found for unit in units(row)] if chosen is None else chosen
+    tenants = [one for part in parts for one in part.tenants]
+    tenant_verdicts = _counted([one.verdict for one in tenants], VERDICTS)
     return Stats(
         total_gpus=len(found),
         avg_score=round(sum(scores) / len(scores), 1) if scores else 0.0,
         min_score=min(scores, default=0.0),
         max_score=max(scores, default=0.0),
-        low_utilization_count=len(low(found, threshold=threshold)),
-        idle_count=by_status.get("idle", 0),
+        low_utilization_count=sum([_below(row, threshold) for row in found]),
+        idle_count=by_status["idle"],
         by_status=by_status,
-        by_namespace=_by_namespace(found, threshold),
+        by_namespace=_by_namespace(parts, threshold),
         by_verdict=by_verdict,
         by_class=_counted([row.use_class for row in found], USE_CLASSES),
-        unknown_count=by_verdict.get("unknown", 0),
+        unknown_count=by_verdict["unknown"],
         scored=len(scores),
         timestamp=timestamp,
+        tenants_total=len(tenants),
+        tenants_low=sum([_wasteful(part, threshold) * len(part.tenants) for part in parts]),
+        tenants_idle=tenant_verdicts["idle"],
+        tenants_unknown=tenant_verdicts["unknown"],
+        tenants_by_status=_counted([one.status for one in tenants], STATUSES),
+        tenants_by_verdict=tenant_verdicts,
+        tenants_by_class=_counted([one.use_class for one in tenants], USE_CLASSES),
     )
 
 
 def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
-    """Rows whose score is below the threshold; not those whose score, being old or of too few terms, says nothing."""
-    return [row for row in found if row.score is not None and row.score < threshold and row.status != "unknown"]
+    """Units that are idle or have a score below the threshold, in the order of their scores.
+
+    A shared GPU is itself listed only where that is known of the GPU and of none of its tenants.
+    """
+    listed: list[ResultRow] = []
+    for row in found:
+        parts = [unit for unit in units(row) if _wasteful(unit, threshold)]
+        listed += parts or ([row] if _wasteful(row, threshold) else [])
+    return sorted(listed, key=_by_score)
+
+
+def _wasteful(unit: ResultRow, threshold: float) -> bool:
+    """Whether it is idle or below the threshold; memory held can lift the score of what is idle above it."""
+    return unit.verdict == "idle" or _below(unit, threshold)
+
+
+def _below(unit: ResultRow, threshold: float) -> bool:
+    """Whether its score is below; not if the score is old or of too few terms, and so says nothing."""
+    return unit.score is not None and unit.score < threshold and unit.status != "unknown"
+
+
+def _by_score(row: ResultRow) -> tuple[object, ...]:
+    return row.score is None, row.score or 0, row.gpu_id, row.mig
+
+
+def _unit(row: ResultRow, one: TenantRow) -> ResultRow:
+    """Numbers that are the whole GPU's are not the tenant's."""
+    total, used = row.mem_total_mb, one.mem_used_mb
+    return replace(
+        row,
+        pod=one.pod,
+        namespace=one.namespace,
+        gpu_util=one.gpu_util,
+        mem_copy=None,
+        mem_used_mb=used,
+        mem_usage_percent=None if used is None or not total else round(100 * min(1.0, used / total), 2),
+        power_usage=None,
+        sm_clock=None,
+        score=one.score,
+        status=one.status,
+        verdict=one.verdict,
+        use_class=one.use_class,
+        confidence=one.confidence,
+        coverage=one.coverage,
+        tenants=(one,),
+        idle_since=one.idle_since,
+    )
 
 
 def iso(moment: UnixTime) -> str:
@@ -198,52 +291,106 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
         mig=gpu.mig,
         mig_profile=gpu.profile,
         shared=len(gpu.tenants) > 1,
-        tenants=tuple([tenant_row(use, stale=stale) for use in gpu.tenants]),
+        tenants=tuple([tenant_row(use, gpu, stale=stale) for use in gpu.tenants]),
         stale=stale,
+        idle_since=_moment(None if stale else gpu.idle_since),
+        health=gpu.health,
+        xids=gpu.xids,
+        last_seen=_moment(gpu.last_seen),
     )
 
 
-def tenant_row(use: TenantUse, *, stale: bool = False) -> TenantRow:
+def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantRow:
     """One tenant as the API shows it; an old verdict is none."""
+    tenant, terms = use.tenant, use.terms
+    # the numbers of a GPU that one tenant has alone are that tenant's
+    score, status = (gpu.score, gpu.status) if use.until is None and _has_alone(use, gpu) else (use.score, use.status)
     return TenantRow(
-        namespace=use.tenant.namespace,
-        pod=use.tenant.pod,
-        container=use.tenant.container,
+        namespace=tenant.namespace,
+        pod=tenant.pod,
+        container=tenant.container,
         owner=use.owner,
         own_numbers=use.own,
         verdict="unknown" if stale else use.verdict,
         use_class="unknown" if stale else use.use_class,
-        gpu_util=mean(use.terms, "process_sm", scale=100, digits=2),
-        mem_used_mb=mean(use.terms, "mem_used", scale=1 / MIB, digits=1) if use.own else None,
-        since=None if use.since is None else iso(use.since),
-        until=None if use.until is None else iso(use.until),
+        gpu_util=tenant_util(use),
+        mem_used_mb=mean(terms, "mem_used", scale=1 / MIB, digits=1) if use.own else None,
+        since=_moment(use.since),
+        until=_moment(use.until),
+        pod_uid=tenant.pod_uid,
+        score=None if score.value is None else round(score.value, 1),
+        status="unknown" if stale else status,
+        idle_since=_moment(None if stale else use.idle_since),
+        memory_limit_mb=None if use.memory_limit is None else round(use.memory_limit / MIB, 1),
+        confidence=_ratio(score.confidence),
+        coverage=None if use.evidence.coverage is None else _ratio(use.evidence.coverage),
     )
+
+
+def tenant_util(use: TenantUse) -> float | None:
+    """The tenant's own share of the GPU's time, percent."""
+    return mean(use.terms, "process_sm", scale=100, digits=2)
+
+
+def _has_alone(use: TenantUse, gpu: GpuUse) -> bool:
+    return len(gpu.tenants) == 1 and not use.own and use.score.value is None
+
+
+def _moment(at: UnixTime | None) -> str | None:
+    return None if at is None else iso(at)
 
 
 def _ratio(value: Ratio) -> Ratio:
     return round(value, 3) if value < 1 else 1.0  # nearly all are
 
 
-def _by_namespace(found: Sequence[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
+def _by_namespace(parts: Iterable[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
+    found = by_namespace(parts)
+    return {namespace: _namespace(found[namespace], threshold) for namespace in sorted(found)}
+
+
+def by_namespace(parts: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
+    """Units by the namespace of the tenant that they are of."""
     groups: dict[str, list[ResultRow]] = {}
-    for row in found:
-        for namespace in (row.namespace,) if row.namespace else {tenant.namespace for tenant in row.tenants}:
-            groups.setdefault(namespace, []).append(row)
-    return {namespace: _namespace(groups[namespace], threshold) for namespace in sorted(groups)}
+    for part in parts:
+        for namespace in {one.namespace for one in part.tenants}:
+            groups.setdefault(namespace, []).append(part)
+    return groups
 
 
-def _namespace(found: list[ResultRow], threshold: float) -> NamespaceStats:
-    scores = [row.score for row in found if row.score is not None]
-    verdicts = [row.verdict for row in found]
+def by_gpu(parts: Iterable[ResultRow]) -> dict[tuple[str, str], Verdict]:
+    """What is concluded of each GPU from these units of it: in use if one is, idle only if all are."""
+    said: dict[tuple[str, str], set[Verdict]] = {}
+    for part in parts:
+        said.setdefault((part.gpu_id, part.mig), set()).add(part.verdict)
+    return {gpu: next(word for word in _STRONGEST if word in words) for gpu, words in said.items()}
+
+
+_STRONGEST: tuple[Verdict, ...] = ("in_use", "unknown", "idle")
+
+
+def average(parts: Iterable[ResultRow]) -> float | None:
+    """Mean score of those that have one."""
+    scores = [part.score for part in parts if part.score is not None]
+    return round(sum(scores) / len(scores), 1) if scores else None
+
+
+def _namespace(parts: list[ResultRow], threshold: float) -> NamespaceStats:
+    gpus = list(by_gpu(parts).values())
+    tenants = [one.verdict for part in parts for one in part.tenants]
     return NamespaceStats(
-        count=len(found),
-        avg_score=round(sum(scores) / len(scores), 1) if scores else None,
-        low_util_count=len(low(found, threshold=threshold)),
-        idle_verdict_count=verdicts.count("idle"),
-        unknown_count=verdicts.count("unknown"),
+        count=len(gpus),
+        avg_score=average(parts),
+        low_util_count=len({(part.gpu_id, part.mig) for part in parts if _below(part, threshold)}),
+        idle_verdict_count=gpus.count("idle"),
+        unknown_count=gpus.count("unknown"),
+        tenants=len(tenants),
+        tenants_low=sum([_wasteful(part, threshold) * len(part.tenants) for part in parts]),
+        tenants_idle=tenants.count("idle"),
+        tenants_unknown=tenants.count("unknown"),
     )
 
 
 def _counted(words: Iterable[W], order: Sequence[W]) -> dict[W, int]:
     counts = Counter(words)
-    return {word: counts[word] for word in order if counts[word]}
+    return {word: counts[word] for word in order}

@@ -1,64 +1,253 @@
-"""Results as a table for the terminal: colour says what the words beside it say too."""
+"""Results as a table for the terminal: a line for each GPU, node first, and below it one for each tenant.
 
-from collections.abc import Sequence
+Colour repeats what the words say. Where room is short, columns that can be spared go first, then names are shortened,
+and at last folded; nothing is cut.
+"""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from vgpuscope.views.results import ResultRow
-from vgpuscope.views.table import table
-from vgpuscope.views.top_text import UNKNOWN, clean
+from vgpuscope.model.quantity import MIB
+from vgpuscope.views.results import ResultRow, TenantRow
+from vgpuscope.views.top_text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
+_MARKED = {"idle-held": "red", "busy-unproductive": "red", "stalled": "red"}
+_TITLES = ("SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "IDLE>", "SEEN>", "MODEL", "OWNER")
+_SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # in this order
+_GAP = 2  # cells between two columns
+_LEAST_NAME = 24  # cells for names, which are folded
+_SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
+_NOTHING = Text()
 
 
-def results_table(rows: Sequence[ResultRow], width: int | None) -> Table:
-    """A row for each card or MIG instance, in the order given; where room is short, cards go by node and index."""
-    titles = ("NODE", "#", "GPU", "MODEL", "SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "SEEN>", _WHO)
-    numbered = all(row.gpu_index and not row.mig.startswith("MIG-") for row in rows)
-    spared = (
-        "MODEL",
-        "SEEN>",
-        "MEMORY>",
-        "STATUS",
-        "GPU" if numbered else "#",
-        "UTIL>",
-        "CLASS" if numbered else "NODE",
-    )
-    return table(titles, [_cells(row) for row in rows], width, spared=spared)
+def results_table(rows: Sequence[ResultRow], width: int | None) -> Group:
+    """The rows in the order given, with sums below; `rows` may also hold single tenants, as /results/low has them."""
+    whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
+    layouts = [_Layout(names={name: name for name in whole}), _Layout(names=short_names(whole))]
+    layouts += [_Layout(names=layouts[1].names, spared=_SPARED[:n]) for n in range(1, len(_SPARED) + 1)]
+    if all(row.gpu_index and not row.mig for row in rows):
+        layouts.append(_Layout(names=dict.fromkeys(whole, ""), spared=_SPARED))
+    blocks = _blocks(rows)
+    for layout in layouts:
+        lines = [line for block in blocks for line in _lines(block, layout)]
+        if width is None or _needed(lines, layout) <= width:
+            break
+    return Group(_drawn(lines, layout, width), *_sums(rows))
 
 
-_WHO = "WHO HAS IT"
+def nothing_low(*, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
+    """What an empty list of low GPUs means: how much was looked at."""
+    of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
+    return f"No GPU is below {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
 
 
-def _cells(row: ResultRow) -> list[Text]:
-    instance = f"/{row.mig}" if row.mig and not row.mig.startswith("MIG-") else ""
-    return [
-        Text(clean(row.hostname), "bold"),
-        Text(clean(row.gpu_index + instance)),
-        Text(clean(row.mig if row.mig.startswith("MIG-") else row.gpu_id + instance)),
-        Text(clean(row.model_name), "dim"),
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Names cut to one length at which no two are alike, with a mark where something was cut."""
+    known = list(names)
+    length = _SHORT
+    while len({_cut(name, length) for name in known}) < len(known):
+        length += 1
+    return {name: _cut(name, length) for name in known}
+
+
+def _cut(name: str, length: int) -> str:
+    return name if len(name) <= length + 1 else f"{name[:length]}…"
+
+
+# ── what stands in a line ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Layout(Struct, frozen=True):
+    """How much is shown."""
+
+    names: Mapping[str, str]  # what stands for a UUID
+    spared: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> list[int]:
+        return [n for n, title in enumerate(_TITLES) if title not in self.spared]
+
+
+class _Block(Struct):
+    """One GPU and those of its tenants that are to be shown."""
+
+    row: ResultRow
+    single: bool  # the row is one tenant, so the GPU's own numbers are not known here
+    tenants: list[tuple[ResultRow, TenantRow]]
+
+
+class _Line(Struct, frozen=True):
+    name: Text
+    cells: tuple[Text, ...] = ()  # (): a remark
+
+
+def _blocks(rows: Iterable[ResultRow]) -> list[_Block]:
+    """One for each GPU, where it first appears."""
+    blocks: dict[tuple[str, str], _Block] = {}
+    for row in rows:
+        single = row.shared and len(row.tenants) == 1
+        block = blocks.setdefault((row.gpu_id, row.mig), _Block(row=row, single=single, tenants=[]))
+        block.tenants += [(row, one) for one in row.tenants]
+    return list(blocks.values())
+
+
+def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
+    yield _Line(_gpu_name(block.row, layout), (_NOTHING,) * len(_TITLES) if block.single else _gpu_cells(block.row))
+    for remark in _remarks(block.row):
+        yield _Line(Text(f"  {remark}", "magenta"))
+    pods = Counter((one.namespace, one.pod) for _, one in block.tenants)
+    for row, one in block.tenants:
+        container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
+        name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
+        yield _Line(name, _tenant_cells(row, one) if row.shared or one.own_numbers else _named(one))
+
+
+def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
+    own = row.mig.startswith("MIG-")
+    instance = f"/{row.mig}" if row.mig and not own else ""
+    unit = layout.names[row.mig if own else row.gpu_id] + instance
+    parts = [part for part in (row.gpu_index, unit, row.mig_profile) if part]
+    return Text(clean(row.hostname), "bold").append(f"  {clean(' '.join(parts))}", "not bold")
+
+
+def _remarks(row: ResultRow) -> Iterable[str]:
+    if row.health not in {"", "ok"}:
+        yield f"health: {clean(row.health)}"
+    if row.xids:
+        yield f"XID {', '.join(map(str, row.xids))}"
+    if row.last_seen:
+        yield f"no samples for {_age(row.last_seen, row.timestamp)}"
+
+
+def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
+    return (
         _number(row.score),
-        _number(row.gpu_util, "%"),
-        _memory(row),
+        _percent(row.gpu_util),
+        _memory(row.mem_used_mb, row.mem_total_mb),
         Text(row.status),
         Text(row.verdict, _COLOURS[row.verdict]),
-        Text(row.use_class, "red" if row.use_class in {"idle-held", "busy-unproductive"} else ""),
-        _number(None if row.coverage is None else round(100 * row.coverage), "%"),
-        Text(clean(_holders(row)) or UNKNOWN),
-    ]
+        Text(row.use_class, _MARKED.get(row.use_class, "")),
+        _idle(row.idle_since, row.timestamp),
+        _percent(None if row.coverage is None else 100 * row.coverage),
+        Text(clean(row.model_name), "dim"),
+        _NOTHING,
+    )
 
 
-def _number(value: float | None, unit: str = "") -> Text:
-    return Text(UNKNOWN, "dim") if value is None else Text(f"{value:g}{unit}")
+def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
+    return (
+        _number(one.score),
+        _percent(one.gpu_util),
+        _memory(one.mem_used_mb, one.memory_limit_mb),
+        Text(one.status),
+        Text(one.verdict, _COLOURS[one.verdict]),
+        Text(one.use_class, _MARKED.get(one.use_class, "")),
+        _idle(one.idle_since, row.timestamp),
+        _percent(None if one.coverage is None else 100 * one.coverage),
+        _NOTHING,
+        Text(clean(one.owner)),
+    )
 
 
-def _memory(row: ResultRow) -> Text:
-    if row.mem_used_mb is None:
+def _named(one: TenantRow) -> tuple[Text, ...]:
+    """A tenant whose numbers are those of the GPU in the line above."""
+    return (*(_NOTHING,) * (len(_TITLES) - 1), Text(clean(one.owner)))
+
+
+def _number(value: float | None) -> Text:
+    return Text(UNKNOWN, "dim") if value is None else Text(f"{value:g}")
+
+
+def _percent(value: float | None) -> Text:
+    return Text(UNKNOWN, "dim") if value is None else Text(f"{value:.0f}%")
+
+
+def _memory(used: float | None, total: float | None) -> Text:
+    if used is None:
         return Text(UNKNOWN, "dim")
-    share = "" if row.mem_usage_percent is None else f" {row.mem_usage_percent:.0f}%"
-    return Text(f"{row.mem_used_mb / 1024:.1f}Gi{share}")
+    return Text(sizes(round(used * MIB), None if total is None else round(total * MIB)))
 
 
-def _holders(row: ResultRow) -> str:
-    return ", ".join(dict.fromkeys(f"{one.namespace}/{one.pod}" for one in row.tenants))
+def _idle(since: str | None, now: str) -> Text:
+    return _NOTHING if since is None else Text(_age(since, now))
+
+
+def _age(since: str, now: str) -> str:
+    return span(max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))
+
+
+# ── how it is drawn ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _needed(lines: Iterable[_Line], layout: _Layout) -> int:
+    """Cells that the table takes if nothing is folded."""
+    return sum(_widths(lines, layout)) + _GAP * len(layout.shown)
+
+
+def _widths(lines: Iterable[_Line], layout: _Layout) -> list[int]:
+    full = [line for line in lines if line.cells]
+    columns = [[_TITLES[n].rstrip(">"), *(line.cells[n].plain for line in full)] for n in layout.shown]
+    names = ["NODE  GPU", *(line.name.plain for line in full)]
+    return [max(map(cell_len, column)) for column in (names, *columns)]
+
+
+def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
+    names, *others = _widths(lines, layout)
+    room = names if width is None else max(_LEAST_NAME, width - sum(others) - _GAP * len(others))
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    made.add_column("NODE  GPU", width=min(names, room), no_wrap=True)
+    for n in layout.shown:
+        justify: Literal["left", "right"] = "right" if _TITLES[n].endswith(">") else "left"
+        made.add_column(_TITLES[n].rstrip(">"), justify=justify, no_wrap=True)
+    for line in lines:
+        made.add_row(_folded(line.name, room), *(line.cells[n] for n in layout.shown if line.cells))
+    return made
+
+
+def _folded(name: Text, room: int) -> Text:
+    """The name in lines of so many cells, cut at spaces where that is near; those after the first are indented."""
+    cuts: list[int] = []
+    begin, space = 0, room
+    while cell_len(name.plain[begin:]) > space:
+        end = begin + 1
+        while cell_len(name.plain[begin : end + 1]) <= space:
+            end += 1
+        word = name.plain.rfind(" ", begin + space // 2, end + 1) + 1
+        begin, space = word or end, room - len(_CONTINUED)
+        cuts.append(begin)
+    return Text(f"\n{_CONTINUED}").join(name.divide(cuts)) if cuts else name
+
+
+_CONTINUED = " " * 4
+
+
+def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
+    gpus = {(row.gpu_id, row.mig): row for row in rows if not (row.shared and len(row.tenants) == 1)}
+    tenants = [one for row in rows for one in row.tenants]
+    yield _NOTHING
+    if gpus:
+        nodes = _count(len({row.hostname for row in gpus.values()}), "node")
+        yield Text(f"{_count(len(gpus), 'GPU')} on {nodes}: {_verdicts([row.verdict for row in gpus.values()])}.")
+    if tenants:
+        held = sum(one.use_class == "idle-held" for one in tenants)
+        remark = f" ({held} {'holds' if held == 1 else 'hold'} memory)" if held else ""
+        yield Text(f"{_count(len(tenants), 'tenant')}: {_verdicts([one.verdict for one in tenants], remark)}.")
+    if rows and rows[0].stale:
+        yield Text(f"These results are stale: the last good analysis began at {rows[0].timestamp}.", "magenta")
+
+
+def _verdicts(words: Sequence[str], of_idle: str = "") -> str:
+    return f"{words.count('in_use')} in use, {words.count('idle')} idle{of_idle}, {words.count('unknown')} unknown"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

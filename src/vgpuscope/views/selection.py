@@ -24,13 +24,25 @@ class Selection(Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()  # (): all
 
 
-def select(rows: Sequence[T], asked: Selection) -> tuple[Sequence[T], int]:
-    """The page that was asked for, and how many rows there are on all pages."""
-    found = [row for row in rows if _passes(row, asked)] if _filters(asked) else rows
+def select(
+    rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()
+) -> tuple[Sequence[T], int]:
+    """The page that was asked for, and how many rows there are on all pages.
+
+    A row is found by itself or by one of its `parts`, which has to pass all filters alone.
+    """
+    found = matching(rows, asked, parts=parts)
     if asked.sort:
         found = _sorted(found, asked.sort)
     end = None if asked.limit is None else asked.offset + asked.limit
     return found[asked.offset : end], len(found)
+
+
+def matching(rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()) -> Sequence[T]:
+    """All rows that pass, or that have a part which does."""
+    if not _filters(asked):
+        return rows
+    return [row for row in rows if _passes(row, asked) or any(_passes(part, asked) for part in parts(row))]
 
 
 def as_json(rows: Sequence[T], fields: Sequence[str] = ()) -> bytes:

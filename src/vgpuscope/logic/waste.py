@@ -1,0 +1,223 @@
+"""Points of the history → idle GPU-hours of tenants, ranked.
+
+An idle tenant wastes its share of the GPU: its memory limit of the GPU's memory where that is known, else an equal
+part: one of as many parts as pods held the GPU on average in that hour. All shares of a GPU together are never more
+than the GPU. A MIG instance is one of as many equal parts of the GPU as there were instances. A GPU that no pod holds
+is free, not wasted.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.analysis import GpuUse, TenantUse, Verdict
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.quantity import MIB, Ratio, Seconds, UnixTime
+from vgpuscope.model.waste import GroupBy, Waste, WasteRow
+
+_HOUR = 3600.0
+
+
+class Holding(NamedTuple):
+    """A pod on a GPU or MIG instance."""
+
+    gpu_id: str
+    mig: str
+    namespace: str
+    pod: str
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """What the last analysis knows of a pod on a GPU."""
+
+    share: Ratio | None  # memory limit of the GPU's memory; None: it has no limit, or one is not known
+    verdict: Verdict
+    idle_since: UnixTime | None
+
+
+Now: TypeAlias = Mapping[Holding, Present]
+
+
+def present(gpus: Iterable[GpuUse]) -> dict[Holding, Present]:
+    """The pods of the last analysis, each with all its containers."""
+    found: dict[Holding, list[TenantUse]] = {}
+    totals: dict[tuple[str, str], float] = {}
+    for gpu in gpus:
+        total = gpu.terms.get("mem_total")
+        totals[gpu.gpu_id, gpu.mig] = (total.mean if total else None) or 0.0
+        for use in gpu.tenants:
+            who = Holding(gpu.gpu_id, gpu.mig, use.tenant.namespace, use.tenant.pod)
+            found.setdefault(who, []).append(use)
+    return {who: _present(uses, totals[who.gpu_id, who.mig]) for who, uses in found.items()}
+
+
+def _present(uses: Sequence[TenantUse], total: float) -> Present:
+    limits = [use.memory_limit for use in uses if use.memory_limit is not None]
+    since = [use.idle_since for use in uses if use.idle_since is not None]
+    verdicts = {use.verdict for use in uses}
+    idle = verdicts == {"idle"}
+    return Present(
+        share=min(1.0, sum(limits) / total) if total > 0 and len(limits) == len(uses) else None,
+        verdict="in_use" if "in_use" in verdicts else "idle" if idle else "unknown",
+        idle_since=max(since) if idle and len(since) == len(uses) else None,
+    )
+
+
+class _Sums(Struct):
+    """What one pod did on one GPU, in seconds of a whole GPU."""
+
+    owner: str = ""
+    node: str = ""
+    model: str = ""
+    idle: Seconds = 0.0
+    in_use: Seconds = 0.0
+    unknown: Seconds = 0.0
+    memory: float = 0.0  # bytes × seconds while idle
+    memory_seconds: Seconds = 0.0
+
+
+class Ledger:
+    """Adds up points, hour by hour or day by day."""
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self._pods: dict[Holding, _Sums] = {}
+        self._total = self._held = 0.0
+
+    def add(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
+        """The points of GPUs and of pods of one or several whole steps; none may come twice."""
+        for time in sorted({point.time for point in gpus}):
+            self._step([one for one in gpus if one.time == time], [one for one in pods if one.time == time])
+
+    def _step(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
+        parts = _parts(gpus)
+        tenants: dict[tuple[str, str], list[HistoryPoint]] = {}
+        for pod in pods:
+            tenants.setdefault((pod.gpu_id, pod.mig), []).append(pod)
+        for gpu in gpus:
+            part = parts[gpu.gpu_id]
+            self._total += part * gpu.seconds
+            self._held += part * gpu.held_seconds
+            holders = tenants.get((gpu.gpu_id, gpu.mig), [])
+            for pod, share in zip(holders, self._shares(gpu, holders), strict=True):
+                self._count(pod, part * share)
+
+    def _shares(self, gpu: HistoryPoint, pods: Sequence[HistoryPoint]) -> list[Ratio]:
+        """What each of them has of the GPU while it holds it."""
+        together = sum(pod.seconds for pod in pods)
+        equal = gpu.held_seconds / together if together > gpu.held_seconds else 1.0
+        known = [self._now.get(_holding(pod)) for pod in pods]
+        shares = [one.share if one is not None and one.share is not None else equal for one in known]
+        taken = sum(share * pod.seconds for share, pod in zip(shares, pods, strict=True))
+        over = gpu.held_seconds / taken if taken > gpu.held_seconds else 1.0
+        return [share * over for share in shares]
+
+    def _count(self, pod: HistoryPoint, share: Ratio) -> None:
+        sums = self._pods.setdefault(_holding(pod), _Sums())
+        sums.owner, sums.node, sums.model = pod.owner or sums.owner, pod.hostname, pod.model
+        idle = pod.by_verdict.get("idle", 0.0)
+        sums.idle += share * idle
+        sums.in_use += share * pod.by_verdict.get("in_use", 0.0)
+        sums.unknown += share * pod.by_verdict.get("unknown", 0.0)
+        if pod.memory_used is not None:
+            sums.memory += pod.memory_used * idle
+            sums.memory_seconds += idle
+
+    def waste(self, *, group_by: GroupBy, begin: UnixTime, end: UnixTime, history: bool = True) -> Waste:
+        """All of it, those who were idle in rows, most first."""
+        groups: dict[tuple[str, ...], list[tuple[Holding, _Sums]]] = {}
+        for who, sums in self._pods.items():
+            groups.setdefault(_group(group_by, who, sums), []).append((who, sums))
+        rows = [_row(found, self._now) for found in groups.values() if any(sums.idle for _, sums in found)]
+        rows.sort(key=lambda row: (-row.idle_gpu_hours, row.namespace or "", row.pod or "", row.owner or ""))
+        every = list(self._pods.values())
+        return Waste(
+            begin=_iso(begin),
+            end=_iso(end),
+            group_by=group_by,
+            history=history,
+            gpu_hours=_hours(self._total),
+            held_gpu_hours=_hours(self._held),
+            unallocated_gpu_hours=_hours(self._total - self._held),
+            idle_gpu_hours=_hours(sum(sums.idle for sums in every)),
+            in_use_gpu_hours=_hours(sum(sums.in_use for sums in every)),
+            unknown_gpu_hours=_hours(sum(sums.unknown for sums in every)),
+            count=len(rows),
+            rows=rows,
+        )
+
+
+def _holding(pod: HistoryPoint) -> Holding:
+    return Holding(pod.gpu_id, pod.mig, pod.namespace, pod.pod)
+
+
+def _parts(gpus: Iterable[HistoryPoint]) -> dict[str, Ratio]:
+    """What an instance is of its GPU: all of them together are one GPU for no longer than the step was analysed."""
+    seconds: dict[str, Seconds] = {}
+    longest: Seconds = 0.0
+    for point in gpus:
+        seconds[point.gpu_id] = seconds.get(point.gpu_id, 0.0) + point.seconds
+        longest = max(longest, point.seconds)
+    return {gpu_id: longest / spent if spent > longest else 1.0 for gpu_id, spent in seconds.items()}
+
+
+def _group(by: GroupBy, who: Holding, sums: _Sums) -> tuple[str, ...]:
+    match by:
+        case "tenant":
+            return who.namespace, who.pod
+        case "namespace":
+            return (who.namespace,)
+        case "owner":
+            return who.namespace, _owner(who, sums)
+        case "node":
+            return (sums.node,)
+        case "model":
+            return (sums.model,)
+
+
+def _owner(who: Holding, sums: _Sums) -> str:
+    return sums.owner or f"Pod/{who.pod}"
+
+
+def _row(found: Sequence[tuple[Holding, _Sums]], now: Now) -> WasteRow:
+    idle, in_use, unknown = (sum(getattr(sums, name) for _, sums in found) for name in ("idle", "in_use", "unknown"))
+    memory, seconds = sum(sums.memory for _, sums in found), sum(sums.memory_seconds for _, sums in found)
+    here = [now[who] for who, _ in found if who in now]
+    verdict = _verdict([one.verdict for one in here])
+    since = [one.idle_since for one in here if one.idle_since is not None]
+    return WasteRow(
+        namespace=_only({who.namespace for who, _ in found}),
+        pod=_only({who.pod for who, _ in found}),
+        owner=_only({_owner(who, sums) for who, sums in found}),
+        node=_only({sums.node for _, sums in found}),
+        model=_only({sums.model for _, sums in found}),
+        gpus=len({(who.gpu_id, who.mig) for who, _ in found}),
+        pods=len({(who.namespace, who.pod) for who, _ in found}),
+        idle_gpu_hours=_hours(idle),
+        in_use_gpu_hours=_hours(in_use),
+        unknown_gpu_hours=_hours(unknown),
+        idle_ratio=round(idle / (idle + in_use + unknown), 4),
+        memory_held_mb=round(memory / seconds / MIB, 1) if seconds else None,
+        idle_since=_iso(max(since)) if verdict == "idle" and len(since) == len(here) else None,
+        verdict=verdict,
+    )
+
+
+def _verdict(said: Sequence[Verdict]) -> Verdict | Literal["ended"]:
+    if not said:
+        return "ended"
+    return "in_use" if "in_use" in said else "unknown" if "unknown" in said else "idle"
+
+
+def _only(names: set[str]) -> str | None:
+    return names.pop() if len(names) == 1 else None
+
+
+def _hours(seconds: Seconds) -> float:
+    return round(seconds / _HOUR, 4)
+
+
+def _iso(moment: UnixTime) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,46 @@
+"""GPU-hours of a period by what became of them, and who let how many of them pass idle."""
+
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from vgpuscope.model.analysis import Verdict
+
+GroupBy: TypeAlias = Literal["tenant", "namespace", "owner", "node", "model"]
+GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
+
+
+class WasteRow(Struct, frozen=True, kw_only=True):
+    """One tenant, or one group of tenants. Names are given where all tenants of the group have the same."""
+
+    namespace: str | None
+    pod: str | None
+    owner: str | None
+    node: str | None
+    model: str | None
+    gpus: int  # GPUs and MIG instances that they had
+    pods: int
+    idle_gpu_hours: float
+    in_use_gpu_hours: float
+    unknown_gpu_hours: float
+    idle_ratio: float  # idle hours of all hours that they held
+    memory_held_mb: float | None  # on one GPU, mean while idle
+    idle_since: str | None  # since when all that are still there are idle; null: not all are
+    verdict: Verdict | Literal["ended"]  # now
+
+
+class Waste(Struct, frozen=True, kw_only=True):
+    """What became of the GPU-hours of a period. A MIG instance is a part of a GPU-hour."""
+
+    begin: str
+    end: str
+    group_by: GroupBy
+    history: bool  # whether results are stored at all
+    gpu_hours: float  # that were analysed
+    held_gpu_hours: float  # of these, those in which a pod held the GPU
+    unallocated_gpu_hours: float  # and those in which no pod did: free, not wasted
+    idle_gpu_hours: float  # shares of idle tenants
+    in_use_gpu_hours: float
+    unknown_gpu_hours: float
+    count: int  # of rows on all pages
+    rows: list[WasteRow]
