@@ -115,7 +115,7 @@ def _unknown(gpu: GpuUse, last: UnixTime, window: Window) -> GpuUse:
             freshness=max(0.0, window.end - last),
             window_begin=window.begin,
             window_end=window.end,
-            source=gpu.target,
+            source=gpu.target or gpu.evidence.source,
             schema=gpu.evidence.schema,
         ),
         last_seen=last,

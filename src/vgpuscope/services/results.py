@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
-from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.runtime.printing import print_drawn, print_json
 from vgpuscope.runtime.terminal import speak_plainly
@@ -25,6 +25,7 @@ from vgpuscope.sources.prometheus import PrometheusSource
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
 from vgpuscope.views.results import ResultRow
+from vgpuscope.views.results_state import stale_line, targets_line
 from vgpuscope.views.results_table import results_table
 from vgpuscope.views.selection import as_csv
 
@@ -50,10 +51,23 @@ class _Low(Struct):
     gpus: list[ResultRow]
 
 
+class _State(Struct):
+    """What is wanted of /api/v1/summary; an older analyzer says none of it."""
+
+    stale_since: str | None = None
+    stale_reason: str | None = None
+    targets_up: int | None = None
+    targets_down: int | None = None
+    down_targets: tuple[Target, ...] = ()
+
+
 def results(*, url: str, only_low: bool, form: Form) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    _print(asyncio.run(_ask(url, only_low=only_low)), form)
+    rows, state = asyncio.run(_ask(url, only_low=only_low))
+    _print(rows, form)
+    if form == "table":
+        _print_state(state)
     return 0
 
 
@@ -71,7 +85,22 @@ def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], fil
     return 0
 
 
-async def _ask(url: str, *, only_low: bool) -> list[ResultRow]:
+async def _ask(url: str, *, only_low: bool) -> tuple[list[ResultRow], _State]:
+    return await _rows(url, only_low=only_low), await _state(url)
+
+
+async def _state(url: str) -> _State:
+    """What is told beside the rows; nothing where it is not to be had."""
+    kind = ANALYZER._replace(path="/api/v1/summary")
+    token = os.environ.get("VGPUSCOPE_TOKEN") or None
+    async with ServedApi(kind, url, content=_State, timeout=_TIMEOUT, token=token) as api:
+        try:
+            return (await api.fetch())[0]
+        except SourceDown:
+            return _State()
+
+
+async def _rows(url: str, *, only_low: bool) -> list[ResultRow]:
     token = os.environ.get("VGPUSCOPE_TOKEN") or None
     if only_low:
         kind = ANALYZER._replace(path="/results/low")
@@ -83,7 +112,9 @@ async def _ask(url: str, *, only_low: bool) -> list[ResultRow]:
 
 async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
     sources = Sources(settings.config)
-    cycle = Cycle(lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing)
+    cycle = Cycle(
+        lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing, nodes=sources.nodes
+    )
     try:
         with _bar() as bar:
             if isinstance(sources.current, ScrapeSource):
@@ -131,6 +162,13 @@ def _bar() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield bar
+
+
+def _print_state(state: _State) -> None:
+    if state.targets_down:
+        print(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
+    if state.stale_since:
+        print(stale_line(state.stale_since, state.stale_reason or ""))
 
 
 def _print(rows: Sequence[ResultRow], form: Form) -> None:

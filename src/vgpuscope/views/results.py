@@ -78,6 +78,7 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     shared: bool
     tenants: tuple[TenantRow, ...]
     stale: bool = False
+    last_seen: str | None = None  # of a GPU that no longer reports; null: it reports
 
 
 class NamespaceStats(Struct, frozen=True, kw_only=True):
@@ -106,6 +107,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     unknown_count: int
     scored: int  # cards that have a score; without any, the three scores above are 0 as gpu-oour has them
     timestamp: str | None
+    stale_since: str | None = None  # null: it is what the last analysis found
+    stale_reason: str | None = None
 
 
 def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
@@ -200,6 +203,7 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
         shared=len(gpu.tenants) > 1,
         tenants=tuple([tenant_row(use, stale=stale) for use in gpu.tenants]),
         stale=stale,
+        last_seen=None if gpu.last_seen is None else iso(gpu.last_seen),
     )
 
 
