@@ -68,7 +68,7 @@ def expected(targets: Sequence[Target], stay: Iterable[GpuUse]) -> tuple[Target,
     return (*targets, *gone)
 
 
-_LEFT = "is no longer among the scrape targets"
+_LEFT = "the source no longer knows this target"
 
 
 # ── who is away ──────────────────────────────────────────────────────────────────────────────────────────────────
