@@ -100,6 +100,14 @@ def test_a_gpu_whose_tenants_report_is_not_away():
     assert split([gpu(age=200.0, tenants=tenants)], before=None, window=window(NOW)).away == ()
 
 
+def test_a_gpu_that_its_exporter_reports_as_lost_is_reported_for_as_long_as_it_does():
+    lost = gpu(age=200.0, health="lost", score=Score(value=None), verdict="unknown")
+    present = split([lost], before=analysis(gpu()), window=window(NOW))
+    assert (present.reporting, present.away) == ((lost,), ())
+    (away,) = stays(before=analysis(lost))  # its exporter died since
+    assert (away.health, away.last_seen) == ("lost", NOW - INTERVAL - 200)
+
+
 def test_the_age_goes_on_and_the_last_sample_does_not():
     (once,) = stays(before=analysis(gpu()))
     later = NOW + INTERVAL

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from vgpuscope.logic.sightings import UNUSABLE
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Reading, Target, Window
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -79,9 +80,12 @@ def _key(gpu: GpuUse) -> _Key:
 
 
 def _silent(gpu: GpuUse) -> bool:
-    """Whether the last sample is too old, and no tenant's own numbers are newer."""
+    """Whether the last sample is too old, and no tenant's own numbers are newer.
+
+    A GPU that its exporter reports as lost is reported; that it has no numbers any more is part of that.
+    """
     age, most = gpu.evidence.freshness, gpu.evidence.max_age
-    return not gpu.tenants and age is not None and most is not None and age > most
+    return gpu.health not in UNUSABLE and not gpu.tenants and age is not None and most is not None and age > most
 
 
 def _away(gpu: GpuUse, window: Window, *, was: GpuUse | None) -> GpuUse:
