@@ -301,10 +301,14 @@ def test_results_are_stale_once_prometheus_is_gone(fleet, tmp_path):
     with ExitStack() as life:
         url = life.enter_context(prometheus(tmp_path))
         write(url, fleet.series)
-        with analyzer(tmp_path, PROM_URL=url, INTERVAL="1") as found:
+        soon = {"INTERVAL": "1", "VGPUSCOPE_VERDICT_MAX_AGE_INTERVALS": "1"}  # old after 31 s
+        with analyzer(tmp_path, PROM_URL=url, **soon) as found:
             found.wait(lambda: found.of("honest")["verdict"] == "idle")
             found.wait(lambda: found.page().has("gpu_utilization_score"))
             life.close()
+            found.wait(lambda: "x-vgpuscope-stale-since" in found.client.get("/results").headers)
+            assert {row["stale"] for row in found.rows()} == {False}
+            assert found.get("/results/stats")["stale_reason"].startswith("SOURCE_DOWN: ")
             found.wait(lambda: all(row["stale"] for row in found.rows()))
             rows = found.rows()
             assert len(rows) > 15
@@ -327,6 +331,30 @@ def test_a_prometheus_that_is_not_there_at_the_start_is_an_error(tmp_path):
         assert health["error"]["code"]
 
 
+def test_health_tells_within_ten_seconds_that_prometheus_was_killed(fleet, tmp_path):
+    with ExitStack() as life:
+        url = life.enter_context(prometheus(tmp_path))
+        write(url, fleet.series)
+        with analyzer(tmp_path, PROM_URL=url) as found:  # which analyses once an hour
+            found.wait(lambda: found.get("/health")["status"] == "healthy")
+            life.close()
+            killed = time.monotonic()
+            found.wait(lambda: not found.get("/health")["prometheus_connected"])
+            took, health = time.monotonic() - killed, found.get("/health")
+            assert found.analyses() == 1
+    assert took < 10
+    assert (health["status"], health["error"]["code"]) == ("degraded", "SOURCE_DOWN")
+
+
+def test_health_tells_within_seconds_of_the_start_that_prometheus_is_dead(tmp_path):
+    with analyzer(tmp_path, PROM_URL="http://127.0.0.1:9", analysed=False) as found:
+        began = time.monotonic()
+        found.wait(lambda: found.get("/health")["error"])
+        took, health = time.monotonic() - began, found.get("/health")
+    assert took < 10
+    assert (health["status"], health["prometheus_connected"]) == ("degraded", False)
+
+
 # ── 9. A busy card has one status (gpu-oour: series of former statuses, pods and namespaces are never removed) ───
 
 
@@ -343,7 +371,10 @@ def test_what_is_gone_from_the_fleet_is_gone_from_the_page(proxy, tmp_path):
             ("calms-down", "idle")
         ]
         assert (page.one("gpu_status_count", status="high"), page.one("gpu_status_count", status="idle")) == (0, 1)
-        assert not [key for key in page if {"ends", "short-lived", uuid(41)} & set(dict(key[1]).values())]
+        assert not [key for key in page if {"ends", "short-lived"} & set(dict(key[1]).values())]
+        missed = {name for name, labels in page if dict(labels).get("gpu_id") == uuid(41)}
+        assert all(name.startswith("vgpuscope_analyzer_") for name in missed)  # a GPU that is missed is unknown
+        assert page.one("vgpuscope_analyzer_verdict", gpu_id=uuid(41), verdict="unknown") == 1
 
 
 # ── 10. A busy card's owner is not cut off by a probe (gpu-oour: /health asks Prometheus twice, in the event loop) ─

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from tests.runtime.serving import SOON, until
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
-from vgpuscope.model.errors import HistoryDown, QueryFailed
+from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.http import Server
 from vgpuscope.runtime.lifecycle import Lifecycle
@@ -107,6 +107,8 @@ class StubSources:
     def __init__(self, source: StubSource) -> None:
         self.current = source
         self.known_owners = {("ml", "train-0"): "Job/train"}
+        self.known_nodes = None
+        self.looks, self.down = 0, None  # an error: it does not even answer a look
         self.renewed = 0
 
     def renew(self, config) -> None:
@@ -117,6 +119,17 @@ class StubSources:
 
     async def run(self, *, finished) -> None:
         await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        self.looks += 1
+        if self.down is not None:
+            raise self.down
+        await self.current.let_go.wait()
+        if isinstance(self.current.answer, ScopeError):
+            raise self.current.answer
+
+    async def nodes(self):
+        return self.known_nodes
 
     async def owners(self):
         if isinstance(self.known_owners, Exception):

@@ -217,12 +217,15 @@ async def test_owners_that_cannot_be_asked_cost_only_their_names():
         assert (await analyzer.json("/health"))["partial"] is True
 
 
-async def test_after_three_intervals_nothing_is_concluded_any_more(monkeypatch):
+async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_nothing_is_concluded(monkeypatch):
     ahead = aged(monkeypatch)
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
         analyzer.source.fail()
-        ahead[0] = 3 * 3600 + 5
+        ahead[0] = 3600 + 3 * 30 - 60  # verdict.max_age_intervals times the window's 30 s
+        assert {row["verdict"] for row in await analyzer.json("/results")} == {"idle", "in_use"}
+        assert uuid(0) in await analyzer.metrics()
+        ahead[0] = 3600 + 3 * 30 + 5
         rows = await analyzer.json("/results")
         assert {(row["verdict"], row["use_class"], row["stale"]) for row in rows} == {("unknown", "unknown", True)}
         assert {row["status"] for row in rows} == {"unknown"}
@@ -318,14 +321,16 @@ async def test_every_name_of_gpu_oour_is_there_with_its_labels():
     assert f'gpu_utilization_score{{{card},model="NVIDIA A100-SXM4-80GB",status="high"}} 74.4\n' in page
 
 
-async def test_series_of_cards_pods_and_states_that_are_gone_are_gone():
+async def test_series_of_pods_and_states_that_are_gone_are_gone_and_a_gpu_that_is_missed_is_unknown():
     async with running(StubSource(reading(track(0), track(1))), **HOURLY) as analyzer:
         await analyzer.analysed()
         analyzer.source.answer = reading(track(0, util=IDLE, pod="other"))
         await analyzer.analyse()
         page = await analyzer.metrics()
-    assert uuid(1) not in page
+    assert f'vgpuscope_analyzer_verdict{{gpu_id="{uuid(1)}",hostname="node-0",verdict="unknown"}} 1\n' in page
+    assert not re.findall(rf'\n(gpu_[a-z_]+){{gpu_id="{uuid(1)}"', page)
     assert 'pod="train-0"' not in page
+    assert 'pod="train-1"' not in page
     scores = [line for line in page.splitlines() if line.startswith("gpu_utilization_score{")]
     assert len(scores) == 1
     assert 'status="high"' not in scores[0]

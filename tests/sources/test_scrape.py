@@ -346,12 +346,50 @@ async def test_what_discovery_could_not_find_out_is_a_fault():
         await reading_when(made, lambda r: samples(r) and r.faults == (fault,))
 
 
-async def test_it_is_ready_once_a_target_was_scraped():
+async def test_it_is_ready_while_a_target_answers():
     async with exporters(page()) as (one,), source(one.url) as made:
         with pytest.raises(SourceDown):
             await made.ready()
         await reading_when(made, samples)
         await made.ready()
+        one.status = "503 Service Unavailable"
+        await until(lambda: made._followed()[0].error)
+        with pytest.raises(SourceDown, match="1 of 1 targets are down, none is up"):
+            await made.ready()
+
+
+async def test_targets_that_do_not_answer_are_listed_with_their_last_answer_and_why():
+    clock = [1000.0]
+    async with exporters(page(), page("GPU-2")) as (one, two):
+        options = {"clock": lambda: clock[0], "interval": INTERVAL}
+        async with source(one.url, two.url, "127.0.0.1:1", **options) as made:
+            await until(lambda: made.tried)
+            reading = await made.read(end=1000.0, seconds=60)
+            dead = "http://127.0.0.1:1"
+            assert {(t.name, t.up, t.since) for t in reading.targets} == {
+                (one.url, True, None),
+                (two.url, True, None),
+                (dead, False, None),
+            }
+            assert {track.gpu_id: track.target for track in reading.tracks} == {"GPU-1": one.url, "GPU-2": two.url}
+            two.body = HUNG
+            clock[0] = 1020.0
+            await until(lambda: not made._known[two.url].up)
+            (fallen,) = [t for t in (await made.read(end=1020.0, seconds=60)).targets if t.name == two.url]
+            assert (fallen.up, fallen.since) == (False, 1000.0)
+            assert "no whole page within" in fallen.reason
+
+
+async def test_a_target_that_was_never_scraped_is_expected_and_does_not_answer():
+    async with exporters(page(), HUNG) as (one, two), source(one.url, two.url, interval=3600.0) as made:
+        await until(lambda: len(made._followed()) == 2)
+        await made._scrape(made._known[one.url])
+        reading = await made.read(end=time.time() + 1, seconds=60)
+        assert not made.tried
+    assert [(t.name, t.up, t.reason) for t in reading.targets] == [
+        (one.url, True, ""),
+        (two.url, False, "has not been scraped yet"),
+    ]
 
 
 async def test_nothing_at_all_is_source_down_and_says_why():

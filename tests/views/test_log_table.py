@@ -145,3 +145,9 @@ def test_low_cards_are_warned_of():
 def test_any_fleet_can_be_told(analysis):
     made = rows(analysis)
     assert all(isinstance(line, str) for line in (*table_lines(made), *low_lines(made, threshold=50)))
+
+
+def test_a_gpu_that_is_missed_is_listed_and_not_counted_as_active():
+    lines = shown(card(0, 40.0), card(1, None, last_seen=fleets.NOON - 400, status="unknown", tenants=()))
+    assert lines[0] == "Found 1 active GPUs"
+    assert len(lines) == len(shown(card(0, 40.0))) + 1

@@ -177,6 +177,14 @@ LAST_SUCCESS = _ours(
 )
 LEADER = _ours("fleet", (), "leader", "1 if this replica is the one that analyses and writes.")
 ERRORS = _ours("fleet", (), "errors_total", "Errors by code; docs/errors.md explains each.", "code", each=None)
+TARGETS = _ours(
+    "fleet",
+    (),
+    "targets",
+    "Scrape targets that are expected to answer, by whether they do; absent if the source does not know its targets.",
+    "state",
+    each=2,
+)
 UNSAVED = _ours("fleet", (), "unsaved_results", "Analyses that wait for the store of results to come back.")
 BUILD_INFO = build_info("fleet")
 

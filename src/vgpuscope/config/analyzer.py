@@ -456,4 +456,14 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Seconds,
         Meta(ge=86400, description="Daily roll-ups are kept this long.", extra={"form": "duration", "flag": None}),
     ] = 400 * 86400.0
+    forget_after: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="A GPU that no longer reports stays listed as unknown for this long, unless it is known to be "
+            "gone before: its node was deleted, or its scrape target answers without it.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 86400.0
     web_config_file: WebConfigFile = None

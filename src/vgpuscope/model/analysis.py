@@ -250,6 +250,7 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     target: str = ""  # the scrape target that reports it
     health: str = ""  # as the exporter says: ok, lost, …; "": it does not
     xids: tuple[int, ...] = ()  # XIDs of the window, ascending
+    absent_since: UnixTime | None = None  # since when its own target has answered without it
 
 
 class Analysis(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError
+from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime import address, lifecycle
@@ -31,7 +31,7 @@ from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
 from vgpuscope.runtime.operations import Operation, routes
-from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Pulse
+from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Look, Pulse
 from vgpuscope.services.analyzer_cycle import Board, Cycle
 from vgpuscope.services.analyzer_log import tell_analysis
 from vgpuscope.services.analyzer_settings import Settings
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0  # seconds between two looks at the file of settings
+_ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is known after at most ten
 _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
@@ -103,8 +104,13 @@ class Analyzer:
         )
         self._outbox = Outbox(self._history)
         self._cycle = Cycle(
-            lambda: settings.config, lambda: self._sources.current, owners=self._sources.owners, done=self._done
+            lambda: settings.config,
+            lambda: self._sources.current,
+            owners=self._sources.owners,
+            done=self._done,
+            nodes=self._sources.nodes,
         )
+        self._look: Look | None = None  # the last one at the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
@@ -113,7 +119,7 @@ class Analyzer:
         self._leads = False
         self._stored: bool | None = None  # whether the store of results answers; None: not asked yet
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
-        self._history_told = OnChange(log)
+        self._history_told, self._source_told = OnChange(log), OnChange(log)
 
     @property
     def source_name(self) -> str:
@@ -129,6 +135,7 @@ class Analyzer:
             "schedule": self._schedule,
             "lead": self._lead_forever,
             "settings": self._watch_settings,
+            "look": self._look_forever,
             "source": lambda: self._sources.run(finished=self._cycle.finished),
             "prune": self._prune_forever,
         }
@@ -175,7 +182,9 @@ class Analyzer:
         return Pulse(
             tally=self._cycle.tally,
             last=self._cycle.last(),
-            stale=self._cycle.old,
+            old=self._cycle.old,
+            stale=self._cycle.staleness(),
+            look=self._look,
             leader=self._leads,
             history=self._stored is not False,
         )
@@ -268,6 +277,30 @@ class Analyzer:
             log.info("leading" if leads else "following", extra=fields(holder=self._holder))
         self._leads, self._stored = leads, True
         self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+
+    async def _look_forever(self) -> None:
+        """Whether the source answers, asked apart from analyses: these are minutes apart, and may take a minute."""
+        while True:
+            analyses = self._cycle.tally.analyses
+            error = await self._source_error()
+            self._look = Look(error=error, analyses=analyses)
+            if error is not None:
+                self._source_told.tell(
+                    "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
+                )
+            else:
+                self._source_told.tell("source", "up", level=SUMMARY, message="source answers")
+            await asyncio.sleep(_ASK_EVERY)
+
+    async def _source_error(self) -> ScopeError | None:
+        try:
+            async with asyncio.timeout(_ASK_WITHIN):
+                await self._sources.ready()
+        except TimeoutError:
+            return SourceDown(f"the source does not answer within {_ASK_WITHIN:g} s")
+        except ScopeError as e:
+            return e
+        return None
 
     async def _watch_settings(self) -> None:
         while True:

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from vgpuscope.config import Config
 from vgpuscope.logic.waste import Ledger, present
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
-from vgpuscope.model.errors import BodyInvalid, Unknown
+from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import GROUPINGS, Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import LONG, long_seconds
 from vgpuscope.runtime.negotiation import prefers
 from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
-from vgpuscope.services.analyzer_cycle import Board, Tally
+from vgpuscope.services.analyzer_cycle import Board, Stale, Tally
 from vgpuscope.services.analyzer_settings import CHANGEABLE
 from vgpuscope.version import __version__
 from vgpuscope.views import fleet_api as shapes
@@ -35,6 +35,16 @@ ABOUT = (
 )
 _CSV = "text/csv; charset=utf-8"
 _SEARCHED = 500  # GPUs, for one whose UUID is like the one that was asked for
+STALE_SINCE = "x-vgpuscope-stale-since"
+_DATED = {STALE_SINCE: "since when analyses have failed or been missing, and so what is shown is stale; else absent"}
+_NO_DATA = frozenset({"/", "/health", "/analyze", "/config", "/config/update", "/openapi.json", "/docs"})
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One look at the source, whether it answers."""
+
+    error: ScopeError | None
+    analyses: int  # that had ended when it began
 
 
 class Pulse(Struct, frozen=True, kw_only=True):
@@ -42,9 +52,24 @@ class Pulse(Struct, frozen=True, kw_only=True):
 
     tally: Tally
     last: Analysis | None  # the last good one, perhaps of another replica
-    stale: bool  # it is too old to be believed
+    old: bool  # it is too old to be believed
+    stale: Stale | None = None  # why it is not what an analysis would find now
+    look: Look | None = None  # None: the source was not looked at yet
     leader: bool
     history: bool  # the store of results answers
+
+    @property
+    def connected(self) -> bool:
+        """Whether the source answered when it was last asked, by a look or by an analysis."""
+        if self.look is not None and self.look.analyses >= self.tally.analyses:
+            return self.look.error is None
+        return bool(self.tally.connected)
+
+    @property
+    def error(self) -> ScopeError | None:
+        """Why the source does not answer, else why the last analysis failed."""
+        newest = self.look is not None and self.look.analyses >= self.tally.analyses
+        return (self.look.error if self.look and newest else None) or self.tally.last_error
 
 
 class Desk(Protocol):
@@ -100,6 +125,10 @@ class HealthBody(Struct, frozen=True):
     leader: bool
     history: bool  # the store of results answers
     error: dict[str, str] | None
+    stale_since: str | None  # null: what is shown is what the last analysis found
+    stale_reason: str | None
+    targets_up: int | None  # scrape targets that answer; null: the source does not know its targets
+    targets_down: int | None  # that are expected to answer, and do not
 
 
 class Triggered(Struct, frozen=True):
@@ -227,7 +256,7 @@ class AnalyzerApi:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self.operations = self._table()
+        self.operations = tuple(one if one.path in _NO_DATA else self._dated(one) for one in self._table())
         self._openapi = openapi((*self.operations, METRICS), title=TITLE, description=ABOUT)
         self._docs = docs_page((*self.operations, METRICS), title=TITLE, description=ABOUT)
 
@@ -305,6 +334,17 @@ class AnalyzerApi:
             ),
         )
 
+    def _dated(self, operation: Operation) -> Operation:
+        """The same, but its answer says when what it shows is stale."""
+
+        async def handler(request: Request, asked: dict[str, Any]) -> Response:
+            answer = await operation.handler(request, asked)
+            if stale := self._desk.pulse().stale:
+                answer.headers[STALE_SINCE] = iso(stale.since)
+            return answer
+
+        return msgspec.structs.replace(operation, handler=handler, headers={**operation.headers, **_DATED})
+
     # ── gpu-oour's ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _info(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
@@ -328,12 +368,13 @@ class AnalyzerApi:
     async def _health(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         """Never waits for anything."""
         pulse = self._desk.pulse()
-        tally, last, error = pulse.tally, pulse.last, pulse.tally.last_error
+        tally, last, error, stale = pulse.tally, pulse.last, pulse.error, _stale(pulse)
+        up, down = shapes.target_counts(last)
         body = HealthBody(
-            status="warning" if pulse.stale else "degraded" if tally.connected is False else "healthy",
-            prometheus_connected=bool(tally.connected),
+            status="warning" if pulse.old else "degraded" if error or not pulse.connected or down else "healthy",
+            prometheus_connected=pulse.connected,
             last_analysis=_moment(_later(tally.last_start, last)),
-            analysis_timeout=pulse.stale,
+            analysis_timeout=pulse.old,
             ai_enabled=False,
             interval=shapes.whole(self._desk.config().scheduler.interval),
             source=last.source if last else "",
@@ -342,6 +383,9 @@ class AnalyzerApi:
             leader=pulse.leader,
             history=pulse.history,
             error={"code": error.code, "message": str(error), "hint": error.advice} if error else None,
+            targets_up=up,
+            targets_down=down,
+            **stale,
         )
         return _json(body, headers={"cache-control": "no-store"})
 
@@ -380,17 +424,19 @@ class AnalyzerApi:
 
     async def _stats(self, request: Request, asked: dict[str, Any]) -> Response:
         board, threshold = await self._desk.board(), self._desk.config().thresholds.low_utilization
+        stale = _stale(self._desk.pulse())
 
         def answer() -> Response:
             selection = _selection(asked)
             found = matching(board.rows, selection, parts=units)
             chosen = matching([unit for row in found for unit in units(row)], selection)
             made = stats(found, threshold=threshold, timestamp=board.stats.timestamp, chosen=chosen)
+            made = msgspec.structs.replace(made, **stale)
             if _wants_csv(request, asked):
                 return _csv(as_csv([made], Stats.__struct_fields__))
             return _json(made)
 
-        return await _tagged(request, board, {**asked, "threshold": threshold}, answer)
+        return await _tagged(request, board, {**asked, "threshold": threshold, **stale}, answer)
 
     async def _config(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         return _json(shapes.shown_config(self._desk.config()))
@@ -417,10 +463,12 @@ class AnalyzerApi:
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _summary(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
-        board, errors = await self._desk.board(), self._desk.pulse().tally.errors
+        board, pulse = await self._desk.board(), self._desk.pulse()
+        stale, errors = _stale(pulse), pulse.tally.errors
+        sums = msgspec.structs.replace(board.stats, **stale)
         return _json(
             await asyncio.to_thread(
-                shapes.summary, board.analysis, board.rows, board.stats, stale=board.stale, errors=errors
+                shapes.summary, board.analysis, board.rows, sums, stale=board.stale, errors=errors, **stale
             )
         )
 
@@ -543,6 +591,12 @@ def _csv(content: bytes, headers: dict[str, str] | None = None) -> Response:
 
 def _moment(at: float | None) -> str | None:
     return None if at is None else iso(at)
+
+
+def _stale(pulse: Pulse) -> dict[str, str | None]:
+    """The fields that say since when, and why, what is shown is not what an analysis would find now."""
+    stale = pulse.stale
+    return {"stale_since": _moment(stale.since) if stale else None, "stale_reason": stale.reason if stale else None}
 
 
 def _later(at: float | None, last: Analysis | None) -> float | None:

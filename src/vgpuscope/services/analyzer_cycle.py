@@ -1,23 +1,24 @@
 """One analysis after the other: read the fleet, judge it, put the result on the board; triggers join the running one.
 
-What is on the board is replaced whole. It stays there when an analysis fails, marked as old once it is: an old verdict
-is none.
+What is on the board is replaced whole. It stays there when an analysis fails, and answers say so from then on; once its
+data is too old, its verdicts are unknown.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
 from vgpuscope.logic.fleet import assemble, remembered
+from vgpuscope.logic.presence import Present, expected, kept, split
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.sightings import Key, Past
 from vgpuscope.logic.verdict import VerdictRules
-from vgpuscope.model.analysis import Analysis, Fault, Reading
+from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Reading, Target
 from vgpuscope.model.errors import QueryTimeout, ScopeError
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
@@ -29,7 +30,6 @@ from vgpuscope.views.results import ResultRow, Stats, iso, rows, stats
 log = logging.getLogger(__name__)
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_OLD = 3.0  # intervals after which what is on the board is old
 _SLACK = 30.0  # seconds beyond the source's own deadline
 _TOLD = 10  # faults of one analysis that the log names
 
@@ -41,6 +41,13 @@ class Source(Protocol):
 
 
 Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
+
+
+class Stale(Struct, frozen=True, kw_only=True):
+    """Since when what is shown is not what an analysis would show now, and why."""
+
+    since: UnixTime
+    reason: str
 
 
 class Board(Struct, frozen=True, kw_only=True):
@@ -64,6 +71,11 @@ class Tally(Struct, frozen=True, kw_only=True):
     last_success: UnixTime | None = None
     connected: bool | None = None  # None: not tried yet
     last_error: ScopeError | None = None
+    failing_since: UnixTime | None = None  # start of the first analysis that failed since one was good
+
+
+async def _no_list() -> None:
+    """Nothing says which nodes there are."""
 
 
 class Cycle:
@@ -76,10 +88,16 @@ class Cycle:
         *,
         owners: Callable[[], Awaitable[Owners]],
         done: Callable[[Board], Awaitable[None]],
+        nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`done` is told each analysis that came to a result, after it is on the board."""
+        """`done` is told each analysis that came to a result, after it is on the board.
+
+        `nodes` says which nodes the cluster has, or None where that is not known.
+        """
         self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
+        self._nodes = nodes
+        self._fleet: object = None  # which fleet the last analysis looked at; None: not known
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, Past] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
@@ -105,6 +123,20 @@ class Cycle:
     def shown(self) -> Board:
         """What was last put on the board; `old` says whether to believe it."""
         return self._board
+
+    def staleness(self) -> Stale | None:
+        """What is wrong with what is shown; None: it is what the last analysis found, and not too old."""
+        analysis, tally = self._board.analysis, self.tally
+        if tally.failing_since is not None and (analysis is None or analysis.started < tally.failing_since):
+            error = tally.last_error
+            assert error is not None
+            return Stale(since=tally.failing_since, reason=f"{error.code}: {error}")
+        if analysis is None or not self._too_old(analysis):
+            return None
+        lasts = self._lasts(analysis)
+        return Stale(
+            since=min(self._clock(), analysis.started + lasts), reason=f"no analysis has succeeded for {lasts:g} s"
+        )
 
     def last(self) -> Analysis | None:
         """The last good analysis, old or not."""
@@ -181,6 +213,7 @@ class Cycle:
             default_memory=_default_memory(config),
             owners=owners,
         )
+        gpus, targets = await self._with_missed(gpus, reading, config)
         return Analysis(
             number=self.tally.analyses + 1,
             started=began,
@@ -191,6 +224,28 @@ class Cycle:
             schemas=reading.schemas,
             requests=reading.requests,
             faults=(*reading.faults, *fault),
+            targets=targets,
+        )
+
+    async def _with_missed(
+        self, gpus: tuple[GpuUse, ...], reading: Reading, config: Config
+    ) -> tuple[tuple[GpuUse, ...], tuple[Target, ...]]:
+        """The GPUs that report and those that are missed, and the targets that are expected to answer."""
+        fleet = _fleet(config)
+        before = self._board.analysis if self._fleet in (None, fleet) else None
+        present = await asyncio.to_thread(split, gpus, before=before, window=reading.window)
+        stay = await self._kept(present, reading, config) if present.away else ()
+        self._fleet = fleet
+        return (*present.reporting, *stay), expected(reading.targets, stay)
+
+    async def _kept(self, present: Present, reading: Reading, config: Config) -> tuple[GpuUse, ...]:
+        return kept(
+            present,
+            reading=reading,
+            interval=config.scheduler.interval,
+            forget_after=config.analyzer.forget_after,
+            nodes=await self._nodes(),
+            all_targets=config.prometheus.url is None and bool(config.analyzer.targets),
         )
 
     async def _asked_owners(self) -> tuple[Owners, tuple[Fault, ...]]:
@@ -217,7 +272,16 @@ class Cycle:
 
     def _too_old(self, analysis: Analysis) -> bool:
         """Also what seems to come from the future: a clock was wrong, and may be for long."""
-        return abs(self._clock() - analysis.started) > _OLD * self._config().scheduler.interval
+        return abs(self._clock() - analysis.window.end) > self._lasts(analysis)
+
+    def _lasts(self, analysis: Analysis) -> Seconds:
+        """How old its data may become: the next analysis is due, and their last samples may be late.
+
+        Where an analysis itself takes longer than samples may be late, the next one is waited for.
+        """
+        config = self._config()
+        late = config.verdict.max_age_intervals * analysis.window.interval
+        return config.scheduler.interval + max(late, analysis.seconds)
 
     def _succeeded(self) -> None:
         tally, analysis = self.tally, self._board.analysis
@@ -231,6 +295,7 @@ class Cycle:
             last_success=analysis.started,
             connected=True,
             last_error=None,
+            failing_since=None,
         )
         for fault in analysis.faults[:_TOLD]:
             log.warning("partial analysis", extra=fields(part=fault.part, error_code=fault.code, err=fault.message))
@@ -247,6 +312,7 @@ class Cycle:
             seconds=tally.seconds.with_one(seconds),
             connected=False,
             last_error=error,
+            failing_since=tally.last_start if tally.failing_since is None else tally.failing_since,
         )
         if self.old:
             self._previous = {}
@@ -254,6 +320,12 @@ class Cycle:
 
 def _with(tally: Tally, **changes: object) -> Tally:
     return structs.replace(tally, **changes)
+
+
+def _fleet(config: Config) -> object:
+    """The settings that say which GPUs are looked at: those of another fleet are not missed in this one."""
+    prometheus, analyzer = config.prometheus, config.analyzer
+    return prometheus.url, prometheus.query_condition, analyzer.targets, analyzer.discover_services
 
 
 def _weights(config: Config) -> Weights:

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
 from vgpuscope.formats.promql import chosen_by, parse_condition
-from vgpuscope.model.errors import ConfigInvalid, SourceDown
+from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer_cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer_cycle import Source
 from vgpuscope.sources.cluster_api import CLUSTER
+from vgpuscope.sources.cluster_nodes import ClusterNodes
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.owners import Owners
 from vgpuscope.sources.prometheus import PrometheusSource
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _API_TIMEOUT = 10.0  # seconds
 _TICK = 0.1  # seconds
+_LOOK_WITHIN = 4.0  # seconds for an engine to answer that it is there
 
 
 class Sources:
@@ -32,7 +34,8 @@ class Sources:
     def __init__(self, config: Config) -> None:
         self.current: Source = make_source(config)
         self._made_for = _concerns(config)
-        self._owners, self._owners_at = _owners(config), _cluster_url(config)
+        self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
+        self._config, self._door = config, _Door()
         self._changed = asyncio.Event()
 
     @property
@@ -49,23 +52,33 @@ class Sources:
 
     def _renew_owners(self, config: Config) -> None:
         if _cluster_url(config) != self._owners_at:
-            self._owners, self._owners_at = _owners(config), _cluster_url(config)
+            self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
 
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
-            self.current, self._made_for = make_source(config), _concerns(config)
+            self.current, self._made_for, self._config = make_source(config), _concerns(config), config
             self._changed.set()
             log.info("source changed", extra=fields(source=self.name))
 
     async def begun(self, *, within: Seconds) -> None:
-        """Wait until scrapes of our own have something to show, but no longer than this."""
+        """Wait until scrapes of our own have tried every target once, but no longer than this.
+
+        An analysis before that would take all others for targets that do not answer.
+        """
         source, began = self.current, time.monotonic()
-        while isinstance(source, ScrapeSource) and time.monotonic() - began < within:
-            try:
-                await source.ready()
-                return
-            except SourceDown:
-                await asyncio.sleep(_TICK)
+        while isinstance(source, ScrapeSource) and not source.tried and time.monotonic() - began < within:  # noqa: ASYNC110
+            await asyncio.sleep(_TICK)
+
+    async def ready(self) -> None:
+        """SourceDown, or why else the source does not answer now. One call at a time.
+
+        An engine is asked over a connection of its own: those of an analysis may all be in use.
+        """
+        source = self.current
+        if isinstance(source, ScrapeSource):
+            await source.ready()
+        else:
+            await self._door.ready(self._config)
 
     async def run(self, *, finished: Callable[[], Awaitable[None]]) -> None:
         """Scrape, where that is what we do; begin anew when the source changes.
@@ -92,18 +105,48 @@ class Sources:
         """Who owns the pods; nobody is known without a cluster exporter."""
         return await self._owners.read() if self._owners is not None else {}
 
+    async def nodes(self) -> Collection[str] | None:
+        """All nodes of the cluster; None where no cluster exporter says so."""
+        if self._nodes is None:
+            return None
+        try:
+            return await self._nodes.read()
+        except ScopeError:  # owners are asked of the same exporter, and say that it is down
+            return None
+
     async def close(self) -> None:
         """Let go of connections."""
         await _let_go(self.current)
-        if self._owners is not None:
-            await self._owners.__aexit__()
+        await self._door.close()
+        for api in (self._owners, self._nodes):
+            if api is not None:
+                await api.__aexit__()
+
+
+class _Door:
+    """Asks an engine whether it is there; made when first asked, and again for other settings."""
+
+    def __init__(self) -> None:
+        self._source: PrometheusSource | None = None
+        self._config: Config | None = None
+
+    async def ready(self, config: Config) -> None:
+        if self._source is None or config is not self._config:
+            await self.close()
+            self._source, self._config = _prometheus(config, retries=1, deadline=_LOOK_WITHIN, at_once=1), config
+        await self._source.ready()
+
+    async def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source.aclose()
 
 
 def make_source(config: Config) -> Source:
     """The source that the settings ask for; ConfigInvalid when they ask for none, or wrongly."""
     check_source(config)
     if config.prometheus.url is not None:
-        return _prometheus(config)
+        return _prometheus(config, deadline=config.prometheus.deadline, at_once=config.scheduler.max_workers)
     return _scrapes(config)
 
 
@@ -121,7 +164,7 @@ async def _scrape(source: Source) -> None:
         await asyncio.Event().wait()
 
 
-def _prometheus(config: Config) -> PrometheusSource:
+def _prometheus(config: Config, *, deadline: Seconds, at_once: int, retries: int = 3) -> PrometheusSource:
     found = config.prometheus
     assert found.url is not None
     return PrometheusSource(
@@ -134,8 +177,9 @@ def _prometheus(config: Config) -> PrometheusSource:
         token_file=found.bearer_token_file,
         ca_file=found.ca_file,
         insecure=found.insecure,
-        deadline=found.deadline,
-        concurrency=config.scheduler.max_workers,
+        deadline=deadline,
+        retries=retries,
+        concurrency=at_once,
     )
 
 
@@ -177,6 +221,11 @@ def check_source(config: Config) -> None:
 def _owners(config: Config) -> Owners | None:
     url = _cluster_url(config)
     return Owners(url, token=config.analyzer.scrape_token) if url else None
+
+
+def _nodes(config: Config) -> ClusterNodes | None:
+    url = _cluster_url(config)
+    return ClusterNodes(url, token=config.analyzer.scrape_token) if url else None
 
 
 def _cluster_url(config: Config) -> str | None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
-from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.runtime.printing import print_drawn, print_json
 from vgpuscope.runtime.terminal import speak_plainly
@@ -25,6 +25,7 @@ from vgpuscope.sources.prometheus import PrometheusSource
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
 from vgpuscope.views.results import ResultRow, iso
+from vgpuscope.views.results_state import stale_line, targets_line
 from vgpuscope.views.results_table import nothing_low, results_table
 from vgpuscope.views.selection import as_csv
 
@@ -64,11 +65,23 @@ class _Summary(Struct):
     source: str
 
 
+class _State(Struct):
+    """What is wanted of /api/v1/summary; an older analyzer says none of it."""
+
+    stale_since: str | None = None
+    stale_reason: str | None = None
+    targets_up: int | None = None
+    targets_down: int | None = None
+    down_targets: tuple[Target, ...] = ()
+
+
 def results(*, url: str, only_low: bool, form: Form) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    rows, nothing = asyncio.run(_ask_low(url) if only_low else _ask(url))
+    rows, nothing, state = asyncio.run(_asked(url, only_low=only_low))
     _print(rows, form, nothing=nothing)
+    if form == "table":
+        _print_state(state)
     return 0
 
 
@@ -84,6 +97,21 @@ def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], fil
         print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
     _print(rows, form, nothing=_no_gpu(analysis.source, iso(analysis.started)))
     return 0
+
+
+async def _asked(url: str, *, only_low: bool) -> tuple[list[ResultRow], str, _State]:
+    """The rows, what to say if there are none, and what is told beside them."""
+    rows, nothing = await (_ask_low(url) if only_low else _ask(url))
+    return rows, nothing, await _state(url)
+
+
+async def _state(url: str) -> _State:
+    """What is told beside the rows; nothing where it is not to be had."""
+    async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _State) as api:
+        try:
+            return (await api.fetch())[0]
+        except SourceDown:
+            return _State()
 
 
 async def _ask(url: str) -> tuple[list[ResultRow], str]:
@@ -123,7 +151,9 @@ def _no_gpu(source: str, timestamp: str | None) -> str:
 
 async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
     sources = Sources(settings.config)
-    cycle = Cycle(lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing)
+    cycle = Cycle(
+        lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing, nodes=sources.nodes
+    )
     try:
         with _bar() as bar:
             if isinstance(sources.current, ScrapeSource):
@@ -171,6 +201,13 @@ def _bar() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield bar
+
+
+def _print_state(state: _State) -> None:
+    if state.targets_down:
+        print(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
+    if state.stale_since:
+        print(stale_line(state.stale_since, state.stale_reason or ""))
 
 
 def _print(rows: Sequence[ResultRow], form: Form, *, nothing: str) -> None:

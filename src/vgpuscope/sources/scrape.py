@@ -17,7 +17,7 @@ import httpx2
 from vgpuscope.formats.promql import parse_condition
 from vgpuscope.formats.scrape_text import PageReader
 from vgpuscope.formats.scrape_window import WANTED, Choice, Meaning, Pages
-from vgpuscope.model.analysis import Fault, Reading, Schema, Track, Window
+from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.sources.agent_api import AGENT
@@ -71,9 +71,15 @@ class ScrapeSource:
                 await asyncio.sleep(self._interval)
 
     async def ready(self) -> None:
-        """SourceDown when no target was ever scraped."""
-        if not any(target.scraped for target in self._known.values()):
+        """SourceDown when no target answers now."""
+        if not any(target.up for target in self._followed()):
             raise self._nothing()
+
+    @property
+    def tried(self) -> bool:
+        """Whether every target that is known was scraped once, or refused to be."""
+        followed = self._followed()
+        return bool(followed) and all(target.up or target.error for target in followed)
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
         """What was scraped in the window; SourceDown when that is nothing because nothing could be scraped."""
@@ -90,6 +96,7 @@ class ScrapeSource:
             source=f"own scrapes of {len(self._followed())} targets",
             requests=scrapes,
             faults=self._faults(),
+            targets=tuple(target.state() for target in self._followed()),
         )
 
     async def close(self) -> None:
@@ -202,7 +209,8 @@ class _Target:
         self.url = ""
         self.pages = Pages(choice, instance=name)
         self.error: ScopeError | None = None  # of the last scrape
-        self.scraped = False  # ever
+        self.up = False  # the last scrape was answered
+        self.answered: UnixTime | None = None  # when one last was; None: never
         self._reader: PageReader[Meaning] = PageReader(wanted=WANTED, meaning=self.pages.meaning)
         self._task: asyncio.Task[None] | None = None
 
@@ -210,9 +218,12 @@ class _Target:
     def followed(self) -> bool:
         return self._task is not None
 
-    @property
-    def up(self) -> bool:
-        return self.scraped and self.error is None
+    def state(self) -> Target:
+        """What is said of it; one that has not answered yet is expected to, and does not."""
+        if self.up:
+            return Target(name=self.name, up=True)
+        reason = str(self.error) if self.error else "has not been scraped yet"
+        return Target(name=self.name, up=False, since=self.answered, reason=reason)
 
     def follow(self, task: asyncio.Task[None]) -> None:
         self._task = task
@@ -220,7 +231,7 @@ class _Target:
     def leave(self) -> None:
         if self._task:
             self._task.cancel()
-        self._task, self.error = None, None
+        self._task, self.error, self.up = None, None, False
 
     def take(self, at: UnixTime, page: bytes, *, frozen: Seconds) -> None:
         """Keep a page's samples; SourceDown if they are the same that it has shown for long."""
@@ -229,7 +240,7 @@ class _Target:
         if old > frozen:
             raise SourceDown(f"has taken no sample for {old:.0f} s", hint="Its log and /healthz say why.")
         self.pages.take(at, samples)
-        self.scraped = True
+        self.up, self.answered = True, at
         if self.error:
             log.info("target is back", extra={"target": self.name})
         self.error = None
@@ -237,7 +248,7 @@ class _Target:
     def failed(self, error: ScopeError) -> None:
         if self.error is None:
             log.warning("target is down", extra={"target": self.name, "error_code": error.code, "err": str(error)})
-        self.error = error
+        self.error, self.up = error, False
 
 
 _CHECK = "Check analyzer.targets or analyzer.discover_services, and that the network lets us reach them."

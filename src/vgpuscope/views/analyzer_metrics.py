@@ -90,11 +90,19 @@ def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, heal
     if analysis is not None:
         yield from _sums(row, stats)
         yield Sample(m.REQUESTS, row, analysis.requests)
+        yield from _targets(row, analysis)
         for code, count in _fault_counts(analysis).items():
             yield Sample(m.FAULTS, row, count, (code,))
         for namespace, found in stats.by_namespace.items():
             yield Sample(m.NAMESPACE_COUNT, GroupRow(namespace), found.count)
             yield Sample(m.NAMESPACE_AVERAGE, GroupRow(namespace), found.avg_score)
+
+
+def _targets(row: FleetRow, analysis: Analysis) -> Iterator[Sample]:
+    if analysis.targets:
+        up = sum(target.up for target in analysis.targets)
+        yield Sample(m.TARGETS, row, up, ("up",))
+        yield Sample(m.TARGETS, row, len(analysis.targets) - up, ("down",))
 
 
 def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:

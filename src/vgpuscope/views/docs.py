@@ -25,9 +25,10 @@ def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
     yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
     yield ""
     yield (
-        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. What is "
-        "said of a card goes with it at the next analysis, and all of it when no analysis came to a result for three "
-        "intervals."
+        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. A "
+        "pod's series leave with the first analysis that does not see it. A GPU that stops reporting keeps its verdict "
+        "(unknown), class and sample age until it is known to be gone. All series of GPUs leave when the last good "
+        "analysis is older than one scheduler.interval plus verdict.max_age_intervals sample intervals."
     )
     yield ""
     yield "| family | what |"

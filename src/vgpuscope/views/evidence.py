@@ -145,6 +145,19 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "This tenant had the GPU earlier in the window; its last sample is {age} old.",
         "该租户在窗口早些时候使用过该 GPU，最后一个样本距今 {age}。",
     ),
+    "VERDICT_NOT_SEEN": (
+        "Unknown: this GPU has not reported for {age}; its last sample came from {source}.",
+        "无法判断：该 GPU 已有 {age}没有上报，最后一个样本来自 {source}。",
+    ),
+    "VERDICT_TARGET_DOWN": (
+        "The scrape target does not answer, so it is not known whether the GPU is still there.",
+        "抓取目标没有响应，因此不知道该 GPU 是否仍然存在。",
+    ),
+    "VERDICT_TARGET_WITHOUT_IT": (
+        "The scrape target (or another one on its node) answers without this GPU; after a few such analyses the GPU is "
+        "removed from the list.",
+        "抓取目标（或同一节点上的另一目标）有响应，但不再上报该 GPU；连续几次分析如此之后，该 GPU 将从列表中移除。",
+    ),
 }
 
 SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
@@ -191,6 +204,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "power_limit": evidence.power_limit or None,
         "other": _name(evidence.other, which),
         "other_max": _percent(evidence.other_max),
+        "source": evidence.source or None,
     }
     return {key: not_known if value is None else value for key, value in values.items()}
 
@@ -208,4 +222,6 @@ def _span(seconds: Seconds | None, which: int) -> str | None:
         return None
     if seconds < 120:
         return f"{seconds:.0f} " + ("s", "秒")[which]
-    return f"{seconds / 60:.1f}".removesuffix(".0") + (" min", " 分钟")[which]
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.1f}".removesuffix(".0") + (" min", " 分钟")[which]
+    return f"{seconds / 3600:.1f}".removesuffix(".0") + (" h", " 小时")[which]

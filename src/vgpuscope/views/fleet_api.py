@@ -14,6 +14,7 @@ from vgpuscope.model.analysis import (
     Score,
     Stat,
     Status,
+    Target,
     TenantUse,
     Term,
     UseClass,
@@ -56,6 +57,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     shared: int
     stats: Stats
     tenants: int
+    stale_since: str | None = None  # null: it is what the last analysis found
+    stale_reason: str | None = None
+    targets_up: int | None = None  # scrape targets that answer; null: the source does not know its targets
+    targets_down: int | None = None  # that are expected to answer, and do not
+    down_targets: tuple[Target, ...] = ()  # the first of these
 
 
 class TenantDetail(Struct, frozen=True, kw_only=True):
@@ -131,8 +137,18 @@ class WorkloadRow(Struct, frozen=True, kw_only=True):
     tenants_idle_held: int
 
 
-def summary(analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, *, stale: bool, errors: int) -> Summary:
+def summary(
+    analysis: Analysis | None,
+    rows: Sequence[ResultRow],
+    stats: Stats,
+    *,
+    stale: bool,
+    errors: int,
+    stale_since: str | None = None,
+    stale_reason: str | None = None,
+) -> Summary:
     """The fleet as of the last good analysis."""
+    up, down = target_counts(analysis)
     return Summary(
         timestamp=stats.timestamp,
         stale=stale,
@@ -152,7 +168,23 @@ def summary(analysis: Analysis | None, rows: Sequence[ResultRow], stats: Stats, 
         shared=sum(row.shared for row in rows),
         stats=stats,
         tenants=stats.tenants_total,
+        stale_since=stale_since,
+        stale_reason=stale_reason,
+        targets_up=up,
+        targets_down=down,
+        down_targets=tuple(target for target in analysis.targets if not target.up)[:_MOST_TARGETS] if analysis else (),
     )
+
+
+_MOST_TARGETS = 100  # that are named
+
+
+def target_counts(analysis: Analysis | None) -> tuple[int | None, int | None]:
+    """How many scrape targets answer, and how many are expected to and do not; None: the source does not know."""
+    if analysis is None or not analysis.targets:
+        return None, None
+    up = sum(target.up for target in analysis.targets)
+    return up, len(analysis.targets) - up
 
 
 def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:

@@ -17,7 +17,7 @@ TITLE = "GPU Utilization Analysis Results"
 
 def table_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
     """The lines, GPUs of low score first."""
-    yield f"Found {len({row.gpu_id for row in rows})} active GPUs"
+    yield f"Found {len({row.gpu_id for row in rows if row.last_seen is None})} active GPUs"
     if not rows:
         return
     yield from (RULE, TITLE, RULE)

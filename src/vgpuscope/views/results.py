@@ -133,6 +133,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     tenants_by_status: dict[Status, int]
     tenants_by_verdict: dict[Verdict, int]
     tenants_by_class: dict[UseClass, int]
+    stale_since: str | None = None  # null: it is what the last analysis found
+    stale_reason: str | None = None
 
 
 def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:

@@ -1,0 +1,91 @@
+"""Real agents, one of which is killed, and a real analyzer that scrapes them: what is gone is not forgotten."""
+
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from tests.contract.oour_world import analyzer
+from tests.ports import free_port
+from tests.services.noderoot import NodeRoot, RunningAgent
+
+pytestmark = pytest.mark.real
+QUICK = {"INTERVAL": "1", "VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL": "1", "QUERY_CONDITION": "{}"}
+WINDOW = ("--window-minutes", "0.1")
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two nodes with a GPU each, and a pod on each GPU."""
+    found = []
+    for name in ("a", "b"):
+        (path := tmp_path / name).mkdir()
+        node = NodeRoot(path, name=f"node-{name}")
+        node.nvml.gpu(0, uuid=f"GPU-{name * 8}-0000-4000-8000-000000000000").process(0, 4242)
+        node.process(4242, node.pod(f"train-{name}"))
+        found.append(node)
+    return found
+
+
+@contextmanager
+def mortal(node: NodeRoot):
+    """An agent that a test may kill."""
+    port = free_port()
+    command, environment = node.command("--listen", f"127.0.0.1:{port}", "--sample-interval", "0.1")
+    with (node.path / "agent.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=node.path)
+    agent = RunningAgent(process, f"http://127.0.0.1:{port}", node.path / "agent.log")
+    try:
+        agent.wait(lambda: agent.status("/api/v1/node") == 200)
+        yield agent
+    finally:
+        process.kill()
+        process.wait()
+
+
+def by_node(found) -> dict[str, dict]:
+    return {row["hostname"]: row for row in found.rows()}
+
+
+def state(row: dict) -> tuple:
+    return row["verdict"], row["use_class"], row["status"], row["score"], row["pod"], row["tenants"]
+
+
+UNKNOWN = ("unknown", "unknown", "unknown", None, "", [])
+
+
+def test_the_gpu_of_an_agent_that_was_killed_stays_listed_and_survives_a_new_start(nodes, tmp_path):
+    a, b = nodes
+    history = ("--history", str(tmp_path / "results.db"))
+    with a.agent() as one, mortal(b) as two:
+        targets = ("--targets", f"{one.url},{two.url}")
+        with analyzer(tmp_path, *targets, *WINDOW, *history, **QUICK) as found:
+            found.wait(lambda: set(by_node(found)) == {"node-a", "node-b"})
+            found.wait(lambda: by_node(found)["node-b"]["pod"] == "train-b")
+            found.wait(lambda: found.get("/health")["status"] == "healthy")
+            two.process.kill()
+            two.process.wait()
+            found.wait(lambda: found.get("/health")["targets_down"] == 1)
+            found.wait(lambda: by_node(found)["node-b"]["last_seen"])
+            last = by_node(found)["node-b"]["last_seen"]
+            page = found.page()
+            assert not [key for key in page if "train-b" in dict(key[1]).values()]
+            before = page.one("gpu_analysis_total")
+            found.wait(lambda: found.analyses() > before + 8)  # the window of 6 s holds none of its samples any more
+            row = by_node(found)["node-b"]
+            assert state(row) == UNKNOWN
+            assert row["last_seen"] == last
+            assert by_node(found)["node-a"]["pod"] == "train-a"
+            health = found.get("/health")
+            assert (health["status"], health["targets_up"], health["targets_down"]) == ("degraded", 1, 1)
+            page = found.page()
+            assert page.one("vgpuscope_analyzer_targets", state="down") == 1
+            assert page.one("vgpuscope_analyzer_verdict", gpu_id=row["gpu_id"], verdict="unknown") == 1
+            (down,) = found.get("/api/v1/summary")["down_targets"]
+            assert (down["name"], down["up"]) == (two.url, False)
+            (detail,) = found.get(f"/api/v1/gpus/{row['gpu_id']}")
+            assert two.url in detail["why"][0]
+        with analyzer(tmp_path, *targets, *WINDOW, *history, **QUICK) as found:
+            found.wait(lambda: by_node(found).get("node-a", {}).get("pod") == "train-a")
+            assert state(by_node(found)["node-b"]) == UNKNOWN
+            assert by_node(found)["node-b"]["last_seen"] == last
