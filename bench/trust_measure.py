@@ -1,0 +1,211 @@
+"""How often `idle` is wrong, and how often it is missed: a real analyzer over workloads whose truth is known."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bench import trust_feed
+from bench.trust_case import Case
+from bench.trust_feed import OWN_INTERVAL, OWN_WINDOW, Exporters, World
+from bench.trust_judge import Claim, Judged, Subject, claims, judged, oour_claims, zero_claims
+from tests.ports import free_port
+
+PROMETHEUS, LARGE, VICTORIA, OWN = "Prometheus", "large fleet", "VictoriaMetrics", "own scrapes"
+_HOLES = ("restarted", "restarted-late", "two-holes", "young")
+_WITHIN = 180.0  # seconds for an analysis
+_LATE = 0.06  # share of the window by which a judgement may be late
+
+
+class TrustEffort(Struct, frozen=True, kw_only=True):
+    """Which stores are asked."""
+
+    engines: tuple[str, ...] = (PROMETHEUS, LARGE, VICTORIA)
+    own: bool = True
+    kinds: frozenset[str] = frozenset()
+
+
+TRUST_QUICK = TrustEffort(engines=(PROMETHEUS,), own=False)
+
+
+class TrustFigures(Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    kinds: int
+    ours: tuple[Judged, ...]
+    oour: tuple[Judged, ...]
+    zero: tuple[Judged, ...]
+
+
+def run(effort: TrustEffort) -> TrustFigures:
+    """Every world in every store."""
+    ours: list[Judged] = []
+    oour: list[Judged] = []
+    zero: list[Judged] = []
+    with tempfile.TemporaryDirectory(prefix="vgpuscope-trust-") as folder:
+        for store in effort.engines:
+            for number, world in enumerate(_worlds(store, effort)):
+                with _filled(store, world, Path(folder) / f"{store[:1]}{number}") as (url, path):
+                    ours += _judgements(store, world, url, path)
+                    if store == PROMETHEUS:
+                        at = time.time()
+                        oour += judged(world.cases, oour_claims(url, at, world.window), store, seen_only=True)
+                        zero += judged(world.cases, zero_claims(url, at, world.window), store, seen_only=True)
+        if effort.own:
+            ours += _own(Path(folder))
+    names = {one.kind for one in ours}
+    return TrustFigures(kinds=len(names), ours=tuple(ours), oour=tuple(oour), zero=tuple(zero))
+
+
+def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
+    yield trust_feed.world("usual", kinds=effort.kinds)
+    if store == PROMETHEUS:
+        yield trust_feed.world("long", window=1800.0, kinds=effort.kinds)
+    if store != LARGE:
+        for name in _HOLES:
+            yield trust_feed.world(name, kinds=effort.kinds)
+
+
+@contextmanager
+def _filled(store: str, world: World, path: Path) -> Iterator[tuple[str, Path]]:
+    """A store that holds a world, at the moment of judgement."""
+    if shutil.which("prometheus") is None:
+        raise SystemExit("bench: the trust bench needs Prometheus (Debian package prometheus)")
+    _say(f"{store}: {world.name}, {len(world.cases)} cases")
+    with trust_feed.engine(store, path) as url:
+        lead = 6.0 + 0.07 * len(world.cases) + (20.0 if store == LARGE else 0.0)
+        now = time.time() + lead
+        trust_feed.fill(url, world.cases, now)
+        if store == LARGE:
+            trust_feed.fill_fleet(url, now)
+        if (late := time.time() - now) > 0:
+            raise SystemExit(f"bench: filling the store took {late:.0f} s longer than was allowed for")
+        time.sleep(max(0.0, now - time.time()))
+        yield url, path
+        late = time.time() - now
+        if late > 3 * _LATE * world.window:
+            raise SystemExit(f"bench: the last judgement was {late:.0f} s late; is the machine busy?")
+
+
+def _judgements(store: str, world: World, url: str, path: Path) -> Iterator[Judged]:
+    """By one analysis of a new process, and by the third of a service: both must hold."""
+    flags = ("--prometheus-url", url, "--window-minutes", world.minutes)
+    rows = _once(path, *flags)
+    yield from judged(world.cases, claims(rows, world.cases), store)
+    if store == PROMETHEUS:
+        with service(path, *flags) as analyzer:
+            for _ in range(2):
+                analyzer.analyse()
+            yield from judged(world.cases, claims(analyzer.rows(), world.cases), f"{store}, third analysis")
+
+
+def _own(path: Path) -> Iterator[Judged]:
+    """An analyzer without a Prometheus: one that runs, and one analysis as it is printed."""
+    world = trust_feed.own_world()
+    lead = OWN_WINDOW + 4 * OWN_INTERVAL + 4.0
+    _say(f"{OWN}: {len(world.cases)} cases, {lead:.0f} s")
+    now = time.time() + lead
+    settings = path / "own.yaml"
+    with Exporters(world.cases, now) as exporters:
+        targets = ", ".join(f'"{url}"' for url in exporters.urls)
+        settings.write_text(f"analyzer:\n  targets: [{targets}]\n  scrape_interval: {OWN_INTERVAL:g}\n")
+        flags = ("--config", str(settings), "--window-minutes", world.minutes)
+        with service(path, *flags) as analyzer:
+            time.sleep(max(0.0, now - time.time()))
+            analyzer.analyse()
+            late = time.time() - now
+            yield from judged(world.cases, claims(analyzer.rows(), world.cases), OWN)
+    if late > 2 * _LATE * OWN_WINDOW:
+        raise SystemExit(f"bench: the judgement was {late:.1f} s late; is the machine busy?")
+
+
+def _once(path: Path, *flags: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "vgpuscope", "analyze", "--once", "--json", *flags]
+    done = subprocess.run(command, capture_output=True, timeout=_WITHIN, cwd=path, check=False, env=_environment())
+    if done.returncode:
+        raise SystemExit(f"bench: vgpuscope analyze ended with {done.returncode}:\n{done.stderr.decode()[-2000:]}")
+    (path / "once.json").write_bytes(done.stdout)
+    shown = json.loads(done.stdout)
+    return shown if isinstance(shown, list) else shown["gpus"]
+
+
+class Service:
+    """A running `vgpuscope analyzer`."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its /results."""
+        return self._get("/results")  # type: ignore[no-any-return]
+
+    def analyse(self) -> None:
+        """One more analysis, from its beginning to its end."""
+        before = self._get("/health")["last_success"]
+        while int(time.time()) <= _second(before):
+            time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
+        self._get("/analyze", b"")
+        self.wait(lambda: self._get("/health")["last_success"] != before)
+
+    def wait(self, holds: Any) -> None:
+        """Until it is so."""
+        end = time.monotonic() + _WITHIN
+        while not holds():
+            if time.monotonic() > end:
+                raise SystemExit("bench: the analyzer did not end its analysis")
+            time.sleep(0.05)
+
+    def ready(self) -> bool:
+        """Whether its first analysis is there."""
+        try:
+            return bool(self._get("/health")["last_success"])
+        except OSError:
+            return False
+
+    def _get(self, path: str, body: bytes | None = None) -> Any:
+        with urllib.request.urlopen(f"{self._url}{path}", body, timeout=60) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def service(path: Path, *flags: str) -> Iterator[Service]:
+    """An analyzer once its first analysis is done; it does no further one until it is asked to."""
+    port = free_port()
+    command = [sys.executable, "-m", "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}", *flags]
+    command += ["--interval", "86400"]
+    with (path / "analyzer.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=path, env=_environment())
+    try:
+        found = Service(port)
+        found.wait(found.ready)
+        yield found
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # one client asks all the questions
+
+
+def _second(stamp: str | None) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+
+
+def _say(what: str) -> None:
+    print(f"bench: {what}", file=sys.stderr, flush=True)
+
+
+__all__ = ["Case", "Claim", "Subject", "TrustEffort", "TrustFigures", "TRUST_QUICK", "run"]
