@@ -1,6 +1,7 @@
 """What a kind of workload is made with: GPUs, exporters, and the truth about each."""
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     setups: tuple[Setup, ...]
     make: Callable[["Case"], None]
     world: str
-    own: bool  # it can also be met by an analyzer that scrapes by itself
+    own: tuple[str, ...]  # schemas in which an analyzer that scrapes by itself can meet it
 
 
 class Case:
@@ -86,12 +87,13 @@ class Case:
 
     def pod(self, suffix: str = "") -> str:
         """A name for a pod of this case."""
-        return f"{self.kind.name.replace(' ', '-').replace(',', '')}-{self.number}{suffix}"
+        return f"{re.sub('[^a-z0-9]+', '-', self.kind.name.lower())[:30].strip('-')}-{self.number}{suffix}"
 
     def target(self, *gpus: Gpu, **more: Any) -> Target:
         """Its exporter; without GPUs it has all of the case."""
         instance = f"10.{self.number >> 8 & 255}.{self.number & 255}.{17 + len(self.targets)}:9400"
-        usual = {"setup": self.setup, "job": f"{self.setup.schema}-{self.s:g}s", "instance": instance}
+        job = f"{self.setup.schema}-{self.setup.relabel}-{self.s:g}s"  # honor_labels is a setting of a job
+        usual = {"setup": self.setup, "job": job, "instance": instance}
         usual |= {"phase": -self.dice.uniform(0.05, 0.95) * self.s}
         made = Target(gpus=gpus or tuple(self.gpus), **(usual | more))
         self.targets.append(made)

@@ -42,11 +42,7 @@ def world(name: str, *, window: float = 600.0, kinds: frozenset[str] = frozenset
 
 def own_world() -> World:
     """Every kind that an analyzer can meet in its own scrapes, once for each schema that it has."""
-    pairs: list[tuple[Kind, Setup]] = []
-    for one in KINDS:
-        if one.own:
-            schemas = dict.fromkeys(setup.schema for setup in one.setups)
-            pairs += [(one, Setup(schema=schema, interval=OWN_INTERVAL)) for schema in schemas]
+    pairs = [(one, Setup(schema=schema, interval=OWN_INTERVAL)) for one in KINDS for schema in one.own]
     return World(name="own", window=OWN_WINDOW, cases=_cases(pairs, OWN_WINDOW))
 
 

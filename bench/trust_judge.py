@@ -3,7 +3,7 @@
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -102,12 +102,58 @@ def score(judged: Iterable[Judged]) -> Score:
     )
 
 
+class Tally(Struct, frozen=True, kw_only=True):
+    """What one judge said of all subjects of one kind in one run."""
+
+    judge: str
+    run: str
+    kind: str
+    truth: str
+    subjects: int
+    score: Score
+    wrong: tuple[str, ...]  # setups that are wrong by verdict or status, or idle and not found
+
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong, and everything idle was found."""
+        return not self.wrong
+
+
+def tallies(judge: str, found: Iterable[Judged], truths: Mapping[str, str]) -> Iterator[Tally]:
+    """By run and kind, in the order of the kinds."""
+    groups: dict[tuple[str, str], list[Judged]] = {}
+    for one in found:
+        groups.setdefault((one.run, one.kind), []).append(one)
+    for (run, kind), members in groups.items():
+        yield Tally(
+            judge=judge,
+            run=run,
+            kind=kind,
+            truth=truths[kind],
+            subjects=len(members),
+            score=score(members),
+            wrong=tuple(dict.fromkeys(_said(one) for one in members if one.wrong or one.wrong_status or one.missed)),
+        )
+
+
+def _said(one: Judged) -> str:
+    what = "tenant" if one.tenant else "GPU"
+    return f"{one.setup}: {what} {one.truth}, verdict {one.verdict}, status {one.status}"
+
+
+def total(parts: Iterable[Score]) -> Score:
+    """The sum of scores."""
+    columns = [[getattr(one, name) for name in Score.__struct_fields__] for one in parts]
+    sums = [sum(column) for column in zip(*columns, strict=True)] or [0] * len(Score.__struct_fields__)
+    return Score(**dict(zip(Score.__struct_fields__, sums, strict=True)))
+
+
 def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen_only: bool = False) -> list[Judged]:
     """Every subject of every case, and every further tenant that somebody said something about."""
     found = []
     for case in cases:
         uuids = {gpu.uuid for gpu in case.gpus}
-        subjects = {**{one: None for one in case.truth}, **{one: None for one in claims if one.uuid in uuids}}
+        subjects = {**dict.fromkeys(case.truth), **{one: None for one in claims if one.uuid in uuids}}
         for subject in subjects:
             claim = claims.get(subject, Claim())
             if seen_only and claim.verdict == ABSENT:

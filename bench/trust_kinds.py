@@ -8,7 +8,7 @@ from math import inf, nan
 
 from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN, Case, Kind, Subject
 from bench.trust_scrapes import Page, Setup, instead, without
-from bench.trust_world import H100, L40S, T4, Instance, Tenant, cycle, either, flat, never, noise, ramp, spans
+from bench.trust_world import H100, L40S, T4, Instance, Signal, Tenant, cycle, either, flat, never, noise, ramp, spans
 
 KINDS: list[Kind] = []
 
@@ -32,12 +32,19 @@ RARE = tuple(Setup(schema=schema, interval=900) for schema in ("dcgm", "agent"))
 
 
 def kind(
-    name: str, truth: str, setups: tuple[Setup, ...] = BOTH, *, world: str = "usual", own: bool = True
+    name: str,
+    truth: str,
+    setups: tuple[Setup, ...] = BOTH,
+    *,
+    world: str = "usual",
+    own: bool = True,
+    own_schema: str = "",
 ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
     """Put a kind into the table; `own`: it can also happen to an analyzer that scrapes by itself."""
+    schemas = tuple(dict.fromkeys(setup.schema for setup in setups if own_schema in setup.schema)) if own else ()
 
     def add(make: Callable[[Case], None]) -> Callable[[Case], None]:
-        KINDS.append(Kind(name=name, truth=truth, setups=setups, make=make, world=world, own=own))
+        KINDS.append(Kind(name=name, truth=truth, setups=setups, make=make, world=world, own=schemas))
         return make
 
     return add
@@ -269,41 +276,57 @@ def _hole(c: Case, length: float) -> tuple[float, float]:
     return at, at + length
 
 
+def _unseen_work(c: Case, *times: tuple[float, float]) -> Signal:
+    """Work that no exporter shows afterwards; the agent's counters would, so with an agent there is none."""
+    return never if c.agent else spans(*times)
+
+
 @kind("a hole of 5 minutes in a job", UNPROVEN, EVERY, own=False)
 def _(c: Case) -> None:
-    c.shows(c.gpu(spans(hole := _hole(c, c.m(5)))), unseen=(hole,), job=f"hole-{c.number}")
+    hole = _hole(c, c.m(5))
+    c.shows(c.gpu(_unseen_work(c, hole)), unseen=(hole,), job=f"hole-{c.number}")
 
 
-@kind("Prometheus was down for 5 minutes", UNPROVEN, EVERY, world="restarted", own=False)
-def _(c: Case) -> None:
-    c.shows(c.gpu(spans((-c.m(7), -c.m(3)))), unseen=((-c.m(7.5), -c.m(2.5)),))
+def _restarted(c: Case) -> None:
+    c.shows(c.gpu(_unseen_work(c, (-c.m(7), -c.m(3)))), unseen=((-c.m(7.5), -c.m(2.5)),))
+
+
+kind("Prometheus was down for 5 minutes", UNPROVEN, EVERY, world="restarted", own=False)(_restarted)
+for _seconds in (30, 60):
+    kind(
+        f"Prometheus was down for 5 minutes, all jobs have {_seconds} s",
+        UNPROVEN,
+        tuple(one for one in EVERY if one.interval == _seconds),
+        world=f"restarted-{_seconds}s",
+        own=False,
+    )(_restarted)
 
 
 @kind("Prometheus was down for 4 minutes, until just now", UNPROVEN, EVERY, world="restarted-late", own=False)
 def _(c: Case) -> None:
-    c.shows(c.gpu(spans((-c.m(4.5), -c.m(2)))), unseen=((-c.m(5.5), -c.m(1.5)),))
+    c.shows(c.gpu(_unseen_work(c, (-c.m(4.5), -c.m(2)))), unseen=((-c.m(5.5), -c.m(1.5)),))
 
 
 @kind("Prometheus was down twice, 2.5 minutes each", UNPROVEN, EVERY, world="two-holes", own=False)
 def _(c: Case) -> None:
     holes = ((-c.m(8.5), -c.m(6)), (-c.m(4), -c.m(1.5)))
-    c.shows(c.gpu(spans((-c.m(8), -c.m(6.5)))), unseen=holes)
+    c.shows(c.gpu(_unseen_work(c, (-c.m(8), -c.m(6.5)))), unseen=holes)
 
 
 @kind("Prometheus has only the last 5 minutes", UNPROVEN, EVERY, world="young", own=False)
 def _(c: Case) -> None:
-    c.shows(c.gpu(spans((-inf, -c.m(5.5)))), since=-c.m(5))
+    c.shows(c.gpu(spans((-inf, -c.m(7)))), since=-c.m(5))
 
 
 @kind("two holes in a job", UNPROVEN, own=False)
 def _(c: Case) -> None:
     holes = ((-c.m(8.5), -c.m(5.5)), (-c.m(4), -c.m(1.2)))
-    c.shows(c.gpu(spans(holes[0])), unseen=holes, job=f"holes-{c.number}")
+    c.shows(c.gpu(_unseen_work(c, holes[0])), unseen=holes, job=f"holes-{c.number}")
 
 
 @kind("the beginning of the window is missing", UNPROVEN, EVERY, own=False)
 def _(c: Case) -> None:
-    c.shows(c.gpu(spans((-inf, -c.m(7.5)))), since=-c.m(c.dice.uniform(5, 6.8)), job=f"late-{c.number}")
+    c.shows(c.gpu(spans((-inf, -c.m(8.2)))), since=-c.m(c.dice.uniform(5, 6.8)), job=f"late-{c.number}")
 
 
 @kind("a new node, 90 seconds old", UNPROVEN, own=False)
@@ -323,7 +346,10 @@ def _(c: Case) -> None:
     names = ("_utilization_", "_busy_seconds", "_sm_", "_controller_", "_encoder", "_decoder", "_jpeg", "_ofa")
     gpu = c.gpu(spans((begin, end)), watts=flat(80))
     # counters that come back show what they missed, so they are gone for good
-    c.shows(gpu, edit=lambda t, page: without(*names, begin=begin, end=end)(t, without("_seconds_total", "_energy")(t, page)))
+    c.shows(
+        gpu,
+        edit=lambda t, page: without(*names, begin=begin, end=end)(t, without("_seconds_total", "_energy")(t, page)),
+    )
 
 
 @kind("only memory and power are exported", UNPROVEN)
@@ -346,8 +372,7 @@ def _(c: Case) -> None:
 @kind("the exporter did not answer for 4 minutes", UNPROVEN)
 def _(c: Case) -> None:
     hole = _hole(c, c.m(4))
-    # the agent's counter would tell of work in the hole, so there is none
-    c.shows(c.gpu(spans(hole) if not c.agent else never, profiling=False), down=(hole,))
+    c.shows(c.gpu(_unseen_work(c, hole), profiling=False), down=(hole,))
 
 
 @kind("the exporter is killed for its memory every 3 minutes, and is away for 2", UNPROVEN, BOTH)
@@ -428,7 +453,12 @@ def _(c: Case) -> None:
     c.shows(gpu, setup=Setup(schema="dcgm", interval=30), job="dcgm-beside")
 
 
-@kind("agent and dcgm-exporter, the agent is dead, dcgm-exporter sees work", BUSY, _setups("agent", (15, "plain")), own=False)
+@kind(
+    "agent and dcgm-exporter, the agent is dead, dcgm-exporter sees work",
+    BUSY,
+    _setups("agent", (15, "plain")),
+    own=False,
+)
 def _(c: Case) -> None:
     c.shows(gpu := c.gpu(spans((-c.m(6), inf), level=0.8)), down=((-c.m(6.5), inf),))
     c.shows(gpu, setup=Setup(schema="dcgm", interval=30), job="dcgm-beside")
@@ -668,7 +698,10 @@ def _(c: Case) -> None:
     c.shows(c.gpu(memory=75_000, watts=noise(c.number, 78, 90), clock=1410))
 
 
-@kind("idle, no pod", IDLE, (*AGENT, *_setups("dcgm", (15, "exported"), (60, "exported")), *HONORED))
+NO_POD = (*AGENT, *_setups("dcgm", (15, "exported"), (60, "exported")), *HONORED)
+
+
+@kind("idle, no pod", IDLE, NO_POD, own_schema="agent")  # by default GPUs without a pod are not asked for otherwise
 def _(c: Case) -> None:
     c.shows(c.gpu(tenants=()))
 
@@ -737,7 +770,7 @@ def _(c: Case) -> None:
 
 @kind("scrapes every 2 minutes, window of 30: a hole of 12 minutes", UNPROVEN, SLOW, world="long", own=False)
 def _(c: Case) -> None:
-    c.shows(c.gpu(spans((-c.m(6), -c.m(4)))), unseen=((-c.m(7), -c.m(3)),), job=f"long-hole-{c.number}")
+    c.shows(c.gpu(_unseen_work(c, (-c.m(6), -c.m(4)))), unseen=((-c.m(7), -c.m(3)),), job=f"long-hole-{c.number}")
 
 
 # ── only where the analyzer scrapes by itself ────────────────────────────────────────────────────────────────────
@@ -769,7 +802,9 @@ def _(c: Case) -> None:
     def twice(_: float, page: Page) -> Page:
         return [*page, *(row for row in instead("_ratio", 0.0)(0, page) if "_ratio" in row[0])]
 
-    c.shows(c.gpu(flat(0.8), watts=flat(90)), edit=lambda t, page: without("_seconds_total", "_energy")(t, twice(t, page)))
+    c.shows(
+        c.gpu(flat(0.8), watts=flat(90)), edit=lambda t, page: without("_seconds_total", "_energy")(t, twice(t, page))
+    )
 
 
 @kind("pages are cut off in the middle", UNPROVEN, OWN, world="own")

@@ -10,19 +10,21 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from bench import trust_feed
-from bench.trust_case import Case
 from bench.trust_feed import OWN_INTERVAL, OWN_WINDOW, Exporters, World
-from bench.trust_judge import Claim, Judged, Subject, claims, judged, oour_claims, zero_claims
+from bench.trust_judge import Judged, Score, Tally, claims, judged, oour_claims, tallies, total, zero_claims
+from bench.trust_kinds import KINDS
 from tests.ports import free_port
 
 PROMETHEUS, LARGE, VICTORIA, OWN = "Prometheus", "large fleet", "VictoriaMetrics", "own scrapes"
-_HOLES = ("restarted", "restarted-late", "two-holes", "young")
+OURS, OOUR, ZERO = "vgpuscope", "gpu-oour's formula", "max_over_time == 0"
+_HOLES = ("restarted", "restarted-30s", "restarted-60s", "restarted-late", "two-holes", "young")
 _WITHIN = 180.0  # seconds for an analysis
 _LATE = 0.06  # share of the window by which a judgement may be late
 
@@ -30,41 +32,53 @@ _LATE = 0.06  # share of the window by which a judgement may be late
 class TrustEffort(Struct, frozen=True, kw_only=True):
     """Which stores are asked."""
 
-    engines: tuple[str, ...] = (PROMETHEUS, LARGE, VICTORIA)
+    stores: tuple[str, ...] = (PROMETHEUS, LARGE, VICTORIA)
     own: bool = True
     kinds: frozenset[str] = frozenset()
 
 
-TRUST_QUICK = TrustEffort(engines=(PROMETHEUS,), own=False)
+TRUST_QUICK = TrustEffort(stores=(PROMETHEUS,), own=False)
 
 
 class TrustFigures(Struct, frozen=True, kw_only=True):
     """One run."""
 
     kinds: int
-    ours: tuple[Judged, ...]
-    oour: tuple[Judged, ...]
-    zero: tuple[Judged, ...]
+    subjects: int
+    seconds: float
+    tallies: tuple[Tally, ...]
+
+    def score(self, judge: str, run: str) -> Score:
+        """Precision and recall of one judge in one run."""
+        return total(one.score for one in self.tallies if (one.judge, one.run) == (judge, run))
+
+    def runs(self, judge: str) -> list[str]:
+        """In which runs it was asked."""
+        return list(dict.fromkeys(one.run for one in self.tallies if one.judge == judge))
 
 
 def run(effort: TrustEffort) -> TrustFigures:
     """Every world in every store."""
-    ours: list[Judged] = []
-    oour: list[Judged] = []
-    zero: list[Judged] = []
+    began = time.monotonic()
+    found: dict[str, list[Judged]] = {OURS: [], OOUR: [], ZERO: []}
     with tempfile.TemporaryDirectory(prefix="vgpuscope-trust-") as folder:
-        for store in effort.engines:
+        for store in effort.stores:
             for number, world in enumerate(_worlds(store, effort)):
                 with _filled(store, world, Path(folder) / f"{store[:1]}{number}") as (url, path):
-                    ours += _judgements(store, world, url, path)
+                    found[OURS] += _judgements(store, world, url, path)
                     if store == PROMETHEUS:
                         at = time.time()
-                        oour += judged(world.cases, oour_claims(url, at, world.window), store, seen_only=True)
-                        zero += judged(world.cases, zero_claims(url, at, world.window), store, seen_only=True)
+                        found[OOUR] += judged(world.cases, oour_claims(url, at, world.window), store, seen_only=True)
+                        found[ZERO] += judged(world.cases, zero_claims(url, at, world.window), store, seen_only=True)
         if effort.own:
-            ours += _own(Path(folder))
-    names = {one.kind for one in ours}
-    return TrustFigures(kinds=len(names), ours=tuple(ours), oour=tuple(oour), zero=tuple(zero))
+            found[OURS] += _own(Path(folder))
+    truths = {one.name: one.truth for one in KINDS}
+    return TrustFigures(
+        kinds=len({one.kind for one in found[OURS]}),
+        subjects=len(found[OURS]),
+        seconds=time.monotonic() - began,
+        tallies=tuple(tally for judge, all_ in found.items() for tally in tallies(judge, all_, truths)),
+    )
 
 
 def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
@@ -79,8 +93,9 @@ def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
 @contextmanager
 def _filled(store: str, world: World, path: Path) -> Iterator[tuple[str, Path]]:
     """A store that holds a world, at the moment of judgement."""
-    if shutil.which("prometheus") is None:
-        raise SystemExit("bench: the trust bench needs Prometheus (Debian package prometheus)")
+    for program in ("prometheus", "victoria-metrics"):
+        if shutil.which(program) is None:
+            raise SystemExit(f"bench: the trust bench needs {program} (Debian package {program})")
     _say(f"{store}: {world.name}, {len(world.cases)} cases")
     with trust_feed.engine(store, path) as url:
         lead = 6.0 + 0.07 * len(world.cases) + (20.0 if store == LARGE else 0.0)
@@ -154,7 +169,7 @@ class Service:
         before = self._get("/health")["last_success"]
         while int(time.time()) <= _second(before):
             time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
-        self._get("/analyze", b"")
+        self.wait(lambda: "started" in self._get("/analyze", b"")["message"])  # what follows the last one may still run
         self.wait(lambda: self._get("/health")["last_success"] != before)
 
     def wait(self, holds: Any) -> None:
@@ -199,13 +214,8 @@ def _environment() -> dict[str, str]:
 
 
 def _second(stamp: str | None) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
 
 
 def _say(what: str) -> None:
     print(f"bench: {what}", file=sys.stderr, flush=True)
-
-
-__all__ = ["Case", "Claim", "Subject", "TrustEffort", "TrustFigures", "TRUST_QUICK", "run"]

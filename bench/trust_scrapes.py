@@ -81,7 +81,9 @@ class Target(Struct, kw_only=True):
         return not _within(t, self.down) and back not in self.missed
 
 
-def recorded(target: Target, *, now: float, begin: float, end: float, seed: int = 0) -> list[tuple[dict[str, str], Samples]]:
+def recorded(
+    target: Target, *, now: float, begin: float, end: float, seed: int = 0
+) -> list[tuple[dict[str, str], Samples]]:
     """Everything that is in the store about a target afterwards."""
     store = _Store(target, now)
     shown: set[tuple[str, Labels]] = set()

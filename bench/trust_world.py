@@ -5,7 +5,7 @@ works: what a GPU does is a function of time, and an exporter shows what its own
 """
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from itertools import accumulate
 from math import inf
 
@@ -282,14 +282,21 @@ def _dcgm_instances(gpu: Gpu, at: float) -> Iterator[Row]:
             yield from _dcgm_profiling(gpu, labels, at, one.tenant.compute)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _labels(*pairs: str) -> Labels:
     return tuple(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def _dcgm_labels(gpu: Gpu, tenant: Tenant | None, instance: Instance | None = None) -> Labels:
     pairs = ["gpu", str(gpu.index), "UUID", gpu.uuid, "device", f"nvidia{gpu.index}", "modelName", gpu.model.name]
-    pairs += ["Hostname", gpu.node, "DCGM_FI_DRIVER_VERSION", "550.54.15", "pci_bus_id", f"00000000:{gpu.index:02X}:00.0"]
+    pairs += [
+        "Hostname",
+        gpu.node,
+        "DCGM_FI_DRIVER_VERSION",
+        "550.54.15",
+        "pci_bus_id",
+        f"00000000:{gpu.index:02X}:00.0",
+    ]
     if instance:
         pairs += ["GPU_I_ID", str(instance.gi), "GPU_I_PROFILE", instance.profile]
     if tenant:
