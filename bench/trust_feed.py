@@ -16,8 +16,8 @@ from tests.contract import promworld
 
 FILLER = 21_000  # GPUs of a fleet that is too large for samples to be asked for at once
 _AT_ONCE = 4000  # series in memory
-OWN_INTERVAL = 2.0
-OWN_WINDOW = 60.0
+OWN_INTERVAL = 4.0
+OWN_WINDOW = 120.0
 
 
 class World(Struct, frozen=True, kw_only=True):

@@ -774,7 +774,7 @@ def _(c: Case) -> None:
 
 
 # ── only where the analyzer scrapes by itself ────────────────────────────────────────────────────────────────────
-OWN: tuple[Setup, ...] = (Setup(schema="agent", interval=2),)
+OWN: tuple[Setup, ...] = (Setup(schema="agent", interval=4),)
 
 
 @kind("times on the page: an hour in the future", UNPROVEN, OWN, world="own")

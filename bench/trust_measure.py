@@ -68,7 +68,7 @@ def run(effort: TrustEffort) -> TrustFigures:
     with tempfile.TemporaryDirectory(prefix="vgpuscope-trust-") as folder:
         for store in effort.stores:
             for world in _worlds(store, effort):
-                for judge, said in _in_time(store, world, Path(folder)).items():
+                for judge, said in in_time(store, world, Path(folder)).items():
                     found[judge] += said
         if effort.own:
             found[OURS] += _own(Path(folder))
@@ -90,7 +90,7 @@ def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
             yield trust_feed.world(name, kinds=effort.kinds)
 
 
-def _in_time(store: str, world: World, folder: Path) -> dict[str, list[Judged]]:
+def in_time(store: str, world: World, folder: Path) -> dict[str, list[Judged]]:
     """What all judges say of a world, at its moment: on a busy machine it is tried again with more time to fill it."""
     _say(f"{store}: {world.name}, {len(world.cases)} cases")
     for attempt in range(_ATTEMPTS):

@@ -216,7 +216,7 @@ class Gpu(Struct, kw_only=True):
         return self.seconds[name]
 
     def _place(self, t: float) -> int:
-        return max(0, int(t) - int(self.begin) + _BEFORE)
+        return max(0, min(int(t), int(self.end)) - int(self.begin) + _BEFORE)
 
 
 # ── dcgm-exporter ────────────────────────────────────────────────────────────────────────────────────────────────
