@@ -222,14 +222,18 @@ def oour_claims(url: str, at: float, window: float) -> dict[Subject, Claim]:
     for labels in _discovered(url):
         uuid = labels["UUID"]
         util, copy, used, free, power = (means[term].get(uuid, 0.0) for term in _OOUR_TERMS)
-        share = min(1.0, used / ((used + free) or _OOUR_MEMORY))
-        points = 100 * (0.5 * util / 100 + 0.2 * copy / 100 + 0.2 * share + 0.1 * min(1.0, power / _OOUR_POWER))
-        said = IDLE if round(points, 1) < _OOUR_IDLE else "in_use"
+        said = IDLE if oour_score(util, copy, used=used, free=free, power=power) < _OOUR_IDLE else "in_use"
         card = Subject(uuid, labels.get("GPU_I_ID", ""))
         _worst(found, card, Claim(verdict=said, status=said))
         pod = labels.get("exported_pod") or labels.get("pod", "")
         _worst(found, card._replace(pod=pod), Claim(verdict=said, status=said))
     return found
+
+
+def oour_score(util: float, copy: float, *, used: float, free: float, power: float) -> float:
+    """Its points, from percent, MiB and watts."""
+    share = min(1.0, used / ((used + free) or _OOUR_MEMORY))
+    return round(0.5 * util + 0.2 * copy + 20 * share + 10 * min(1.0, power / _OOUR_POWER), 1)
 
 
 def _discovered(url: str) -> list[dict[str, str]]:
