@@ -53,17 +53,17 @@ class Judged(Struct, frozen=True, kw_only=True):
         return self.named and self.truth == IDLE and self.verdict != IDLE
 
 
-class Score(Struct, frozen=True, kw_only=True):
+class Score(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Precision and recall of `idle`."""
 
-    claimed: int
-    wrong: int
-    claimed_status: int
-    wrong_status: int
-    idle_gpus: int
-    missed_gpus: int
-    idle_tenants: int
-    missed_tenants: int
+    claimed: int = 0
+    wrong: int = 0
+    claimed_status: int = 0
+    wrong_status: int = 0
+    idle_gpus: int = 0
+    missed_gpus: int = 0
+    idle_tenants: int = 0
+    missed_tenants: int = 0
 
     @property
     def precision(self) -> float:
@@ -102,7 +102,7 @@ def score(judged: Iterable[Judged]) -> Score:
     )
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class Tally(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one judge said of all subjects of one kind in one run."""
 
     judge: str
@@ -111,12 +111,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     truth: str
     subjects: int
     score: Score
-    wrong: tuple[str, ...]  # setups that are wrong by verdict or status, or idle and not found
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong, and everything idle was found."""
-        return not self.wrong
+    wrong: tuple[str, ...] = ()  # setups that are wrong by verdict or status, or idle and not found
 
 
 def tallies(judge: str, found: Iterable[Judged], truths: Mapping[str, str]) -> Iterator[Tally]:
