@@ -59,9 +59,10 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, cluster or analyzer for one of them
+bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer or trust for one of them
 	@tools/need cc gcc
 	@tools/need promtool prometheus
+	@tools/need victoria-metrics victoria-metrics
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 

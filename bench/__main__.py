@@ -5,7 +5,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import analyzer_measure, analyzer_report, cluster_measure, cluster_report, measure, report, verdict
+from bench import (
+    analyzer_measure,
+    analyzer_report,
+    cluster_measure,
+    cluster_report,
+    measure,
+    report,
+    trust_measure,
+    trust_report,
+    verdict,
+)
 
 Bench = tuple[Callable[[bool], Any], Callable[[Any], tuple[verdict.Target, ...]], Callable[[verdict.Result, Any], str]]
 
@@ -22,17 +32,26 @@ def _analyzer(quick: bool) -> analyzer_measure.AnalyzerFigures:
     return analyzer_measure.run(analyzer_measure.ANALYZER_QUICK if quick else analyzer_measure.AnalyzerEffort())
 
 
+def _trust(quick: bool) -> trust_measure.TrustFigures:
+    figures = trust_measure.run(trust_measure.TRUST_QUICK if quick else trust_measure.TrustEffort())
+    print(trust_report.table(figures))
+    return figures
+
+
 BENCHES: dict[str, Bench] = {
     "agent": (_agent, report.targets, report.markdown),
     "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
     "analyzer": (_analyzer, analyzer_report.targets, analyzer_report.markdown),
+    "trust": (_trust, trust_report.targets, trust_report.markdown),
 }
 
 
 def main() -> int:
     """Measure, write the figures down, say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="*", metavar="agent|cluster|analyzer", help="what to measure; nothing named: all")
+    parser.add_argument(
+        "what", nargs="*", metavar="agent|cluster|analyzer|trust", help="what to measure; nothing named: all"
+    )
     parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")
     arguments = parser.parse_args()
     unknown = set(arguments.what) - BENCHES.keys()

@@ -1,0 +1,128 @@
+"""The labels of the trust bench: what is called busy could be known, and the judge counts as it says."""
+
+import pytest
+
+from bench.trust_case import BUSY, IDLE, UNPROVEN, Case
+from bench.trust_feed import own_world, world
+from bench.trust_judge import Claim, Judged, Subject, claims, judged, oour_score, score
+from bench.trust_kinds import KINDS
+from bench.trust_scrapes import Setup, Target, recorded
+from bench.trust_world import Gpu, Tenant, flat
+from tests.sources.promstub import is_stale
+
+WORLDS = {"long": 1800.0}
+SHARES = ("_UTIL", "GR_ENGINE_ACTIVE", "SM_UTIL_RATIO", "GPU_UTIL_RATIO")
+COUNTERS = {"busy_seconds_total": 1.0, "sm_seconds_total": 1.0, "pcie_received_bytes_total": 1e9}
+
+
+def busy_cases():
+    names = dict.fromkeys(kind.world for kind in KINDS)
+    found = [case for name in names if name != "own" for case in world(name, window=WORLDS.get(name, 600.0)).cases]
+    return [case for case in found if BUSY in case.truth.values()]
+
+
+def kept(case: Case):
+    """Samples of the window, by name of the series and by uuid."""
+    for target in case.targets:
+        for labels, samples in recorded(target, now=0.0, begin=case.begin, end=0.0):
+            uuid = labels.get("UUID") or labels.get("gpu_uuid")
+            inside = [value for at, value in samples if at >= -case.window and not is_stale(value)]
+            if uuid and inside:
+                yield uuid, labels, inside
+
+
+def shows_work(name, values, limit_watts):
+    if any(name.endswith(part) for part in SHARES):
+        return max(values) >= (5 if name.endswith("_UTIL") else 0.05)
+    if name.startswith("vgpuscope_") and name.endswith("_ratio") and "limit" not in name:
+        return max(values) >= 0.05
+    if "PROF_PCIE" in name:
+        return max(values) >= 1e9
+    if name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION":  # mJ, a sample a minute
+        return (values[-1] - values[0]) / 1000 / (60 * (len(values) - 1)) > 0.5 * limit_watts
+    return any(name.endswith(part) and values[-1] - values[0] >= least for part, least in COUNTERS.items())
+
+
+def test_work_that_is_called_busy_is_on_some_page_that_was_scraped():
+    unseen = []
+    for case in busy_cases():
+        shown = {}
+        for uuid, labels, values in kept(case):
+            limit = next(gpu.model.limit for gpu in case.gpus if gpu.uuid == uuid)
+            if len(values) > 1 and shows_work(labels["__name__"], values, limit):
+                pod = labels.get("exported_pod") or labels.get("pod", "")
+                shown.setdefault(uuid, set()).add((labels.get("GPU_I_ID", ""), pod))
+        for subject, truth in case.truth.items():
+            seen = shown.get(subject.uuid, set())
+            matching = [
+                one for one in seen if one[0] == subject.instance and (not subject.pod or one[1] == subject.pod)
+            ]
+            if truth == BUSY and not matching:
+                unseen.append((case.kind.name, case.setup.name, subject))
+    assert unseen == []
+
+
+def test_there_are_enough_kinds_of_every_truth():
+    assert len(KINDS) >= 100
+    assert {truth: sum(kind.truth == truth for kind in KINDS) >= 20 for truth in (BUSY, IDLE, UNPROVEN)} == {
+        BUSY: True,
+        IDLE: True,
+        UNPROVEN: True,
+    }
+
+
+def test_own_scrapes_meet_every_kind_that_needs_no_prometheus():
+    assert {case.kind.name for case in own_world().cases} == {kind.name for kind in KINDS if kind.own}
+
+
+def scraped(**more):
+    gpu = Gpu(number=1, node="n", tenants=(Tenant(pod="p", memory=flat(100)),))
+    usual = {"setup": Setup(schema="dcgm", interval=15), "gpus": (gpu,), "job": "j", "instance": "i"}
+    target = Target(**(usual | more))
+    series = recorded(target, now=0.0, begin=-150.0, end=0.0)
+    return {labels["__name__"]: [value for _, value in samples] for labels, samples in series}
+
+
+def test_a_target_that_dies_ends_its_series_with_one_stale_marker():
+    found = scraped(down=((-60, 1),))
+    assert [is_stale(value) for value in found["DCGM_FI_DEV_GPU_UTIL"]] == [False] * 6 + [True]
+    assert found["up"] == [1.0] * 6 + [0.0] * 5
+
+
+def test_a_prometheus_that_is_down_writes_nothing_at_all():
+    found = scraped(unseen=((-100, -40),))
+    assert len(found["up"]) == len(found["DCGM_FI_DEV_GPU_UTIL"]) == 7
+    assert not any(is_stale(value) for value in found["DCGM_FI_DEV_GPU_UTIL"])
+
+
+def test_gpu_oour_calls_what_it_cannot_read_idle():
+    assert oour_score(0, 0, used=0, free=0, power=0) == 0.0
+    assert oour_score(95, 60, used=72_000, free=8_000, power=372) == 87.5
+    assert oour_score(0, 0, used=0, free=80_000, power=250) == 10.0  # an idle H100 is not idle to it
+
+
+def one_judged(**more):
+    usual = {"kind": "k", "setup": "s", "run": "r", "tenant": False, "named": True}
+    return Judged(**(usual | {"truth": IDLE, "verdict": IDLE, "status": IDLE} | more))
+
+
+@pytest.mark.parametrize("truth", [BUSY, UNPROVEN])
+def test_idle_is_wrong_for_a_busy_and_for_an_unproven_gpu(truth):
+    said = [one_judged(), one_judged(truth=truth, status="low"), one_judged(truth=truth, verdict="unknown")]
+    found = score(said)
+    assert (found.claimed, found.wrong, found.claimed_status, found.wrong_status) == (2, 1, 2, 1)
+    assert (found.precision, found.precision_status, found.recall) == (0.5, 0.5, 1.0)
+
+
+def test_an_idle_tenant_that_is_not_shown_is_a_miss():
+    tenants = [one_judged(tenant=True), one_judged(tenant=True, verdict="absent", status="absent")]
+    assert score(tenants).recall_tenants == 0.5
+
+
+def test_the_class_and_every_tenant_of_a_row_are_claims_too():
+    case = world("usual", kinds=frozenset({"training"})).cases[0]
+    tenant = {"pod": "training-1", "verdict": "idle"}
+    row = {"gpu_id": case.gpus[0].uuid, "mig": "", "verdict": "unknown", "use_class": "idle-held", "status": "low"}
+    said = claims([{**row, "tenants": [tenant]}], [case])
+    assert said[Subject(case.gpus[0].uuid)] == Claim(verdict="idle", status="low")
+    assert [one.wrong for one in judged([case], said, "run")] == [True, True]
