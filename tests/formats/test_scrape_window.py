@@ -382,3 +382,10 @@ def test_a_container_that_has_not_started_is_known_to_be_so_until_it_starts():
         active = container(m.CONTAINER_STATE, int(started)).replace("}", ',state="active"}')
         target.show(at, container(m.CONTAINER_PROCESSES, int(started)), state, active)
         assert target.only(0, at).state == ("active" if started else "not-started")
+
+
+def test_a_counter_is_read_as_its_rate_also_over_a_new_beginning():
+    target = Target()
+    for at, joules in ((10, 1000), (20, 3000), (30, 500), (40, 2500)):  # 2,000 J in 10 s, a restart, 500, then 2,000
+        target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_ENERGY, joules))
+    assert target.only(0, 40).terms["energy"].mean == pytest.approx(4500 / 30)

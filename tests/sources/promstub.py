@@ -106,6 +106,9 @@ class Engine:
         if facts := re.fullmatch(r"last_over_time\(\{(.*)\}\[(\d+)ms\]\) > 0", query):
             there = self._there(facts[1], end - int(facts[2]) / 1000, end)
             return _vector([(labels, inside[-1][1]) for labels, inside in there if inside[-1][1] > 0], end)
+        if frozen := re.match(r"\(changes\((\w+)\{(.*?)\}\[(\d+)ms\]\) == 0", query):
+            there = self._there(f'__name__="{frozen[1]}",{frozen[2]}', end - int(frozen[3]) / 1000, end)
+            return _vector([(labels, 0.0) for labels, inside in there if len({v for _, v in inside}) == 1], end)
         if xids := re.fullmatch(r"\((\w+)\{(.*?)\} > 0 and changes\(.*\[(\d+)ms\]\) > 0\) or \(.*\)", query):
             return _vector(self._changed(xids[1], xids[2], int(xids[3]) / 1000, end), end)
         if raw := re.fullmatch(r"(\w*)\{(.*)\}\[(\d+)ms\]", query):
@@ -143,7 +146,11 @@ class Engine:
 
 def _sides(query: str) -> list[str] | None:
     """Both sides of (a or b); None: it is no union."""
-    if not (query.startswith("(") and query.endswith(")")) or query.startswith("(DCGM") or " unless " in query:
+    if (
+        not (query.startswith("(") and query.endswith(")"))
+        or query.startswith(("(DCGM", "(changes"))
+        or " unless " in query
+    ):
         return None
     depth = 0
     for at, letter in enumerate(query):
@@ -176,7 +183,12 @@ def _p95(samples: Samples) -> float:
     return ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * (rank - low)
 
 
+def _rate(samples: Samples) -> float:
+    return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0]) if len(samples) > 1 else 0.0
+
+
 _FUNCTIONS: dict[str, Callable[[Samples], float]] = {
+    "rate": _rate,
     "avg_over_time": _mean,
     "max_over_time": _max,
     "quantile_over_time": _p95,

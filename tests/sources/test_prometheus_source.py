@@ -273,6 +273,14 @@ async def test_with_honor_labels_off_the_exporter_is_nobodys_tenant(engine, eith
     assert tracks["2"].tenant is None
 
 
+async def test_with_honor_labels_off_a_pod_of_the_same_name_is_another_by_its_uid(engine, either):
+    own = {"pod": "agent-x7k2p", "namespace": "monitoring", "job": "agents", "node": "n1", "gpu_uuid": "GPU-a"}
+    for uid, until in (("old", END - 150), ("new", END)):
+        theirs = {"exported_pod": "train-0", "exported_namespace": "ml", "exported_container": "main", "pod_uid": uid}
+        engine.add(m.CONTAINER_PROCESSES.name, [1.0] * 5, until=until, **own, **theirs)
+    assert {track.tenant.pod_uid for track in (await read(either)).tracks} == {"old", "new"}
+
+
 async def test_an_exporter_on_free_cards_only_is_recognised_by_its_name(engine, either):
     add(engine, 0, more={"pod": "nvidia-dcgm-exporter-abcde", "container": "x"})
     add(engine, 1, more={"pod": "gpu-metrics-1", "container": "x", "job": "monitoring/gpu-metrics"})
@@ -536,6 +544,26 @@ async def test_health_xids_targets_and_states_of_containers_are_read(engine, eit
     assert (device.health, device.xids, device.target) == ("lost", (79,), "n1:9394")
     assert (container.state, container.health) == ("not-started", "")
     assert {target.name: target.up for target in reading.targets} == {"n1:9394": True, "n2:9394": False}
+
+
+async def test_an_agent_whose_page_is_frozen_has_seen_nothing(engine, either):
+    for number in range(2):
+        card = {"node": f"n{number}", "gpu_uuid": f"GPU-{number}", "job": "agents", "instance": f"n{number}:9394"}
+        engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
+        clock = [END - 800.0 if number else END - STEP * (FULL - 1 - at) for at in range(FULL)]
+        engine.add(m.SAMPLE_TIME.name, clock, job="agents", instance=f"n{number}:9394")
+    reading = await read(either)
+    assert [holes(track) for track in reading.tracks] in ([[], [(0, WINDOW)]], [None, [(0, WINDOW)]])
+    assert [(fault.part, fault.code) for fault in reading.faults] == [("n1:9394", "SOURCE_DOWN")]
+
+
+async def test_counters_are_read_as_rates(engine, either):
+    card = {"node": "n1", "gpu_uuid": "GPU-a", "job": "agents"}
+    engine.add(m.GPU_UTILIZATION.name, [0.0] * FULL, **card)
+    engine.add(m.GPU_ENERGY.name, [1e6 + 266 * STEP * at for at in range(FULL)], **card)
+    engine.add(m.GPU_PCIE_RECEIVED.name, [5e8 * STEP * at for at in range(FULL)], **card)
+    [track] = (await read(either)).tracks
+    assert (track.terms["energy"].mean, track.terms["pcie_in"].mean) == (266.0, 5e8)
 
 
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────

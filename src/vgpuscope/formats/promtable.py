@@ -136,6 +136,7 @@ class Table:
         self.marked_series: dict[bytes, Seen] = {}  # the marked ones
         self.intervals: dict[Scope, Seconds] = {}  # as samples show them; a job of which none were seen has none
         self.xids: dict[str, set[int]] = {}  # by card
+        self.frozen: set[str] = set()  # targets whose pages are made, but of one and the same sample
         self._percents: set[tuple[int, str]] = set()  # quantities of exporters that are 0-100 though they say ratio
         self._probed: dict[Scope, list[Seconds]] = defaultdict(list)  # distances between samples of some series
         self._step = step
@@ -317,10 +318,10 @@ class Table:
     def _miss(self, seen: Seen) -> None:
         """Note where samples are missing, of quantities whose samples were seen.
 
-        Where nobody knows how often there should be some, all of the window may be missing.
+        Where nobody knows how often there should be some, or they are one and the same, all of it may be missing.
         """
         interval = self.intervals.get(seen.scope)
-        if interval is None:
+        if interval is None or seen.target in self.frozen:
             seen.holes = {column // WIDTH: (Hole(self.begin, self.end),) for column in self._of(SAMPLES)}
         elif seen.times:
             seen.holes = {

@@ -28,11 +28,14 @@ _FUNCTIONS: Final[dict[Statistic, str]] = {
     "last": "timestamp({series})",
 }
 
+_RATE: Final = "rate({series}[{window}])"
+
 # What no card has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
 # beyond all of them, also as one sample of a mean, as long as the mean is of fewer than _MANY.
 _MOST_MEMORY = 4096.0 * 1024 * MIB
 _MOST_POWER = 10_000.0
 _MOST_CLOCK = 10e9
+_MOST_TRAFFIC = 1e12
 _MANY = 256
 _ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
 _PERCENT = 100.0
@@ -51,6 +54,7 @@ class Quantity(Struct, frozen=True, kw_only=True):
     samples: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
+    counter: bool = False  # it counts up, and its rate is what is meant
     twin: bool = False  # of another quantity, in base units: a second name for the same
     by_values: bool = False  # the name leaves open whether it is 0-1 or 0-100; see `percent`
 
@@ -146,7 +150,8 @@ class Ask(NamedTuple):
             return self.series
         if self.raw:
             return f"{self.series}[{window}]"
-        return _FUNCTIONS[self.statistics[0]].format(series=self.series, window=window)
+        function = _RATE if self.group.quantities[self.quantity].counter else _FUNCTIONS[self.statistics[0]]
+        return function.format(series=self.series, window=window)
 
 
 def plan(
@@ -196,7 +201,7 @@ class Rule(NamedTuple):
 def recording_rules() -> Iterator[Rule]:
     """All of them."""
     for group in GROUPS:
-        for quantity in [one for one in group.quantities if not one.twin]:
+        for quantity in [one for one in group.quantities if not (one.twin or one.counter)]:
             for statistic in RECORDED:
                 for name in quantity.names(statistic, many=False)[:1]:
                     expression = _FUNCTIONS[statistic].format(series=name, window=window(RECORDED_SECONDS))
@@ -286,6 +291,7 @@ def displaced_jobs(all_labels: Iterable[Mapping[str, str]]) -> frozenset[str]:
 
 def _tenant(labels: Mapping[str, str], words: dict[str, str], *, displaced: bool) -> Tenant | None:
     namespace, pod, container, uid = (labels.get(name, "") for name in (_DISPLACED if displaced else _TENANT))
+    uid = uid or labels.get("pod_uid", "")  # targets rarely have such a label, and then it is not displaced
     if not (pod or uid) or (not displaced and _is_exporter(labels)):
         return None
     same = words.setdefault
@@ -338,6 +344,10 @@ def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -
     return Quantity(part=part, high=high, **names)  # type: ignore[arg-type]
 
 
+def _rate(part: Part, metric: Metric, *, high: float) -> Quantity:
+    return Quantity(part=part, high=high, mean=(metric.name,), counter=True)
+
+
 _FB_USED = _imitated(m.GPU_MEMORY_USED)[0]
 
 DCGM: Final = Group(
@@ -356,6 +366,9 @@ DCGM: Final = Group(
         _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
         _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
         _dcgm("encoder", m.GPU_ENCODER, "mean", "max"),
+        _dcgm("pcie_in", "DCGM_FI_PROF_PCIE_RX_BYTES", "mean", high=_MOST_TRAFFIC),
+        _dcgm("pcie_out", "DCGM_FI_PROF_PCIE_TX_BYTES", "mean", high=_MOST_TRAFFIC),
+        Quantity(part="energy", scale=1000, high=_MOST_POWER, mean=(m.GPU_TOTAL_ENERGY.name,), counter=True),
         _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
         _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS),
         _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS),
@@ -368,6 +381,9 @@ DCGM: Final = Group(
         _twin("power", "DCGM_FI_DEV_BOARD_POWER_WATTS", "mean", high=_MOST_POWER),
         _twin("sm_clock", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "mean", high=_MOST_CLOCK),
         _twin("encoder", "DCGM_FI_DEV_ENC_UTIL_RATIO", "mean", "max"),
+        Quantity(
+            part="energy", high=_MOST_POWER, mean=("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",), counter=True, twin=True
+        ),
         _twin("decoder", "DCGM_FI_DEV_DEC_UTIL_RATIO", "mean", "max"),
         _twin("sm_active", "DCGM_FI_PROF_SM_UTIL_RATIO", *STATISTICS),
         _twin("engine_active", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", *STATISTICS),
@@ -406,6 +422,11 @@ CARDS: Final = Group(
         _ours("sm_clock", high=_MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
         _ours("encoder", mean=m.GPU_ENCODER, max=m.GPU_ENCODER),
         _ours("decoder", mean=m.GPU_DECODER, max=m.GPU_DECODER),
+        _ours("jpeg", mean=m.GPU_JPEG, max=m.GPU_JPEG),
+        _ours("ofa", mean=m.GPU_OFA, max=m.GPU_OFA),
+        _rate("pcie_in", m.GPU_PCIE_RECEIVED, high=_MOST_TRAFFIC),
+        _rate("pcie_out", m.GPU_PCIE_SENT, high=_MOST_TRAFFIC),
+        _rate("energy", m.GPU_ENERGY, high=_MOST_POWER),
     ),
 )
 INSTANCES: Final = Group(

@@ -8,6 +8,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
@@ -282,11 +283,27 @@ class _Row:
             columns[name] = _Column(good, values.count(_DROPPED))
         found: dict[str, Stat] = {}
         for plan in self.layout.plans:
-            stat = _stat(plan, columns, lambda name: self._holes(name, low, high, span))
+            if plan.counter is not None:
+                stat = self._rate(plan.mean, plan.counter, low, high)
+            else:
+                stat = _stat(plan, columns, lambda name: self._holes(name, low, high, span))
             if stat is not None and (plan.part not in found or not found[plan.part].samples):
                 found[plan.part] = stat
         add_total(found)
         return cast("dict[Term, Stat]", found)
+
+    def _rate(self, names: Iterable[str], most: float, low: int, high: int) -> Stat | None:
+        """How fast a counter rose; one that is lower than before has begun at 0 again."""
+        name = next((name for name in names if name in self.cells), None)
+        if name is None:
+            return None
+        values, times = self.cells[name].values, self.times
+        there = [(times[at], values[at]) for at in range(low, high) if values[at] >= 0.0]
+        if len(there) < 2:
+            return None
+        rise = sum([now - before if now >= before else now for (_, before), (_, now) in pairwise(there)])
+        rate = rise / (there[-1][0] - there[0][0])
+        return Stat(mean=rate, samples=len(there)) if rate <= most else Stat(dropped=len(there))
 
     def _holes(self, name: str, low: int, high: int, span: _Span) -> tuple[Hole, ...]:
         """Where pages without a true sample of the metric lie in the window."""
@@ -355,6 +372,7 @@ class _Plan(NamedTuple):
     mean: tuple[str, ...]
     p95: tuple[str, ...]
     samples: tuple[str, ...]
+    counter: float | None  # the highest rate that can be true, of a metric that counts up
     clock: tuple[str, ...]  # whose samples show what was seen; (): the quantity proves nothing by being seen
 
 
@@ -366,7 +384,9 @@ class _Layout:
         self.plans = tuple(_plan(quantity) for quantity in group.quantities if quantity.part != "presence")
         self.clocks = tuple(dict.fromkeys(name for quantity in group.quantities for name in quantity.last))
         self.bounds = {
-            name: (quantity.scale, quantity.highest) for quantity in group.quantities for name in _names(quantity)
+            name: (quantity.scale, math.inf if quantity.counter else quantity.highest)
+            for quantity in group.quantities
+            for name in _names(quantity)
         }
         self.by_values = {
             name: quantity for quantity in group.quantities if quantity.by_values for name in _names(quantity)
@@ -378,7 +398,15 @@ class _Layout:
 def _plan(quantity: Quantity) -> _Plan:
     every = _names(quantity)
     mean = quantity.mean or every
-    return _Plan(quantity.part, every, mean, quantity.p95 or mean, quantity.samples or mean, quantity.samples)
+    return _Plan(
+        quantity.part,
+        every,
+        mean,
+        quantity.p95 or mean,
+        quantity.samples or mean,
+        quantity.highest if quantity.counter else None,
+        quantity.samples,
+    )
 
 
 def _names(quantity: Quantity) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
     }
 
 
-_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit"})
+_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 _ONLY_ABOVE_ZERO: frozenset[Term] = frozenset({"gpu_util", "mem_copy"})
 
 

@@ -230,9 +230,10 @@ class Drawn(NamedTuple):
 
 def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
     """Mean power of the card's own limit, else of its model's, else of the default; None if it was not measured."""
-    power = _amount(terms.get("power"))
-    if power is None:
+    drawn, counted = _amount(terms.get("power")), _amount(terms.get("energy"))
+    if drawn is None and counted is None:
         return None
+    power = max(drawn or 0.0, counted or 0.0)  # what was drawn between two scrapes is only in the counter
     measured = _limit(terms)
     if measured:
         return Drawn(power / measured, _limit_words(round(measured, 1)), guessed=False)

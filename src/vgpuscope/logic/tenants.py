@@ -167,7 +167,7 @@ def _own(guest: Guest, found: Score, case: Case, desk: Desk) -> Concluded:
     )
 
 
-_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit"})
+_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 
 
 def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
@@ -195,7 +195,7 @@ def _unexplained(case: Case, card: Concluded, desk: Desk) -> bool:
     seen = max(evidence.signal_max or 0.0, evidence.other_max or 0.0)
     if card[0] != "in_use" and seen < rules.idle_enter:
         hot = evidence.power_share is not None and evidence.power_share > rules.power_contradiction
-        return hot or evidence.reasons[0] in {"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING"}
+        return hot or evidence.reasons[0] in _DOUBTS
     everybody = (*case.guests, *case.gone)
     if not any(guest.most >= rules.idle_enter for guest in everybody):
         return True
@@ -203,6 +203,9 @@ def _unexplained(case: Case, card: Concluded, desk: Desk) -> bool:
     if works is None or case.base.mig:
         return False
     return works - _explained(everybody, desk) > max(rules.idle_leave, works / 2)
+
+
+_DOUBTS = frozenset({"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING", "VERDICT_PCIE_TRAFFIC"})
 
 
 def _explained(guests: Iterable[Guest], desk: Desk) -> Ratio:
@@ -226,7 +229,7 @@ def _may_do_video(guest: Guest, case: Case, desk: Desk) -> bool:
     return False
 
 
-_VIDEO: tuple[Term, ...] = ("encoder", "decoder")
+_VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 
 
 # ── by the card's ────────────────────────────────────────────────────────────────────────────────────────────────

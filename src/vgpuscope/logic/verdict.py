@@ -27,7 +27,7 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime, Watts
 
-ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder")  # whatever can show work
+ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder", "jpeg", "ofa")  # whatever can show work
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 
 
@@ -43,6 +43,7 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
     unproductive_util: Ratio = 0.5
     unproductive_sm: Ratio = 0.10
     power_contradiction: Ratio = 0.5  # of the power limit; above it, no work that was seen is not believed
+    pcie_contradiction: float = 50e6  # bytes a second; a GPU that does nothing moves thousands
     stalled_util: Ratio = 0.95  # kernels run all the time,
     stalled_power: Ratio = 0.25  # and the card draws hardly more than an idle one
 
@@ -115,7 +116,7 @@ def judge(
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
     work, drawn = _work(terms, beside), power_drawn(terms, model=model, default=default_power)
     young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
-    hole = longest_hole(seen, since=handed_over) if seen else None
+    hole, traffic = longest_hole(seen, since=handed_over) if seen else None, pcie_traffic(terms)
     verdict, reason = (
         _too_little(seen, rules, young=young)
         or _at_work(seen, work, threshold)
@@ -125,6 +126,7 @@ def judge(
             unread=bool(failed)
             and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
             hot=drawn is not None and drawn.share > rules.power_contradiction,
+            traffic=traffic >= rules.pcie_contradiction,
             young=young,
         )
         or _IDLE
@@ -150,6 +152,7 @@ def judge(
         other_max=work.most if beyond else None,
         power_share=drawn.share if drawn else None,
         power_limit=drawn.reference if drawn else "",
+        pcie_traffic=traffic or None,
         steady_for=steady + 1 if verdict == previous else 1,
     )
     return verdict, use_class, evidence
@@ -295,6 +298,8 @@ _BY_CLASS: dict[UseClass, str] = {
 _WORK_BESIDE: dict[Term, str] = {
     "mem_copy": "VERDICT_MEMORY_TRAFFIC",
     "encoder": "VERDICT_VIDEO_WORK",
+    "jpeg": "VERDICT_VIDEO_WORK",
+    "ofa": "VERDICT_VIDEO_WORK",
     "decoder": "VERDICT_VIDEO_WORK",
     "process_sm": "VERDICT_TENANT_WORKS",
 }
@@ -347,7 +352,7 @@ def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | Non
     return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
 
 
-def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, young: bool) -> _Finding | None:
+def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: bool, young: bool) -> _Finding | None:
     """What keeps a card that shows no work from being called idle."""
     if hole:
         return "unknown", "VERDICT_HOLE"
@@ -357,6 +362,8 @@ def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, young: bool)
         return "unknown", "VERDICT_PARTIAL_READING"
     if hot:
         return "unknown", "VERDICT_POWER_DISAGREES"
+    if traffic:
+        return "unknown", "VERDICT_PCIE_TRAFFIC"
     return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
 
 
@@ -387,12 +394,23 @@ def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: Ve
     util = terms.get("gpu_util")
     if drawn.guessed or util is None or (often := measured(util.mean)) is None or often < rules.stalled_util:
         return False
-    if not (_throughout(util, window, rules) and _throughout(terms["power"], window, rules)):
+    if not (_throughout(util, window, rules) and _throughout(terms.get("power", _NOTHING), window, rules)):
+        return False
+    if pcie_traffic(terms) >= rules.pcie_contradiction:
         return False
     return not any(_level(terms.get(name)) >= rules.unproductive_sm for name in _PRODUCTIVE)
 
 
 _PRODUCTIVE: tuple[Term, ...] = ("sm_active", "mem_copy", "encoder", "decoder")  # what a kernel that only spins leaves
+
+
+def pcie_traffic(terms: Mapping[Term, Stat]) -> float:
+    """Bytes a second over PCIe, in the direction that has more of them; 0 where it is not known."""
+    found = [stat.mean for name in _TRAFFIC if (stat := terms.get(name)) is not None and stat.mean is not None]
+    return max([mean for mean in found if 0 <= mean < inf], default=0.0)
+
+
+_TRAFFIC: tuple[Term, ...] = ("pcie_in", "pcie_out")
 
 
 def _level(stat: Stat | None) -> Ratio:

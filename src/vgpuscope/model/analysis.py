@@ -24,6 +24,11 @@ Term: TypeAlias = Literal[
     "process_sm",  # ratio of the card's SM time that the tenant's own processes had
     "encoder",  # ratio of time in which video was encoded: work that no other signal shows
     "decoder",
+    "jpeg",  # ratio of time in which pictures were decoded, and likewise for optical flow
+    "ofa",
+    "pcie_in",  # bytes a second
+    "pcie_out",
+    "energy",  # watts, as the energy counter shows them: all of the time, not only at the moments of scrapes
 ]
 Signal: TypeAlias = Literal["sm_active", "engine_active", "process_sm", "gpu_util"]
 SIGNALS: tuple[Signal, ...] = ("sm_active", "engine_active", "process_sm", "gpu_util")  # best first
@@ -207,6 +212,7 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     other_max: Ratio | None = None
     power_share: Ratio | None = None  # mean power of the limit below; None for a part of a GPU
     power_limit: str = ""  # "limit 400 W (metric)", "400 W (table: NVIDIA A100…)", "250 W (default)"
+    pcie_traffic: float | None = None  # bytes a second, in the direction that has more of them
     steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Self, TypeVar, cast, get_args
 
+from vgpuscope.catalog import node as m
 from vgpuscope.formats import promql
 from vgpuscope.formats.bundles import Bundle, bundled, lines_by_name, rows_by_ask
 from vgpuscope.formats.promtable import Places, Puzzle, Scope, Table, target_of
@@ -54,6 +55,7 @@ _SLICE = 500  # rows: a few milliseconds
 _SHORT = 40  # samples of a series that take about as much room as its labels, which come with each statistic again
 _SHORT_GAIN = 8  # so many times as many samples are asked for where series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
+_FROZEN = (0.25, 0.5)  # of the window: the shorter one may hold a single sample
 _SIZES = 0.2  # of the deadline: not to know how many there are costs little
 _QUESTIONS = 8  # that are asked one by one; more are asked several in a request
 _ROWS = 50_000  # rows of an answer to several questions
@@ -194,7 +196,7 @@ class PrometheusSource:
         """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
         if self._remembered <= 0:
-            wanted = every | {rule.name for rule in recording_rules()}
+            wanted = every | {rule.name for rule in recording_rules()} | {m.SAMPLE_TIME.name}
             try:
                 told = await cycle.names(wanted, _for_all(self._condition))
             except ScopeError as e:
@@ -217,6 +219,8 @@ class PrometheusSource:
         work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
         work += [cycle.learn(facts & present, _for_all(self._condition)) for facts in (_FACTS,) if facts & present]
         work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
+        if m.SAMPLE_TIME.name in present:
+            work.append(cycle.find_frozen(tables, _for_all(self._condition)))
         progress = _Progress(self._progress, len(work))
         await asyncio.gather(*(progress.counted(one) for one in work))
         if again := cycle.to_ask_again():
@@ -491,6 +495,22 @@ class _Cycle:
         series, window = promql.selector(table.group.xids, matchers), self._window
         new = f"({series} > 0 unless {series} offset {window})"
         await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
+
+    async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
+        """Agents that answer, but take no samples any more: their pages show the last one for ever."""
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                name = target_of(promql.decode_labels(row.metric))
+                self.fault(name, SourceDown("the agent answers, but it takes no samples any more"))
+                for table in tables:
+                    if table.group.schema == "vgpuscope":
+                        table.frozen.add(name)
+
+        series = promql.selector(m.SAMPLE_TIME.name, matchers)
+        spans = [promql.window(self.seconds * part) for part in _FROZEN]
+        same = (f"(changes({series}[{span}]) == 0 and count_over_time({series}[{span}]) > 1)" for span in spans)
+        await self._part("times of samples", " or ".join(same), take)
 
     async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
         """The targets of these jobs, as the engine's own `up` knows them; nothing where it has none."""

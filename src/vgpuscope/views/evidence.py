@@ -100,6 +100,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "is needed.",
         "无法判断：窗口覆盖率仅 {coverage}（{signal}样本 {samples}/{expected}），至少需要 {min_coverage}。",
     ),
+    "VERDICT_PCIE_TRAFFIC": (
+        "Unknown: no compute was seen ({signal} at most {max}), but {traffic} went over PCIe: a model may be loading.",
+        "无法判断：未检测到计算活动（{signal}最高 {max}），但 PCIe 流量达到 {traffic}，可能正在加载模型。",
+    ),
     "VERDICT_HOLE": (
         "Unknown: there was no sample for {hole} of the {window} window, and at most {max_age} may be missing: a burst "
         "of work could have gone unseen.",
@@ -168,6 +172,8 @@ SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
     "mem_copy": ("memory traffic", "显存读写"),
     "encoder": ("the video encoder", "视频编码器"),
     "decoder": ("the video decoder", "视频解码器"),
+    "jpeg": ("the JPEG engine", "JPEG 引擎"),
+    "ofa": ("the optical flow engine", "光流引擎"),
 }
 _NOT_KNOWN = ("unknown", "未知")
 
@@ -195,6 +201,7 @@ def _words(evidence: Evidence, which: int) -> dict[str, str]:
         "age": _span(None if evidence.freshness is None else abs(evidence.freshness), which),
         "max_age": _span(evidence.max_age, which),
         "hole": _span(evidence.hole, which),
+        "traffic": None if evidence.pcie_traffic is None else f"{evidence.pcie_traffic / 1e6:.0f} MB/s",
         "interval": _span(evidence.interval, which),
         "window_needed": _span(None if evidence.interval is None else 60 * ceil(evidence.interval / 12), which),
         "window": _span(None if begin is None or end is None else end - begin, which),
