@@ -278,9 +278,12 @@ _KnownSlot: TypeAlias = tuple[tuple[int, ...], Slot, int]  # the numbers of a sl
 def _slot_of(values: tuple[int, ...], devices: int) -> tuple[Slot, int]:
     """One slot, and how many of its records cannot be."""
     driver, sm = 2 + 5 * devices, 2 + 6 * devices
-    records = [_record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d]) for d in range(devices)]
-    slot = Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(record for record, _ in records))
-    return slot, sum(not sound for _, sound in records)
+    records, corrupt = [], 0
+    for d in range(devices):
+        record, sound = _record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d])
+        records.append(record)
+        corrupt += not sound
+    return Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(records)), corrupt
 
 
 def _record(memory: tuple[int, ...], driver_used: int, sm: int) -> tuple[SlotDevice, bool]:
