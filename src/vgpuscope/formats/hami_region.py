@@ -172,37 +172,50 @@ def _identified(size: int, identity: bytes) -> Layout:
 
 
 class Known:
-    """What was last decoded of one file.
+    """What was last decoded of one file: the same bytes give the same value, which is taken from here instead of made.
 
-    Most of a region is the same at the next look: limits stay, idle processes use what they used. The same bytes give
-    the same value, which is taken from here instead of made.
+    The limits of a container stay for good, and while it is idle its whole region does.
     """
 
-    __slots__ = ("devices", "slots", "table")
+    __slots__ = ("body", "devices", "region", "table", "tail")
 
     def __init__(self) -> None:
-        self.table: bytes | None = None
+        self.body = self.tail = self.table = b""
+        self.region: Region | None = None
         self.devices: _Devices = (0, (), 0)
-        self.slots: list[_KnownSlot] = []
 
 
 def decode(layout: Layout, head: bytes, tail: bytes, known: Known | None = None) -> Region:
     """The region that begins with head and ends with tail; RegionRefused when one of them is cut short."""
-    known = known or Known()
     if len(tail) < layout.tail[1]:
         raise RegionRefused("too_small")
-    process_count, switch, recent_kernel, priority, *last_kernel = layout.tail_fields.unpack_from(tail)
-    if len(head) < layout.head_length(process_count):
+    end = layout.head_length(layout.process_count(tail))
+    if len(head) < end:
         raise RegionRefused("too_small")
-    table = head[layout.devices : layout.devices + _DEVICES.size]
+    known = known or Known()
+    version = _IDENTITY.unpack_from(head)[1:] if layout.versioned else None
+    body = head[layout.devices : end]  # without the semaphores before it
+    region = known.region
+    if (
+        region is None
+        or (layout.name, version, tail) != (region.layout, region.version, known.tail)
+        or body != known.body
+    ):
+        region = known.region = _region(layout, version, body, tail, known)
+        known.body, known.tail = body, tail
+    return region
+
+
+def _region(layout: Layout, version: tuple[int, int] | None, body: bytes, tail: bytes, known: Known) -> Region:
+    process_count, switch, recent_kernel, priority, *last_kernel = layout.tail_fields.unpack_from(tail)
+    table = body[: _DEVICES.size]
     if table != known.table:
         known.devices, known.table = _devices(table), table
     device_count, devices, corrupt_limits = known.devices
-    used = _used_slots(process_count)
-    slots, corrupt_records, writing = _slots(layout, head, devices=len(devices), used=used, known=known)
+    slots, corrupt_records, writing = _slots(layout, body, devices=len(devices))
     return Region(
         layout=layout.name,
-        version=_IDENTITY.unpack_from(head)[1:] if layout.versioned else None,
+        version=version,
         device_count=device_count,
         process_count=process_count,
         devices=devices,
@@ -254,33 +267,23 @@ def _uuid(table: bytes, offset: int) -> DeviceUUID | None:
         return None
 
 
-def _slots(layout: Layout, head: bytes, *, devices: int, used: int, known: Known) -> tuple[tuple[Slot, ...], int, bool]:
+def _slots(layout: Layout, body: bytes, *, devices: int) -> tuple[tuple[Slot, ...], int, bool]:
     """The used slots, how many of their records cannot be, and whether one of the living was being written."""
-    end = layout.head_length(used)
-    before, made = known.slots, []
-    unpacked = layout.slot[devices].iter_unpack(memoryview(head)[layout.slots : end])
-    for number, values in enumerate(unpacked):
-        same = number < len(before) and before[number][0] == values
-        made.append(before[number] if same else (values, *_slot_of(values, devices)))
-    known.slots = made
-    slots = tuple([slot for _, slot, _ in made])
-    corrupt = sum([records for _, _, records in made])
-    if layout.seqlock is None:
-        return slots, corrupt, False
-    locks = head[layout.slots + layout.seqlock : end : layout.slot_size]  # the first byte of each
-    writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
-    return slots, corrupt, writing
-
-
-_KnownSlot: TypeAlias = tuple[tuple[int, ...], Slot, int]  # the numbers of a slot, and what _slot_of makes of them
-
-
-def _slot_of(values: tuple[int, ...], devices: int) -> tuple[Slot, int]:
-    """One slot, and how many of its records cannot be."""
+    begin = layout.slots - layout.devices
     driver, sm = 2 + 5 * devices, 2 + 6 * devices
-    records = [_record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d]) for d in range(devices)]
-    slot = Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(record for record, _ in records))
-    return slot, sum(not sound for _, sound in records)
+    slots, corrupt = [], 0
+    for values in layout.slot[devices].iter_unpack(memoryview(body)[begin:]):
+        records = []
+        for d in range(devices):
+            record, sound = _record(values[2 + 5 * d : 7 + 5 * d], values[driver + d], values[sm + d])
+            records.append(record)
+            corrupt += not sound
+        slots.append(Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(records)))
+    if layout.seqlock is None:
+        return tuple(slots), corrupt, False
+    locks = body[begin + layout.seqlock :: layout.slot_size]  # the first byte of each
+    writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
+    return tuple(slots), corrupt, writing
 
 
 def _record(memory: tuple[int, ...], driver_used: int, sm: int) -> tuple[SlotDevice, bool]:

@@ -26,7 +26,7 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 
 class People:
-    """The pods of the node, found by whatever name a source uses for them."""
+    """The pods of the node, found by whatever name a source uses for them; kept while the pods are the same."""
 
     def __init__(self, pods: Collection[Pod] | None) -> None:
         self.pods = pods
@@ -38,7 +38,9 @@ class People:
         self.by_container_id: dict[str, tuple[Pod, Container]] = {
             c.id: (pod, c) for pod in living for c in pod.containers if c.id
         }
+        self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
         self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
+        self.annotated = tuple(_from_annotations(self))
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         """The container's key, with names where they are known."""
@@ -75,7 +77,7 @@ def holdings(
     found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Holding] = {}
     for holding in (
         *_from_regions(gpus, people, regions),
-        *_from_annotations(people),
+        *people.annotated,
         *_from_grants(gpus, people, grants),
     ):
         place = (holding.key, holding.gpu, holding.mig)

@@ -347,8 +347,7 @@ def _vgpus(regions: Collection[ContainerRegion], people: People) -> Iterator[Vgp
 
 def _is_app(container: ContainerRegion, people: People) -> bool:
     """HAMi shows only containers of living pods, and never init containers."""
-    pod = people.by_uid.get(container.pod_uid)
-    return pod is not None and any(c.name == container.container and not c.init for c in pod.containers)
+    return (container.pod_uid, container.container) in people.apps
 
 
 def _mig_holdings(people: People) -> Iterator[MigHolding]:

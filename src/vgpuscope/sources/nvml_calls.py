@@ -182,7 +182,7 @@ class Calls:
     def ask(self, card: Card, question: Question, *more: Any, handle: Any = None) -> Any:
         """The answer, or None if the card does not say; () where the question's error codes mean none."""
         for name, key in question.names:
-            if self.quiet(card, key):
+            if key in card.quiet and self.quiet(card, key):
                 continue
             code = FUNCTION_NOT_FOUND
             function = self._functions.get(name) or self._function(name)

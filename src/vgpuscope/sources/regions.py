@@ -54,7 +54,6 @@ class Regions:
     def _visit(self, entry: os.DirEntry[str], before: "_Choice | None") -> ContainerRegion | Refusal | None:
         path = entry.path
         try:
-            pod_uid, container = _names(entry.name)
             choice = self._choose(entry, before)
             if choice.refused:
                 return Refusal(path=_printable(path), reason=choice.refused)
@@ -66,13 +65,13 @@ class Regions:
             return None
         except OSError as error:
             return Refusal(path=_printable(path), reason="not_a_file" if error.errno == errno.ELOOP else "unreadable")
-        return ContainerRegion(pod_uid=pod_uid, container=container, region=region)
+        return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region)
 
     def _choose(self, entry: os.DirEntry[str], before: "_Choice | None") -> "_Choice":
         """What to read in a directory; listed anew only when the directory has changed."""
         status = entry.stat(follow_symlinks=False)
         changed = (status.st_ino, status.st_ctime_ns)
-        choice = before if before and before.changed == changed else _list(entry.path, changed)
+        choice = before if before and before.changed == changed else _choice(entry, changed)
         if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
             self._choices[entry.path] = choice
         return choice
@@ -82,6 +81,8 @@ class _Choice(Struct, frozen=True, kw_only=True):
     """What a directory held when it was listed: a region file, none yet, or a reason to leave it alone."""
 
     changed: tuple[int, int]  # inode and ctime: a tenant can set mtime, but not this
+    pod_uid: PodUID
+    container: str
     file: str | None = None
     refused: str | None = None
     known: Known = field(default_factory=Known)  # what was last decoded of the file
@@ -105,8 +106,14 @@ def _names(directory: str) -> tuple[str, str]:
     return pod_uid, container
 
 
-def _list(directory: str, changed: tuple[int, int]) -> _Choice:
-    """The choice HAMi makes: the first .cache file by name, unless there are too many files of HAMi's kind."""
+def _choice(entry: os.DirEntry[str], changed: tuple[int, int]) -> _Choice:
+    pod_uid, container = _names(entry.name)
+    file, refused = _list(entry.path)
+    return _Choice(changed=changed, pod_uid=pod_uid, container=container, file=file, refused=refused)
+
+
+def _list(directory: str) -> tuple[str | None, str | None]:
+    """The file HAMi chooses, the first .cache by name, or why none: there are too many files of HAMi's kind."""
     counted, regions = 0, []
     with os.scandir(directory) as entries:
         for number, entry in enumerate(entries, start=1):
@@ -114,15 +121,15 @@ def _list(directory: str, changed: tuple[int, int]) -> _Choice:
             region = entry.name.endswith(".cache")
             counted += library or region
             if counted > _MOST_FILES or number > _MOST_ENTRIES:
-                return _Choice(changed=changed, refused="too_many_files")
+                return None, "too_many_files"
             if region and not library:
                 regions.append(entry)
     if not regions:
-        return _Choice(changed=changed)
+        return None, None
     first = min(regions, key=lambda entry: entry.name)
     if not first.is_file(follow_symlinks=False):  # asked before the open, because to open a device may act on it
-        return _Choice(changed=changed, refused="not_a_file")
-    return _Choice(changed=changed, file=first.path)
+        return None, "not_a_file"
+    return first.path, None
 
 
 def _read(path: str, known: Known) -> Region:
