@@ -15,10 +15,10 @@ from tests.sources.promstub import Labels, Samples, is_stale
 
 
 @contextlib.contextmanager
-def prometheus(path: Path) -> Iterator[str]:
-    """An empty Prometheus that takes remote writes."""
+def prometheus(path: Path, config: str = "global: {}\n") -> Iterator[str]:
+    """An empty Prometheus that takes remote writes, and scrapes what its config says."""
     needed("prometheus", package="prometheus")
-    (path / "prometheus.yml").write_text("global: {}\n")
+    (path / "prometheus.yml").write_text(config)
     port = free_port()
     flags = [f"--config.file={path / 'prometheus.yml'}", f"--storage.tsdb.path={path / 'tsdb'}"]
     flags += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver"]

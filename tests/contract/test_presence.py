@@ -1,11 +1,13 @@
 """Real agents, one of which is killed, and a real analyzer that scrapes them: what is gone is not forgotten."""
 
+import json
 import subprocess
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.contract.oour_world import analyzer
+from tests.contract.promworld import prometheus
 from tests.ports import free_port
 from tests.services.noderoot import NodeRoot, RunningAgent
 
@@ -89,3 +91,27 @@ def test_the_gpu_of_an_agent_that_was_killed_stays_listed_and_survives_a_new_sta
             found.wait(lambda: by_node(found).get("node-a", {}).get("pod") == "train-a")
             assert state(by_node(found)["node-b"]) == UNKNOWN
             assert by_node(found)["node-b"]["last_seen"] == last
+
+
+def test_behind_a_prometheus_the_gpu_of_an_agent_that_was_killed_stays_listed_too(nodes, tmp_path):
+    a, b = nodes
+    with mortal(a) as one, mortal(b) as two, ExitStack() as life:
+        addresses = [agent.url.removeprefix("http://") for agent in (one, two)]
+        job = {"job_name": "agents", "static_configs": [{"targets": addresses}]}
+        config = json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]})
+        url = life.enter_context(prometheus(tmp_path, config))
+        found = life.enter_context(analyzer(tmp_path, *WINDOW, PROM_URL=url, **QUICK))
+        found.wait(lambda: {row["pod"] for row in found.rows()} == {"train-a", "train-b"})
+        found.wait(lambda: found.get("/health")["targets_up"] == 2)
+        two.process.kill()
+        found.wait(lambda: found.get("/health")["targets_down"] == 1)
+        found.wait(lambda: by_node(found)["node-b"]["last_seen"])
+        before = found.analyses()
+        found.wait(lambda: found.analyses() > before + 8)  # the window of 6 s holds none of its samples any more
+        assert state(by_node(found)["node-b"]) == UNKNOWN
+        assert by_node(found)["node-a"]["pod"] == "train-a"
+        (down,) = found.get("/api/v1/summary")["down_targets"]
+        assert (down["name"], down["up"]) == (addresses[1], False)
+        (detail,) = found.get(f"/api/v1/gpus/{by_node(found)['node-b']['gpu_id']}")
+        assert detail["evidence"]["reasons"] == ["VERDICT_NOT_SEEN", "VERDICT_TARGET_DOWN"]
+        assert found.page().one("vgpuscope_analyzer_targets", state="down") == 1
