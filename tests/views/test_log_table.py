@@ -88,12 +88,14 @@ def test_what_is_not_known_is_a_dash():
 
 
 def test_the_tenants_of_a_shared_gpu_are_named_with_their_own_numbers():
-    both = (own("worker", 0.7, 20000, verdict="in_use"), own("notebook", 0.0, 20480, namespace="lab", verdict="idle"))
+    worker = own("worker", 0.7, 20000, verdict="in_use", score=Score(value=58.1), status="normal")
+    notebook = own("notebook", 0.0, 20480, namespace="lab", verdict="idle", score=Score(value=5.1), status="idle")
+    both = (worker, notebook)
     shared = card(0, 63.3, status="normal", verdict="in_use", tenants=both, terms=used(0.7, 40480))
     *_, of_gpu, first, second = shown(shared)
     assert of_gpu.split() == ["(2", "tenants)", shared.gpu_id, "63.3%", "70.0%", "40480.0", "normal", "in_use"]
-    assert first.split() == ["ml/worker", shared.gpu_id, "–", "70.0%", "20000.0", "–", "in_use"]
-    assert second.split() == ["lab/notebook", shared.gpu_id, "–", "0.0%", "20480.0", "–", "idle"]
+    assert first.split() == ["ml/worker", shared.gpu_id, "58.1%", "70.0%", "20000.0", "normal", "in_use"]
+    assert second.split() == ["lab/notebook", shared.gpu_id, "5.1%", "0.0%", "20480.0", "idle", "idle"]
     assert {line.index("GPU-") for line in (of_gpu, first, second)} == {41}
 
 

@@ -42,6 +42,8 @@ def gpu_events(analysis: Analysis) -> Iterator[Event]:
                     "pod": use.tenant.pod,
                     "container": use.tenant.container or None,
                     "owner": use.owner or None,
+                    "score": None if use.score.value is None else round(use.score.value, 1),
+                    "status": use.status,
                     "verdict": use.verdict,
                     "use_class": use.use_class,
                     "util_percent": mean(use.terms, "process_sm", scale=100, digits=2),

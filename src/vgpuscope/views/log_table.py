@@ -52,9 +52,9 @@ def _row_lines(row: ResultRow) -> Iterator[str]:
 
 
 def _tenant_line(row: ResultRow, tenant: TenantRow) -> str:
-    """A tenant by its own numbers; the score and the status are the GPU's, and stand in the GPU's line."""
-    used = (_percent(tenant.gpu_util), _number(tenant.mem_used_mb))
-    return _line(f"  {tenant.namespace}/{tenant.pod}", _gpu(row), "–", *used, "–", tenant.verdict)
+    """A tenant by its own numbers."""
+    used = (_percent(tenant.score), _percent(tenant.gpu_util), _number(tenant.mem_used_mb))
+    return _line(f"  {tenant.namespace}/{tenant.pod}", _gpu(row), *used, tenant.status, tenant.verdict)
 
 
 def _line(*cells: str) -> str:
