@@ -263,7 +263,7 @@ async def test_the_time_zone_does_not_move_the_window(url, zone, monkeypatch):
 async def test_an_hour_later_nothing_is_there_and_nothing_is_idle(url):
     reading = await read(url, end=END + 3600)
     assert reading.tracks == ()
-    assert {fault.code for fault in reading.faults} <= {"NO_KNOWN_METRICS"}  # some engines still know old names
+    assert {fault.code for fault in reading.faults} <= {"METRICS_ABSENT"}  # some engines still know old names
 
 
 # ── whatever fails ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
+from vgpuscope.formats.schemas import GROUPS
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
 
@@ -102,7 +103,7 @@ def test_both_readmes_have_the_same(part):
 DECLARED = (*node.METRICS, *cluster.METRICS, *analyzer.METRICS)
 EXPOSED = [exposed for metric in DECLARED for exposed in metric.exposed(frozenset(FAMILY_HELP))]
 PARTS = ("bucket", "sum", "count")  # of a histogram
-METRICS = {exposed.name for exposed in EXPOSED}
+METRICS = {exposed.name for exposed in EXPOSED} | {name for group in GROUPS for name in group.names}
 METRICS |= {f"{e.name}_{part}" for e in EXPOSED if e.type == "histogram" for part in PARTS}
 LABELS = {label for exposed in EXPOSED for label, _ in exposed.labels}
 _METRIC = re.compile(

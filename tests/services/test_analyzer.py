@@ -195,12 +195,19 @@ async def test_a_mistake_of_our_own_is_counted_and_told_and_ends_nothing(caplog)
 
 
 async def test_a_partial_reading_is_shown_as_such_and_counted():
-    fault = Fault(part="mem_copy of dcgm", code="QUERY_TIMEOUT", message="late")
+    fault = Fault(part="mem_copy of dcgm", code="QUERY_TIMEOUT", message="late", terms=("mem_copy",), schema="dcgm")
     async with running(StubSource(reading(track(0), faults=(fault,))), **HOURLY) as analyzer:
         await analyzer.analysed()
         assert (await analyzer.json("/health"))["partial"] is True
         assert (await analyzer.json("/api/v1/summary"))["faults"] == [
-            {"part": "mem_copy of dcgm", "code": "QUERY_TIMEOUT", "message": "late"}
+            {
+                "part": "mem_copy of dcgm",
+                "code": "QUERY_TIMEOUT",
+                "message": "late",
+                "terms": ["mem_copy"],
+                "schema": "dcgm",
+                "own": None,
+            }
         ]
         page = await analyzer.metrics()
         assert 'vgpuscope_analyzer_faults{code="QUERY_TIMEOUT"} 1\n' in page
@@ -230,7 +237,7 @@ async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_not
         assert {(row["verdict"], row["use_class"], row["stale"]) for row in rows} == {("unknown", "unknown", True)}
         assert {row["status"] for row in rows} == {"unknown"}
         assert {tenant["verdict"] for row in rows for tenant in row["tenants"]} == {"unknown"}
-        assert (await analyzer.json("/results/stats"))["by_verdict"] == {"unknown": 2}
+        assert (await analyzer.json("/results/stats"))["by_verdict"] == {"in_use": 0, "idle": 0, "unknown": 2}
         low = await analyzer.json("/results/low")
         assert (low["stale"], low["count"], low["gpus"]) == (True, 0, [])
         (detail,) = await analyzer.json(f"/api/v1/gpus/{uuid(1)}")

@@ -522,7 +522,7 @@ async def test_an_engine_without_a_known_metric_is_said_to_have_none(engine, eit
     engine.add("node_load1", [1.0] * FULL, instance="a")
     reading = await read(either)
     assert reading.tracks == ()
-    assert [fault.code for fault in reading.faults] == ["NO_KNOWN_METRICS"]
+    assert [fault.code for fault in reading.faults] == ["METRICS_ABSENT"]
 
 
 async def test_health_xids_targets_and_states_of_containers_are_read(engine, either):

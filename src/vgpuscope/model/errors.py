@@ -238,7 +238,7 @@ class SamplesRefused(SourceDown):
 
 
 class NoKnownMetrics(SourceDown):
-    code = "NO_KNOWN_METRICS"
+    code = "METRICS_ABSENT"
     meaning = "The PromQL engine answers, but it has none of the GPU metrics that the analyzer reads."
     hint = "Scrape dcgm-exporter or vgpuscope agent with it, and check prometheus.url and prometheus.query_condition."
 
