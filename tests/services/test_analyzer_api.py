@@ -117,7 +117,11 @@ async def test_low_has_gpu_oours_shape(fleet):
     low = await fleet.json("/results/low")
     assert list(low)[:4] == ["count", "threshold", "timestamp", "gpus"]
     assert (low["count"], low["threshold"]) == (3, 20)
-    assert [row["gpu_id"] for row in low["gpus"]] == [uuid(1), uuid(2), uuid(2)]  # both tenants of the shared GPU
+    assert [(row["gpu_id"], row["pod"]) for row in low["gpus"]] == [
+        (uuid(1), "train-1"),
+        (uuid(2), "web-a"),
+        (uuid(2), "web-b"),
+    ]
     moment(low["timestamp"])
 
 
@@ -492,7 +496,7 @@ async def test_another_threshold_makes_another_answer_even_when_nothing_can_be_r
     await fleet.analysed(2)
     low, stats = [await fleet.get(path) for path in ("/results/low", "/results/stats")]
     assert {low.headers["etag"], stats.headers["etag"]}.isdisjoint(tags)
-    assert low.json()["count"] == stats.json()["low_utilization_count"] == 2
+    assert (low.json()["count"], stats.json()["low_utilization_count"], stats.json()["tenants_low"]) == (3, 2, 3)
 
 
 async def test_changes_are_refused_where_the_settings_say_so():
