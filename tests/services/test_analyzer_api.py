@@ -117,7 +117,11 @@ async def test_low_has_gpu_oours_shape(fleet):
     low = await fleet.json("/results/low")
     assert list(low)[:4] == ["count", "threshold", "timestamp", "gpus"]
     assert (low["count"], low["threshold"]) == (3, 20)
-    assert [row["gpu_id"] for row in low["gpus"]] == [uuid(1), uuid(2), uuid(2)]  # both tenants of the shared GPU
+    assert [(row["gpu_id"], row["pod"]) for row in low["gpus"]] == [
+        (uuid(1), "train-1"),
+        (uuid(2), "web-a"),
+        (uuid(2), "web-b"),
+    ]
     moment(low["timestamp"])
 
 
@@ -492,7 +496,7 @@ async def test_another_threshold_makes_another_answer_even_when_nothing_can_be_r
     await fleet.analysed(2)
     low, stats = [await fleet.get(path) for path in ("/results/low", "/results/stats")]
     assert {low.headers["etag"], stats.headers["etag"]}.isdisjoint(tags)
-    assert low.json()["count"] == stats.json()["low_utilization_count"] == 2
+    assert (low.json()["count"], stats.json()["low_utilization_count"], stats.json()["tenants_low"]) == (3, 2, 3)
 
 
 async def test_changes_are_refused_where_the_settings_say_so():
@@ -606,3 +610,48 @@ async def test_low_names_the_idle_tenant_of_a_busy_gpu_and_what_was_looked_at(mi
     assert [(row["gpu_id"], row["pod"], row["verdict"]) for row in low["gpus"]] == [(uuid(0), "nb-0", "idle")]
     assert (low["count"], low["total_gpus"], low["unknown_count"]) == (1, 2, 0)
     assert (low["tenants_total"], low["tenants_unknown"]) == (3, 0)
+
+
+@pytest.fixture
+async def twelve():
+    """Twelve shared GPUs, on each a worker at 70 %, a notebook that holds 20 GiB and does nothing, and an empty pod."""
+    tracks = []
+    for number in range(12):
+        for namespace, pod, util, memory in (
+            ("train", "worker", 0.7, 26),
+            ("lab", "notebook", 0.0, 20),
+            ("ci", "empty", 0.0, 0),
+        ):
+            own = {"process_sm": stat(util), "mem_used": stat(float(memory * GIB)), "mem_total": stat(80.0 * GIB)}
+            tenant = Tenant(namespace=namespace, pod=f"{pod}-{number}", container="main", pod_uid=f"{pod}-{number}")
+            tracks.append(track(number, tenant=tenant, own=True, terms=own))
+        tracks.append(track(number, util=0.7, tenant=None))
+    async with running(StubSource(reading(*tracks)), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        yield analyzer
+
+
+async def test_the_waste_of_tenants_beside_busy_ones_is_shown_everywhere(twelve):
+    stats = await twelve.json("/results/stats")
+    assert (stats["total_gpus"], stats["idle_count"], stats["tenants_idle"]) == (12, 0, 24)
+    assert (stats["tenants_by_class"]["idle-held"], stats["tenants_by_class"]["idle"]) == (12, 12)
+    assert len(await twelve.json("/results?use_class=idle-held")) == 12
+    low = await twelve.json("/results/low")
+    assert sorted({row["namespace"] for row in low["gpus"]}) == ["ci", "lab"]
+    assert low["count"] == 24
+    spaces = {row["name"]: row for row in await twelve.json("/api/v1/namespaces")}
+    assert len({row["avg_score"] for row in spaces.values()}) == 3
+    assert (spaces["lab"]["idle"], spaces["lab"]["tenants_idle_held"], spaces["train"]["idle"]) == (12, 12, 0)
+    scores = {row["owner"]: row["score"] for row in await twelve.json("/api/v1/workloads")}
+    assert all(isinstance(score, float) for score in scores.values())
+    assert scores["Pod/notebook-3"] == spaces["lab"]["avg_score"]
+
+
+async def test_sums_by_namespace_over_shared_gpus_are_right_in_prometheus(twelve):
+    used: dict[str, float] = {}
+    for namespace, value in re.findall(
+        r'^gpu_memory_used_mb\{.*namespace="(\w*)".*\} (\S+)$', await twelve.metrics(), re.M
+    ):
+        used[namespace] = used.get(namespace, 0) + float(value)
+    assert used == {"train": 12 * 26 * 1024, "lab": 12 * 20 * 1024, "ci": 0}
+    assert "\ngpu_total_count 12\n" in await twelve.metrics()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.runtime.serving import until
 from tests.services.analyzing import StubSource, reading, running, track
 from tests.services.test_results_cli import vgpuscope  # noqa: F401
 from tests.sinks import fleets
@@ -46,6 +47,7 @@ async def analyzer(tmp_path):
     source = StubSource(reading(track(5, tenant=None)))
     source.hang()
     async with running(source, history=open_history(file, **KEEP), **HOURLY, **{"analyzer.history": file}) as found:
+        await until(lambda: found.analyzer.pulse().last is not None)  # the limits are those of the last analysis
         yield found
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.sinks import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
 from vgpuscope.views.results import low, rows
-from vgpuscope.views.results_table import nothing_low, results_table, short_names
+from vgpuscope.views.results_table import looked_at, results_table, short_names
 
 GIB = fleets.GIB
 
@@ -93,9 +93,18 @@ def test_sums_stand_below_the_table():
     assert "3 tenants: 1 in use, 1 idle (1 holds memory), 1 unknown." in text
 
 
+def test_the_only_tenant_of_a_gpu_does_not_repeat_what_its_gpu_says():
+    lone = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="in_use", use_class="busy", memory_limit=6 * GIB)
+    text = drawn(card(tenants=(lone,)), width=80)
+    assert line_with(text, "ml/train-0").split() == ["ml/train-0", "3.9/6.0Gi"]
+    other = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="unknown", use_class="unknown")
+    assert "unknown" in line_with(drawn(card(tenants=(other,)), width=80), "ml/train-0")
+
+
 def test_long_names_are_folded_and_nothing_is_lost():
     pod = "inference-service-predictor-default-00001-deployment-7d9c5b8f6c-x2x9z"
-    text = drawn(card(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(fleets.tenant(pod),)), width=80)
+    lone = fleets.tenant(pod, verdict="in_use")
+    text = drawn(card(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(lone,)), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert any(line.startswith("    ") for line in text.splitlines())
     squeezed = "".join(text.split())
@@ -156,10 +165,13 @@ def test_colours_repeat_what_words_say():
 
 
 def test_an_empty_list_says_what_was_looked_at():
-    said = nothing_low(threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2)
+    said = looked_at(listed=0, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2)
     assert said == "No GPU is below 20. 21 GPUs analysed, 8 unknown; 30 tenants, 2 unknown."
-    assert nothing_low(threshold=20, gpus=1, unknown=0, tenants=0, tenants_unknown=0) == (
+    assert looked_at(listed=0, threshold=20, gpus=1, unknown=0, tenants=0, tenants_unknown=0) == (
         "No GPU is below 20. 1 GPU analysed, 0 unknown."
+    )
+    assert looked_at(listed=14, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2).startswith(
+        "14 are idle or below 20. 21 GPUs"
     )
 
 

@@ -123,12 +123,19 @@ def test_a_tenant_without_numbers_of_its_own_has_no_score_and_is_in_no_average()
     assert averages == {"a": 40.0, "b": None}
 
 
-def test_the_only_tenant_of_a_gpu_has_the_gpus_score_where_it_has_no_numbers_of_its_own():
-    lone = fleets.tenant("a-0", verdict="in_use", use_class="busy")
-    gpu = fleets.gpu(0, tenants=(lone,), score=Score(value=81.0), status="high", verdict="in_use", use_class="busy")
+@pytest.mark.parametrize("own", [True, False])
+def test_the_only_tenant_of_a_gpu_has_the_gpus_score(own):
+    lone = fleets.tenant("a-0", verdict="in_use", use_class="busy", own=own, score=Score(value=85.5), status="high")
+    gpu = fleets.gpu(0, tenants=(lone,), score=Score(value=61.0), status="normal", verdict="in_use", use_class="busy")
     (row,) = rows(fleets.analysis(fleets.NOON, gpu))
-    assert (row.tenants[0].score, row.tenants[0].status) == (81.0, "high")
+    assert (row.tenants[0].score, row.tenants[0].status) == (61.0, "normal")
     assert units(row) == (row,)
+
+
+def test_the_only_tenant_of_a_gpu_keeps_its_own_score_where_the_verdicts_differ():
+    lone = fleets.tenant("a-0", own=True, score=Score(value=85.5), status="high", verdict="in_use")
+    (row,) = rows(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(lone,), score=Score(value=1.0), status="idle")))
+    assert (row.tenants[0].score, row.tenants[0].status) == (85.5, "high")
 
 
 def test_a_tenant_row_says_who_it_is_and_what_it_may_use(fleet):

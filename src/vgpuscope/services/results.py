@@ -26,7 +26,7 @@ from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
 from vgpuscope.views.results import ResultRow, iso
 from vgpuscope.views.results_state import stale_line, targets_line
-from vgpuscope.views.results_table import nothing_low, results_table
+from vgpuscope.views.results_table import looked_at, results_table
 from vgpuscope.views.selection import as_csv
 
 Form = Literal["table", "json", "csv"]
@@ -49,6 +49,7 @@ _TIMEOUT = 30.0  # seconds
 class _Low(Struct):
     """What is wanted of /results/low."""
 
+    count: int
     gpus: list[ResultRow]
     threshold: float
     timestamp: str | None
@@ -78,8 +79,8 @@ class _State(Struct):
 def results(*, url: str, only_low: bool, form: Form) -> int:
     """Print the last results of an analyzer."""
     speak_plainly()
-    rows, nothing, state = asyncio.run(_asked(url, only_low=only_low))
-    _print(rows, form, nothing=nothing)
+    rows, remark, state = asyncio.run(_asked(url, only_low=only_low))
+    _print(rows, form, remark=remark)
     if form == "table":
         _print_state(state)
     return 0
@@ -95,14 +96,14 @@ def analyze_once(*, flags: Mapping[str, object], environ: Mapping[str, str], fil
     analysis, rows = asyncio.run(_once(settings))
     for fault in analysis.faults:
         print(f"vgpuscope: {fault.code}: {fault.part}: {fault.message}", file=sys.stderr)
-    _print(rows, form, nothing=_no_gpu(analysis.source, iso(analysis.started)))
+    _print(rows, form, remark="" if rows else _no_gpu(analysis.source, iso(analysis.started)))
     return 0
 
 
 async def _asked(url: str, *, only_low: bool) -> tuple[list[ResultRow], str, _State]:
-    """The rows, what to say if there are none, and what is told beside them."""
-    rows, nothing = await (_ask_low(url) if only_low else _ask(url))
-    return rows, nothing, await _state(url)
+    """The rows, what stands below them or instead of them, and what is told beside them."""
+    rows, remark = await (_ask_low(url) if only_low else _ask(url))
+    return rows, remark, await _state(url)
 
 
 async def _state(url: str) -> _State:
@@ -115,7 +116,7 @@ async def _state(url: str) -> _State:
 
 
 async def _ask(url: str) -> tuple[list[ResultRow], str]:
-    """All rows, and what to say if there are none."""
+    """All rows, and what is to be said if there are none."""
     async with _api(ANALYZER, url, list[ResultRow]) as api:
         rows = (await api.fetch())[0]
     if rows:
@@ -126,11 +127,13 @@ async def _ask(url: str) -> tuple[list[ResultRow], str]:
 
 
 async def _ask_low(url: str) -> tuple[list[ResultRow], str]:
+    """The rows of /results/low, and how much was looked at."""
     async with _api(ANALYZER._replace(path="/results/low"), url, _Low) as api:
         found = (await api.fetch())[0]
     if found.timestamp is None:
         return found.gpus, _no_gpu("", None)
-    return found.gpus, nothing_low(
+    return found.gpus, looked_at(
+        listed=found.count,
         threshold=found.threshold,
         gpus=found.total_gpus,
         unknown=found.unknown_count,
@@ -210,13 +213,14 @@ def _print_state(state: _State) -> None:
         print(stale_line(state.stale_since, state.stale_reason or ""))
 
 
-def _print(rows: Sequence[ResultRow], form: Form, *, nothing: str) -> None:
+def _print(rows: Sequence[ResultRow], form: Form, *, remark: str) -> None:
+    """`remark` stands below the table instead of sums, or alone if there is no table."""
     if form == "json":
         print_json(rows)
     elif form == "csv":
         sys.stdout.buffer.write(as_csv(rows, ResultRow.__struct_fields__))
         sys.stdout.buffer.flush()
     elif rows:
-        print_drawn(lambda width: results_table(rows, width))
+        print_drawn(lambda width: results_table(rows, width, below=remark))
     else:
-        print(nothing)
+        print(remark)

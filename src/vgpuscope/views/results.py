@@ -47,7 +47,7 @@ class TenantRow(Struct, frozen=True, kw_only=True):
     since: str | None  # null: since before the window
     until: str | None  # null: has it still
     pod_uid: str
-    score: float | None  # of its own numbers; the only tenant of a GPU has the GPU's where it has none
+    score: float | None  # of its own numbers; the only tenant of a GPU has the GPU's
     status: Status
     idle_since: str | None  # null: its verdict is not idle
     memory_limit_mb: float | None  # null: no limit is known
@@ -305,8 +305,8 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
 def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantRow:
     """One tenant as the API shows it; an old verdict is none."""
     tenant, terms = use.tenant, use.terms
-    # the numbers of a GPU that one tenant has alone are that tenant's
-    score, status = (gpu.score, gpu.status) if use.until is None and _has_alone(use, gpu) else (use.score, use.status)
+    # what is known of a GPU that one tenant has alone is known of that tenant: one score, wherever it is read
+    score, status = (gpu.score, gpu.status) if _has_alone(use, gpu) else (use.score, use.status)
     return TenantRow(
         namespace=tenant.namespace,
         pod=tenant.pod,
@@ -335,7 +335,7 @@ def tenant_util(use: TenantUse) -> float | None:
 
 
 def _has_alone(use: TenantUse, gpu: GpuUse) -> bool:
-    return len(gpu.tenants) == 1 and not use.own and use.score.value is None
+    return len(gpu.tenants) == 1 and use.until is None and use.verdict == gpu.verdict
 
 
 def _moment(at: UnixTime | None) -> str | None:

@@ -29,25 +29,27 @@ _SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
 _NOTHING = Text()
 
 
-def results_table(rows: Sequence[ResultRow], width: int | None) -> Group:
-    """The rows in the order given, with sums below; `rows` may also hold single tenants, as /results/low has them."""
+def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
+    """The rows in the order given, with sums below, or what is given instead.
+
+    `rows` may also hold single tenants of shared GPUs, as /results/low has them.
+    """
     whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
     layouts = [_Layout(names={name: name for name in whole}), _Layout(names=short_names(whole))]
     layouts += [_Layout(names=layouts[1].names, spared=_SPARED[:n]) for n in range(1, len(_SPARED) + 1)]
-    if all(row.gpu_index and not row.mig for row in rows):
-        layouts.append(_Layout(names=dict.fromkeys(whole, ""), spared=_SPARED))
     blocks = _blocks(rows)
     for layout in layouts:
         lines = [line for block in blocks for line in _lines(block, layout)]
         if width is None or _needed(lines, layout) <= width:
             break
-    return Group(_drawn(lines, layout, width), *_sums(rows))
+    return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows)))
 
 
-def nothing_low(*, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
-    """What an empty list of low GPUs means: how much was looked at."""
+def looked_at(*, listed: int, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
+    """What a list of low GPUs means: how much is on it, and how much was looked at."""
     of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
-    return f"No GPU is below {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
+    found = f"{listed} {'is' if listed == 1 else 'are'} idle or below" if listed else "No GPU is below"
+    return f"{found} {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -108,7 +110,7 @@ def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
     for row, one in block.tenants:
         container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
         name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
-        yield _Line(name, _tenant_cells(row, one) if row.shared or one.own_numbers else _named(one))
+        yield _Line(name, _tenant_cells(row, one) if row.shared or one.verdict != row.verdict else _named(one))
 
 
 def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
@@ -159,8 +161,10 @@ def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
 
 
 def _named(one: TenantRow) -> tuple[Text, ...]:
-    """A tenant whose numbers are those of the GPU in the line above."""
-    return (*(_NOTHING,) * (len(_TITLES) - 1), Text(clean(one.owner)))
+    """A tenant that has the GPU of the line above alone: what is said there is said of it."""
+    memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
+    shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
+    return tuple(shown.get(title, _NOTHING) for title in _TITLES)
 
 
 def _number(value: float | None) -> Text:
@@ -231,18 +235,13 @@ _CONTINUED = " " * 4
 
 
 def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
-    gpus = {(row.gpu_id, row.mig): row for row in rows if not (row.shared and len(row.tenants) == 1)}
     tenants = [one for row in rows for one in row.tenants]
-    yield _NOTHING
-    if gpus:
-        nodes = _count(len({row.hostname for row in gpus.values()}), "node")
-        yield Text(f"{_count(len(gpus), 'GPU')} on {nodes}: {_verdicts([row.verdict for row in gpus.values()])}.")
+    nodes = _count(len({row.hostname for row in rows}), "node")
+    yield Text(f"{_count(len(rows), 'GPU')} on {nodes}: {_verdicts([row.verdict for row in rows])}.")
     if tenants:
         held = sum(one.use_class == "idle-held" for one in tenants)
         remark = f" ({held} {'holds' if held == 1 else 'hold'} memory)" if held else ""
         yield Text(f"{_count(len(tenants), 'tenant')}: {_verdicts([one.verdict for one in tenants], remark)}.")
-    if rows and rows[0].stale:
-        yield Text(f"These results are stale: the last good analysis began at {rows[0].timestamp}.", "magenta")
 
 
 def _verdicts(words: Sequence[str], of_idle: str = "") -> str:
