@@ -10,7 +10,6 @@ import sys
 import time
 
 from vgpuscope import config as configuration
-from vgpuscope.config import Config
 from vgpuscope.services import analyzer
 from vgpuscope.services.analyzer_sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
@@ -49,9 +48,9 @@ def main(argv: list[str]) -> int:
         flags["prometheus.url"] = chosen.prometheus
     if chosen.began is None:
         return analyzer.main(flags=flags, environ={})
-    config = configuration.load(flags=flags, environ={}).config
-    minutes = Minutes(seed=chosen.seed, began=chosen.began, seconds=chosen.window_minutes * 60, interval=SCRAPE_SECONDS)
-    asyncio.run(_remember(config, minutes, seed=chosen.seed, began=chosen.began))
+    window = chosen.window_minutes * 60
+    minutes = Minutes(seed=chosen.seed, began=chosen.began, seconds=window, interval=SCRAPE_SECONDS)
+    asyncio.run(_remember(chosen.history, minutes, seed=chosen.seed, began=chosen.began, window=window))
     return analyzer.main(
         flags=flags,
         environ={},
@@ -59,13 +58,11 @@ def main(argv: list[str]) -> int:
     )
 
 
-async def _remember(config: Config, minutes: Minutes, *, seed: int, began: float) -> None:
-    found = config.analyzer
-    history = open_history(
-        found.history, keep_results=found.keep_results, keep_hours=found.keep_hours, keep_days=found.keep_days
-    )
+async def _remember(file: str, minutes: Minutes, *, seed: int, began: float, window: float) -> None:
+    keep = configuration.load(flags={}, environ={}).config.analyzer
+    history = open_history(file, keep_results=keep.keep_results, keep_hours=keep.keep_hours, keep_days=keep.keep_days)
     try:
-        await remember(history, config, seed=seed, began=began, clock=time.time, minutes=minutes)
+        await remember(history, seed=seed, began=began, clock=time.time, minutes=minutes, window=window)
     finally:
         await history.close()
 

@@ -178,7 +178,7 @@ HAMI = Plan(
 
 WHOLE_CARDS = Plan(
     name="whole-b",
-    kind="whole cards, 4 × H100",
+    kind="whole GPUs, 4 × H100",
     cards=(H100,) * 4,
     runtime="crio",
     jobs=(
@@ -313,7 +313,7 @@ MIG = Plan(
 
 SLICED = Plan(
     name="slice-d",
-    kind="time-slicing, MPS, MIG: T4, L4, A30",
+    kind="T4 time-sliced, L4 MPS, A30 MIG",
     cards=(T4, L4, A30),
     slices=(Slice(2, 0, 1, "2g.12gb", 11968, 2), Slice(2, 1, 2, "2g.12gb", 11968, 2)),
     runtime="docker-cgroupfs",
@@ -388,7 +388,7 @@ _OUTAGE = Window(45, 45, 150)
 
 SICK = Plan(
     name="sick-e",
-    kind="failing cards, 3 × A100-40G",
+    kind="failing GPUs, 3 × A100-40G",
     cards=(A100_40,) * 3,
     faults=(
         Fault(card=0, garbage=Window(10, 1, 9)),

@@ -24,7 +24,6 @@ from vgpuscope.views.top_text import span
 
 LOOK_EVERY = 2.0  # seconds
 _TIMEOUT = 5.0
-_WIDTH = 80
 _HELD = 256.0  # MiB: who holds less keeps nobody from anything
 
 ANALYZER = Kind(
@@ -82,7 +81,7 @@ class Look(NamedTuple):
     nodes: tuple[NodeSnapshot, ...]  # of those agents that answered
 
 
-EventKind: TypeAlias = Literal["GPU lost", "GPU back", "pod pending", "tenant idle", "tenant back"]
+EventKind: TypeAlias = Literal["GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back"]
 
 
 class Event(NamedTuple):
@@ -174,16 +173,18 @@ def _idle_beside(rows: Iterable[Row], now: float) -> list[str]:
             continue
         for tenant in row.tenants:
             if tenant.verdict == "idle" and _holds(tenant.mem_used_mb):
-                words = f"{tenant.name} holds {_gib(tenant.mem_used_mb)} of {_a(_what(row))} that others use, idle"
+                words = f"{tenant.name} holds {_gib(tenant.mem_used_mb)} of a busy {_what(row)}, idle"
                 sentence = f"{words}{_for(tenant.idle_since, now)} ({row.hostname})"
                 found.append(_Waste(_weight(tenant.idle_since, tenant.mem_used_mb, now), sentence))
     return _ranked(found)
 
 
 def _waiting(waiting: PendingList | None) -> list[str]:
-    """Pods that wait, those first whose reason is short enough to be read whole."""
-    sentences = [_pending(pod) for pod in (waiting.pending if waiting else ())]
-    return sorted(sentences, key=lambda sentence: len(sentence) > _WIDTH - 6)
+    """Pods that wait, those first of whom the exporter knows the number that is missing."""
+    if waiting is None:
+        return []
+    pods = sorted(waiting.pending, key=lambda pod: not pod.fact)
+    return [f"{pod.namespace}/{pod.pod} is pending: {_why(pod, waiting)}" for pod in pods]
 
 
 def _free(rows: Iterable[Row], now: float) -> list[str]:
@@ -228,13 +229,21 @@ def _what(row: Row) -> str:
     return f"{model} MIG {row.mig_profile}" if row.mig else model
 
 
-def _a(noun: str) -> str:
-    return f"{'an' if noun[:1] in 'AEFHILMNORSX' else 'a'} {noun}"
+# Why a pod waits, with what it asks for; for other codes their meaning is said.
+_WHY = {
+    "SCHED_INSUFFICIENT_GPU_MEMORY": "no GPU has {memory} free",
+    "SCHED_INSUFFICIENT_GPU_COUNT": "no node has {gpus} such GPUs free",
+    "SCHED_QUOTA_EXCEEDED": "{memory} more would exceed the quota of {namespace}",
+}
 
 
-def _pending(pod: PendingPod) -> str:
-    reason = pod.fact or (pod.said[0].reason.detail if pod.said else "") or pod.code
-    return f"{pod.namespace}/{pod.pod} is pending: {reason}"
+def _why(pod: PendingPod, waiting: PendingList) -> str:
+    asked = {name.rpartition("/")[2]: amount for name, amount in pod.requests.items()}
+    if pod.code in _WHY and {"gpu", "gpumem"} <= asked.keys():
+        memory = _gib(asked["gpumem"])
+        return _WHY[pod.code].format(memory=memory, gpus=asked["gpu"], namespace=pod.namespace)
+    code = waiting.codes.get(pod.code)
+    return code.meaning.rstrip(".") if code else pod.code
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -265,10 +274,14 @@ class Known:
                 before = self._health.get(gpu.uuid, "ok")
                 self._health[gpu.uuid] = gpu.health
                 place = f"{node.node} GPU {gpu.index}"
-                if gpu.health != "ok" and before == "ok":
-                    yield Event("GPU lost", f"{place}: {gpu.health}{_xid(xids.get(gpu.uuid), gpu.health)}")
-                elif gpu.health == "ok" and before != "ok":
-                    yield Event("GPU back", f"{place}: was {before}")
+                if gpu.health == before:
+                    continue
+                if gpu.health == "lost":
+                    yield Event("GPU lost", f"{place}{_xid(xids.get(gpu.uuid))}")
+                elif gpu.health != "ok":
+                    yield Event("GPU hangs", f"{place} is {gpu.health}")
+                else:
+                    yield Event("GPU back", f"{place} is ok (was {before})")
 
     def _of_pods(self, waiting: PendingList) -> Iterator[Event]:
         """A pod is told of once its scheduler has said why it waits."""
@@ -276,7 +289,7 @@ class Known:
         known = self._waiting if self._waiting is not None else {pod.pod_uid for pod in waiting.pending}
         for pod in said:
             if pod.pod_uid not in known:
-                yield Event("pod pending", _pending(pod).replace(" is pending", "", 1))
+                yield Event("pod pending", f"{pod.namespace}/{pod.pod}: {_why(pod, waiting)}")
         here = {pod.pod_uid for pod in waiting.pending}
         self._waiting = (known & here) | {pod.pod_uid for pod in said}
 
@@ -296,8 +309,8 @@ class Known:
         self._verdicts = verdicts
 
 
-def _xid(xid: int | None, health: str) -> str:
-    if xid is None or health != "lost":
+def _xid(xid: int | None) -> str:
+    if xid is None:
         return ""
     told = advice(xid)
     return f" (XID {xid}{f', {told.name}' if told.name else ''})"
@@ -310,6 +323,7 @@ def clock(at: float) -> str:
 
 STYLES: Mapping[EventKind, str] = {
     "GPU lost": "bold red",
+    "GPU hangs": "red",
     "GPU back": "green",
     "pod pending": "yellow",
     "tenant idle": "yellow",

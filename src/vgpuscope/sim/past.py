@@ -4,6 +4,7 @@ The same nodes lived then, simulated as they are now, with pods that came and we
 have said of them is judged by the analyzer's own code; nothing here decides what is idle.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,8 +12,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vgpuscope.config import Config
-from vgpuscope.model.analysis import Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
-from vgpuscope.services.analyzer_cycle import Board, Cycle, Source
+from vgpuscope.logic.fleet import assemble, remembered
+from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.model.analysis import Analysis, Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
 from vgpuscope.sim import dcgm
 from vgpuscope.sim.hardware import MIB, Card, Instance
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
@@ -26,7 +29,6 @@ from vgpuscope.sources.targets import StaticTargets
 
 DAY = 24 * HOUR
 STEP = 1800.0  # seconds between two analyses of the day
-SCHEMAS: tuple[Schema, ...] = ("vgpuscope", "dcgm")
 _SLOWER = 60  # what comes and goes in seconds now took minutes then
 _LOOKS, _APART = 6, 5.0  # looks at each step, seconds apart: together they meet every burst of requests
 _LONGEST_START = 30.0  # seconds until every node was scraped once; one that was not is down
@@ -34,12 +36,12 @@ _MISSED = 1.5  # intervals without a sample that are a hole
 
 
 class Day:
-    """A source for the analyzer: the nodes in the day before the demo began."""
+    """The nodes in the day before the demo began."""
 
     def __init__(self, *, seed: int, began: float) -> None:
         self._worlds = [World(_slow(plan), seed=seed, now=began - DAY, began=began) for plan in PLANS]
 
-    async def read(self, *, end: float, seconds: float) -> Reading:
+    def read(self, *, end: float, seconds: float) -> Reading:
         """The window as it was; windows have to follow each other."""
         samples, interval = Samples(), seconds / _LOOKS
         for look in range(1, _LOOKS + 1):
@@ -47,7 +49,7 @@ class Day:
                 world.advance(end - (_LOOKS - look) * _APART)
                 samples.add(world, at=end - seconds + look * interval)
         window = Window(begin=end - seconds, end=end, interval=interval)
-        return Reading(window=window, tracks=tuple(samples.tracks(window)), schemas=SCHEMAS, source="the simulated day")
+        return _reading(window, samples.tracks(window))
 
     def owners(self) -> dict[tuple[str, str], str]:
         """Who owns the pods that are there now."""
@@ -64,6 +66,11 @@ class Minutes:
         self._worlds = [World(plan, seed=seed, now=self._next, began=began) for plan in PLANS]
         self._samples = Samples()
         self._first: dict[_Key | tuple[Schema, str], float] = {}  # real samples, of each and of all of a node
+
+    def read(self, *, end: float, seconds: float) -> Reading:
+        """The window before anything real was seen in it."""
+        window = Window(begin=end - seconds, end=end, interval=self._interval)
+        return _reading(window, self.tracks(window))
 
     def tracks(self, window: Window, seen: Iterable[Track] = ()) -> list[Track]:
         """What was there in the window before the first real sample of each."""
@@ -90,34 +97,46 @@ class Minutes:
 
 
 async def remember(
-    history: History, config: Config, *, seed: int, began: float, clock: Callable[[], float], minutes: Minutes
+    history: History, *, seed: int, began: float, clock: Callable[[], float], minutes: Minutes, window: float
 ) -> None:
     """Fill the store with analyses of the day before the demo began, and with one of this moment."""
-    day = Day(seed=seed, began=began)
-    slow = replace(
-        config,
-        prometheus=replace(config.prometheus, time_window_min=STEP / 60),
-        scheduler=replace(config.scheduler, interval=STEP),
-    )
-    at = began - DAY
-    settings = slow
-    source: Source = day
-
-    async def save(board: Board) -> None:
-        assert board.analysis is not None
-        await history.save(board.analysis)
-
-    async def owners() -> dict[tuple[str, str], str]:
-        return day.owners()
-
-    cycle = Cycle(lambda: settings, lambda: source, owners=owners, done=save, clock=lambda: at)
+    day, past = Day(seed=seed, began=began), _Memory()
+    saves = []
     for number in range(1, round(DAY / STEP) + 1):
-        at = began - DAY + number * STEP
-        cycle.trigger()
-        await cycle.finished()
-    at, settings, source = clock(), config, _Moment(minutes, interval=config.analyzer.scrape_interval)
-    cycle.trigger()
-    await cycle.finished()
+        reading = day.read(end=began - DAY + number * STEP, seconds=STEP)
+        saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners()))))
+        await asyncio.sleep(0)  # the store writes one while the next is made
+    present = past.judged(minutes.read(end=clock(), seconds=window), day.owners())
+    await asyncio.gather(*saves, history.save(present))
+
+
+class _Memory:
+    """Judges one reading after the other, as an analyzer does by its default settings."""
+
+    def __init__(self) -> None:
+        self._number, self._previous = 0, remembered(())
+
+    def judged(self, reading: Reading, owners: Mapping[tuple[str, str], str]) -> Analysis:
+        """The analysis that an analyzer would have made of it."""
+        gpus = assemble(
+            reading,
+            previous=self._previous,
+            weights=Weights(),
+            thresholds=Thresholds(),
+            rules=VerdictRules(),
+            owners=owners,
+        )
+        self._number += 1
+        self._previous = remembered(gpus)
+        return Analysis(
+            number=self._number,
+            started=reading.window.end,
+            seconds=0.0,
+            window=reading.window,
+            gpus=gpus,
+            source=reading.source,
+            schemas=reading.schemas,
+        )
 
 
 class Remembering(ScrapeSource):
@@ -138,16 +157,8 @@ class Remembering(ScrapeSource):
         return replace(reading, tracks=(*reading.tracks, *self._minutes.tracks(reading.window, reading.tracks)))
 
 
-class _Moment:
-    """A source for one analysis of the present, before anything was scraped."""
-
-    def __init__(self, minutes: Minutes, *, interval: float) -> None:
-        self._minutes, self._interval = minutes, interval
-
-    async def read(self, *, end: float, seconds: float) -> Reading:
-        window = Window(begin=end - seconds, end=end, interval=self._interval)
-        tracks = tuple(self._minutes.tracks(window))
-        return Reading(window=window, tracks=tracks, schemas=SCHEMAS, source="the simulated day")
+def _reading(window: Window, tracks: Iterable[Track]) -> Reading:
+    return Reading(window=window, tracks=tuple(tracks), schemas=("vgpuscope", "dcgm"), source="the simulated day")
 
 
 # --- a slower life ---------------------------------------------------------------------------------------------------

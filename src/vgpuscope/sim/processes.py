@@ -104,7 +104,7 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past
         command=(*EXPORTER, str(root / "kubeconfig"), "--listen", f"127.0.0.1:{ports.exporter}"),
         port=ports.exporter,
         log=root / "cluster.log",
-        kind="allocations, quotas, why pods wait",
+        kind="who holds GPUs, who waits, why",
     )
     urls = [f"http://127.0.0.1:{port}" for port in ports.agents] + [dcgm_url]
     asked = _prometheus_plans(root, ports, [*urls, f"http://127.0.0.1:{ports.exporter}"])
@@ -123,7 +123,7 @@ def _analyzer_plan(root: Path, ports: Ports, urls: list[str], past: Past, *, thr
         command=tuple(command),
         port=ports.analyzer,
         log=root / "analyzer.log",
-        kind="which GPUs and tenants are idle, and since when",
+        kind="who is idle, and since when",
     )
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.sim.news import STYLES, Event, clock
 from vgpuscope.sim.processes import ANALYZER_PORT, BASE_PORT, EXPORTER_PORT, Child, Ports
 
+_WIDTH = 80
 _PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
 
 
@@ -35,25 +37,32 @@ def starting(console: Console) -> Iterator[Callable[[set[str]], None]]:
 
 def print_page(console: Console, children: list[Child], root: Path, ports: Ports, found: list[str]) -> None:
     """One screen: where everything is, what there is to see, and how to see more."""
-    nodes = sum(child.plan.agent for child in children)
-    real = "the agents, cluster exporter and analyzer are real"
-    lines = [Text.assemble(("vgpuscope demo", "bold"), f": {nodes} simulated nodes with 24 h of history; {real}")]
+    what = ": simulated GPUs with 24 h of history; every process is real"
+    lines = [Text.assemble(("vgpuscope demo", "bold"), what)]
     lines += [_address(child) for child in sorted(children, key=_place)]
     if ports.moved:
         taken = ", ".join(map(str, ports.moved))
-        lines.append(Text(f"  {'These ports are' if len(ports.moved) > 1 else 'This port is'} taken: {taken}"))
+        lines.append(Text(f"  Other ports than usual: {taken} {'are' if len(ports.moved) > 1 else 'is'} taken.", "red"))
     lines.append(Text("Found by the analyzer and the cluster exporter:", "bold"))
     lines += [Text(f"  - {sentence}", "yellow") for sentence in found]
     if not found:
-        lines.append(Text("  - nothing yet: it has not seen a whole window"))
+        lines.append(Text("  - nothing yet: the analyzer has not seen a whole window"))
     lines.append(Text("In another terminal:", "bold"))
-    lines += [
-        Text.assemble("  ", (f"{command:34}", "green"), f" {what}") for command, what in _commands(children, root)
-    ]
+    lines += _command_lines([*_commands(children, root)])
     lines.append(Text.assemble(("Ctrl-C ends everything.", "bold"), " Events follow as they happen:"))
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
     console.file.flush()
+
+
+def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
+    """Commands with what they show beside them, as far as the lines have room for it."""
+    longest = max(len(command) for command, _ in commands)
+    room = _WIDTH - longest - 3
+    return [
+        Text.assemble("  ", (f"{command:{longest}}", "green"), f" {what}" if len(what) <= room else "")
+        for command, what in commands
+    ]
 
 
 def _place(child: Child) -> int:
@@ -68,10 +77,14 @@ def _address(child: Child) -> Text:
 
 
 def print_event(console: Console, event: Event) -> None:
-    line = Text.assemble(
-        (clock(time.time()), "dim"), "  ", (f"{event.kind:11}", STYLES[event.kind]), f"  {event.words}"
-    )
-    console.print(line, soft_wrap=not console.is_terminal)
+    """Time, kind and what happened; on a terminal what is long goes on below itself."""
+    cells = (clock(time.time()), f"{event.kind:11}", event.words)
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(Text(cells[0], "dim"), Text(cells[1], STYLES[event.kind]), cells[2])
+        console.print(grid)
+    else:
+        console.print("  ".join(cells), soft_wrap=True)
     console.file.flush()
 
 

@@ -49,7 +49,8 @@ class World:
 
     def on_card(self, card: Card) -> list[tuple[Life, Process]]:
         """Who is on a card now."""
-        return [(life, p) for life in self.lives.values() for p in life.running() if card.index in life.job.cards]
+        here = [life for life in self.lives.values() if card.index in life.job.cards]
+        return [(life, process) for life in here for process in life.running()]
 
     def instance_of(self, life: Life) -> Instance | None:
         """The MIG instance a life works in."""
