@@ -10,6 +10,7 @@ Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 Ending = Literal["exit", "kill"]
 
 HOUR = 3600.0
+LONG_AGO = 87240.0  # seconds: a day and some minutes; no job is at a turning point when the demo begins
 _PENDING = 1.5  # seconds from creation to a running container
 HOST_PID_DELAY = 2.0  # HAMi finds out a process' host pid some moments after it starts
 
@@ -26,7 +27,7 @@ class Hami(NamedTuple):
 class Timeline(NamedTuple):
     """When lives of a job begin, in seconds after the demo began, and how long each lasts (None: for good)."""
 
-    first: float = -26 * HOUR
+    first: float = -LONG_AGO
     life: float | None = None
     period: float | None = None
     ends: Phase = "Succeeded"

@@ -111,7 +111,7 @@ HAMI = Plan(
             namespace="serving",
             container="server",
             cards=(1,),
-            shape=inference(sm=0.35, memory=8000, every=23, length=7, quiet=Quiet(begin=40, end=180, period=240)),
+            shape=inference(sm=0.35, memory=8000, every=23, length=7, quiet=Quiet(start=160, length=140, period=240)),
             hami=Hami(memory=40960, layout="v0"),
         ),
         Job(

@@ -32,13 +32,13 @@ def training(*, sm: float, memory: float) -> Shape:
 class Quiet(NamedTuple):
     """A stretch of time without requests that comes again and again, in seconds of age."""
 
-    begin: float
-    end: float
+    start: float
+    length: float
     period: float
 
     def holds(self, age: float) -> bool:
         """Whether this age lies inside."""
-        return self.begin <= age % self.period < self.end
+        return (age - self.start) % self.period < self.length
 
 
 def inference(*, sm: float, memory: float, every: float = 17, length: float = 6, quiet: Quiet | None = None) -> Shape:
