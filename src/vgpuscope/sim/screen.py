@@ -56,11 +56,11 @@ def print_page(console: Console, children: list[Child], root: Path, ports: Ports
 
 
 def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
-    """Commands with what they show beside them, as far as the lines have room for it."""
-    longest = max(len(command) for command, _ in commands)
-    room = _WIDTH - longest - 3
+    """Commands with what they show beside them; one that leaves no room for it stands alone."""
+    room = _WIDTH - 3 - max(len(what) for _, what in commands)
+    column = max((len(command) for command, _ in commands if len(command) <= room), default=0)
     return [
-        Text.assemble("  ", (f"{command:{longest}}", "green"), f" {what}" if len(what) <= room else "")
+        Text.assemble("  ", (f"{command:{column}}", "green"), f" {what}" if len(command) <= column else "")
         for command, what in commands
     ]
 
