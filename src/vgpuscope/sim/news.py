@@ -103,12 +103,15 @@ class Reporter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for api in (self._analyzer, self._cluster, *self._agents):
+        await self._analyzer.__aexit__()
+        await self._cluster.__aexit__()
+        for api in self._agents:
             await api.__aexit__()
 
     async def look(self) -> Look:
         """What they say now."""
-        rows, waiting, *nodes = await asyncio.gather(self._rows(), self._waiting(), *map(_snapshot, self._agents))
+        asked = asyncio.gather(*map(_snapshot, self._agents))
+        rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
         return Look(rows, waiting, tuple(node for node in nodes if node is not None))
 
     async def events(self, first: Look) -> AsyncIterator[Event]:
