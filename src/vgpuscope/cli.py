@@ -368,7 +368,7 @@ def _add_demo(commands: Any) -> None:
     demo.add_argument(
         "--port",
         type=_port,
-        default=19394,
+        default=9394,
         metavar="PORT",
         help="Port of the first agent; others follow (%(default)s).",
     )

@@ -1,5 +1,6 @@
 """The demo as people run it: a process that starts in seconds, says where to look, and leaves nothing behind."""
 
+import asyncio
 import json
 import os
 import re
@@ -19,7 +20,13 @@ import pytest
 
 from tests.needed import needed
 from tests.ports import free_port
-from vgpuscope.sim import demo
+from vgpuscope.services import pending
+from vgpuscope.sim import demo, processes, screen
+from vgpuscope.sim.jobs import HOUR
+from vgpuscope.sim.news import Event
+from vgpuscope.sinks.history import open_history
+from vgpuscope.sources.agent_api import AGENT
+from vgpuscope.sources.cluster_api import CLUSTER
 
 END = "Ctrl-C ends everything."
 
@@ -34,6 +41,7 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         )
         self._printed, self._news = "", threading.Condition()
         threading.Thread(target=self._collect, daemon=True).start()
@@ -50,7 +58,14 @@ class Running:
 
     @property
     def urls(self) -> list[str]:
-        return re.findall(r"http://127\.0\.0\.1:\d+/metrics", self._printed.split("a node, live")[0])
+        """Of the agents, and of the cluster exporter."""
+        return re.findall(r"agent \S+ +(http://127\.0\.0\.1:\d+/metrics)", self._printed) + re.findall(
+            r"cluster +(http://127\.0\.0\.1:\d+/metrics)", self._printed
+        )
+
+    @property
+    def analyzer(self) -> str:
+        return re.search(r"analyzer +(http://127\.0\.0\.1:\d+)/docs", self._printed)[1]
 
     @property
     def root(self) -> Path:
@@ -121,7 +136,7 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
     running = started()
     printed = running.until(END)
     assert "\x1b" not in printed
-    assert len(running.urls) == 7
+    assert len(running.urls) == 6
     held = [line for url in running.urls for line in page(url).splitlines() if "vgpuscope_container_info{" in line]
     for mode in ("hami", "exclusive", "mig", "mps", "time-slicing", "unallocated"):
         assert any(f'mode="{mode}"' in line for line in held), mode
@@ -142,6 +157,125 @@ def test_it_starts_shows_every_mode_and_ends_cleanly_on_ctrl_c(started):
 
 
 CLASSES = {"busy", "busy-unproductive", "low", "idle", "idle-held", "unknown"}
+USUAL_PAGE = 24  # lines, of 80 columns
+
+
+def test_one_screen_has_the_analyzer_first_then_the_agents_and_three_findings(started):
+    printed = started().until(END)
+    lines = printed.splitlines()
+    assert len(lines) <= USUAL_PAGE
+    assert max(map(len, lines)) <= 80
+    order = [next(n for n, line in enumerate(lines) if word in line) for word in ("/docs", "cluster ", "agent hami-a")]
+    assert order == sorted(order)
+    findings = [line for line in lines if line.startswith("  - ")]
+    assert len(findings) == 3
+    assert "research/notebook-carol has held an idle H100" in findings[0]
+    assert "research/notebook-alice holds 9 GiB of a busy A100, idle" in findings[1]
+    assert "is pending: " in findings[2]
+
+
+def test_what_was_idle_at_the_start_is_still_known_to_be_so_for_hours_once_real_scrapes_are_judged(started, short):
+    running = started("--directory", str(short / "demo"))
+    running.until(END)
+    began = time.time()
+    rows = json.loads(page(f"{running.analyzer}/api/v1/history?namespace=research&pod=notebook-carol&step=analysis"))
+    assert min(row["time"] for row in rows) < began - 23 * HOUR
+    assert {row["verdict"] for row in rows if row["time"] > began - 8.5 * HOUR} == {"idle"}
+
+    def carol():
+        found = asyncio.run(last_analysis(short / "demo" / "history.db"))
+        uses = [use for gpu in found.gpus for use in gpu.tenants if use.tenant.pod == "notebook-carol"]
+        return found.source, began - uses[0].idle_since
+
+    eventually(lambda: carol()[0].startswith("own scrapes"))
+    assert carol()[1] == pytest.approx(9 * HOUR, abs=120)
+
+
+async def last_analysis(file):
+    history = open_history(str(file), keep_results=9e6, keep_hours=9e6, keep_days=9e6)
+    try:
+        return await history.latest()
+    finally:
+        await history.close()
+
+
+def test_events_are_told_as_they_happen(started):
+    running = started()
+    running.until(END)
+    running.until("GPU lost     sick-e GPU 1 (XID 79", 240)
+    running.until("pod pending  ", 240)
+    assert re.search(r"^\d\d:\d\d:\d\d  GPU lost ", running._printed, re.MULTILINE)
+
+
+def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address():
+    assert AGENT.port == processes.BASE_PORT
+    assert CLUSTER.port == processes.EXPORTER_PORT
+    assert pending.DEFAULT_URL.endswith(f":{processes.EXPORTER_PORT}")
+    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("results")
+    assert f"http://127.0.0.1:{processes.BASE_PORT}" in help_of("top")
+
+
+def help_of(command):
+    return subprocess.run(
+        [sys.executable, "-m", "vgpuscope", command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Whoever runs the demo has the command on the path."""
+    monkeypatch.setattr(screen, "_program", lambda: "vgpuscope")
+
+
+def page_of(capsys, *, ports, moved=()):
+    """What is printed when the processes listen on these ports."""
+    names = ["hami-a", "whole-b", "cluster", "analyzer"]
+    children = [
+        processes.Child(
+            plan=processes.ChildPlan(
+                name=name, title="", command=(), port=port, log=Path(), kind="kind", agent=name.endswith(("-a", "-b"))
+            ),
+            process=None,
+        )
+        for name, port in zip(names, ports, strict=True)
+    ]
+    found = processes.Ports((), 0, 0, 0, 0, moved)
+    screen.print_page(screen.console(), children, Path("/tmp/demo"), found, ["one finding"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("installed")
+def test_commands_need_no_address_on_the_usual_ports(capsys):
+    printed = page_of(capsys, ports=(9394, 9395, 31993, 8080))
+    for command in ("results", "top", "nodes", "gpus", "pending ml-team/sweep-12"):
+        assert re.search(rf"  vgpuscope {command} +[a-z ]+", printed), command
+        assert not re.search(rf"  vgpuscope {command} +http", printed), command
+    assert "taken" not in printed
+
+
+@pytest.mark.usefixtures("installed")
+def test_commands_name_the_address_of_what_had_to_move_and_the_page_says_so(capsys):
+    printed = page_of(capsys, ports=(40001, 9395, 31993, 40002), moved=(9394, 8080))
+    assert "Other ports than usual: 9394, 8080 are taken." in printed
+    assert "vgpuscope top http://127.0.0.1:40001" in printed
+    assert "vgpuscope results http://127.0.0.1:40002" in printed
+    assert re.search(r"vgpuscope nodes +what is allocated", printed)
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_a_taken_port_is_replaced_and_remembered():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = processes.Ports.found(1, port)
+    assert found.agents != (port,)
+    assert port in found.moved
+
+
+def test_an_event_is_one_plain_line_without_a_terminal(capsys):
+    screen.print_event(screen.console(), Event("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)"))
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  GPU lost     sick-e GPU 1 \(XID 79, .*\)\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("prometheus", ["0", "1"])
@@ -151,18 +285,19 @@ def test_the_analyzer_comes_to_every_status_class_and_verdict(started, monkeypat
     monkeypatch.setenv("DEMO_PROMETHEUS", prometheus)
     running = started("--window-minutes", "0.3")
     running.until(END)
-    analyzer = running.urls[-1].removesuffix("/metrics")
-    seen = {"status": set(), "use_class": set(), "verdict": set()}
+    analyzer = running.analyzer
+    wanted = {
+        "status": {"idle", "low", "normal", "high", "unknown"},
+        "use_class": CLASSES,
+        "verdict": {"in_use", "idle", "unknown"},
+    }
+    seen = {field: set() for field in wanted}
 
     def all_seen():
         for row in json.loads(page(f"{analyzer}/results")):
             for field, values in seen.items():
                 values.add(row[field])
-        return seen == {
-            "status": {"idle", "low", "normal", "high", "unknown"},
-            "use_class": CLASSES,
-            "verdict": {"in_use", "idle", "unknown"},
-        }
+        return all(seen[field] >= values for field, values in wanted.items())
 
     eventually(all_seen, 240)
     eventually(lambda: '"owner":"Deployment/serve-llama"' in page(f"{analyzer}/results"), 240)
@@ -174,7 +309,8 @@ def test_a_taken_port_is_no_obstacle_and_a_dead_agent_is_told_of(started):
         taken.listen()
         running = started("--port", str(taken.getsockname()[1]))
         running.until(END)
-        assert len(set(running.urls)) == 7
+        assert len(set(running.urls)) == 6
+        assert f"Other ports than usual: {taken.getsockname()[1]} is taken." in running._printed
         victim = next(p for p in running.children() if b"sick-e" in Path(f"/proc/{p}/cmdline").read_bytes())
         os.kill(victim, signal.SIGKILL)
         running.until("the agent of sick-e ended with code -9")
@@ -197,7 +333,7 @@ def test_nothing_outlives_a_demo_that_was_killed(started, monkeypatch):
 
 def test_an_agent_that_cannot_start_gives_its_last_words(monkeypatch, capsys):
     words = "import sys; print('no [luck] today'); sys.exit(3)"
-    monkeypatch.setattr(demo, "AGENT", (sys.executable, "-c", words))
+    monkeypatch.setattr(processes, "AGENT", (sys.executable, "-c", words))
     assert demo.main(base_port=free_port()) == 1
     printed = capsys.readouterr().out
     assert "ended with code 3" in printed

@@ -169,8 +169,9 @@ async def test_the_kubelets_socket_answers_a_real_grpc_client(node):
         server.close()
         await server.wait_closed()
     ids = {g.device_id for g in decode_grants(answer)}
-    t4, l4 = (card.uuid for card in n.world.cards)
-    assert ids == {f"{t4}::{i}" for i in range(4)} | {f"{l4}::{i}" for i in range(3)}
+    t4, l4, a30 = n.world.cards
+    replicas = {f"{t4.uuid}::{i}" for i in range(4)} | {f"{l4.uuid}::{i}" for i in range(3)}
+    assert ids == replicas | {a30.instances[0].uuid}
 
 
 def test_claims_and_long_lists_are_spelled_right():

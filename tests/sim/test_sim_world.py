@@ -15,7 +15,6 @@ BEGAN = 1_700_000_000.0
 CROWDED = Plan(
     name="crowded",
     kind="",
-    look_for="",
     cards=(A100_80,),
     jobs=(
         Job(name="limited", shape=training(sm=0.8, memory=30000), hami=Hami(memory=40000), workers=2),

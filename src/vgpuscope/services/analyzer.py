@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -32,7 +32,7 @@ from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
 from vgpuscope.runtime.operations import Operation, routes
 from vgpuscope.services.analyzer_api import TITLE, AnalyzerApi, Look, Pulse
-from vgpuscope.services.analyzer_cycle import Board, Cycle
+from vgpuscope.services.analyzer_cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer_log import tell_analysis
 from vgpuscope.services.analyzer_settings import Settings
 from vgpuscope.services.analyzer_sources import Sources, check_source
@@ -62,19 +62,27 @@ _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader fou
 _OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
-def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile | None = None) -> int:
-    """`vgpuscope analyzer`."""
+def main(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    source: Callable[[Config], Source] | None = None,
+) -> int:
+    """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
     setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
     one_heap()  # a quarter less at 5,000 cards
-    return lifecycle.main(lambda life: serve(settings, life))
+    return lifecycle.main(lambda life: serve(settings, life, source=source))
 
 
-async def serve(settings: Settings, life: lifecycle.Lifecycle) -> None:
+async def serve(
+    settings: Settings, life: lifecycle.Lifecycle, *, source: Callable[[Config], Source] | None = None
+) -> None:
     """Analyse and serve until told to stop."""
-    analyzer = Analyzer(settings)
+    analyzer = Analyzer(settings, sources=Sources(settings.config, make=source))
     guard = _guard(settings.config, analyzer.count)
     sock = address.bind(settings.config.analyzer.listen)
     server = Server(analyzer.app(guard), sock=sock, guard=guard)

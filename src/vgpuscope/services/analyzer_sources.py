@@ -31,8 +31,10 @@ _LOOK_WITHIN = 4.0  # seconds for an engine to answer that it is there
 class Sources:
     """The source in use; another one takes its place when the settings ask for it."""
 
-    def __init__(self, config: Config) -> None:
-        self.current: Source = make_source(config)
+    def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
+        """`make`: what gives the source that the settings ask for; the demo has one that remembers more."""
+        self._make = make or make_source
+        self.current: Source = self._make(config)
         self._made_for = _concerns(config)
         self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
         self._config, self._door = config, _Door()
@@ -56,7 +58,7 @@ class Sources:
 
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
-            self.current, self._made_for, self._config = make_source(config), _concerns(config), config
+            self.current, self._made_for, self._config = self._make(config), _concerns(config), config
             self._changed.set()
             log.info("source changed", extra=fields(source=self.name))
 

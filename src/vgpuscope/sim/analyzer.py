@@ -1,13 +1,20 @@
 """The analyzer over the demo: `python -m vgpuscope.sim.analyzer --listen HOST:PORT --targets LIST --cluster URL`.
 
-Its window is a minute and its pace seconds, so that a demo shows verdicts soon; elsewhere both are minutes.
+Its window is a minute and its pace seconds, so that a demo shows verdicts soon; elsewhere both are minutes. With
+`--began` it remembers the day before that moment: its store has results of it, and its first window has no hole.
 """
 
 import argparse
+import asyncio
 import sys
+import time
 
+from vgpuscope import config as configuration
 from vgpuscope.services import analyzer
+from vgpuscope.services.analyzer_sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
+from vgpuscope.sim.past import Minutes, Remembering, remember
+from vgpuscope.sinks.history import open_history
 
 WINDOW_MINUTES = 1.0
 SCRAPE_SECONDS = 2
@@ -22,6 +29,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--history", required=True, metavar="FILE")
     parser.add_argument("--window-minutes", type=float, default=WINDOW_MINUTES, metavar="MINUTES")
     parser.add_argument("--prometheus", metavar="URL", help="ask this one instead of scraping")
+    parser.add_argument("--began", type=float, metavar="TIME", help="when the simulated nodes began, in Unix time")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated nodes")
     chosen = parser.parse_args(argv)
     end_with_stdin()
     flags: dict[str, object] = {
@@ -37,7 +46,25 @@ def main(argv: list[str]) -> int:
     }
     if chosen.prometheus:
         flags["prometheus.url"] = chosen.prometheus
-    return analyzer.main(flags=flags, environ={})
+    if chosen.began is None:
+        return analyzer.main(flags=flags, environ={})
+    window = chosen.window_minutes * 60
+    minutes = Minutes(seed=chosen.seed, began=chosen.began, seconds=window, interval=SCRAPE_SECONDS)
+    asyncio.run(_remember(chosen.history, minutes, seed=chosen.seed, began=chosen.began, window=window))
+    return analyzer.main(
+        flags=flags,
+        environ={},
+        source=lambda found: make_source(found) if found.prometheus.url else Remembering(found, minutes),
+    )
+
+
+async def _remember(file: str, minutes: Minutes, *, seed: int, began: float, window: float) -> None:
+    keep = configuration.load(flags={}, environ={}).config.analyzer
+    history = open_history(file, keep_results=keep.keep_results, keep_hours=keep.keep_hours, keep_days=keep.keep_days)
+    try:
+        await remember(history, seed=seed, began=began, clock=time.time, minutes=minutes, window=window)
+    finally:
+        await history.close()
 
 
 if __name__ == "__main__":

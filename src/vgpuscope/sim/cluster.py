@@ -17,10 +17,6 @@ from vgpuscope.sim.pods import allocated, hami_limits, pod_list, stamp
 from vgpuscope.sim.world import World
 
 REGISTER = "hami.io/node-nvidia-register"
-LOOK_FOR = (
-    "who was given what; pods that wait and do not fit, ghosts on a silent node, a card that vanished, a node that is "
-    "gone, a quota nearly used up"
-)
 _SLOTS = 10
 _REPLICAS = 4  # of each GPU that is shared by time-slicing
 _SCALING = 2  # memory and cores of hami-a: twice what its cards have may be given away
@@ -50,21 +46,28 @@ class _Device(NamedTuple):
 def _node(world: World) -> Json:
     """HAMi's plugin registers the cards of nodes where HAMi places pods; elsewhere only the kubelet counts them."""
     name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
-    lost = {card.uuid for card in world.cards if card.lost}
     if not any(job.hami for job in world.plan.jobs):
-        replicas = _REPLICAS if any(job.replicas for job in world.plan.jobs) else 1
-        return _node_object(
-            name,
-            offered=(len(devices) - len(lost)) * replicas,
-            capacity=len(devices) * replicas,
-            labels=_labels(devices, replicas),
-        )
+        return _plain_node(world)
     if world.plan.slices:
         cut = {card.uuid for card in world.cards if card.mig}
         devices = [one._replace(mode="mig" if one.uuid in cut else one.mode) for one in devices]
     else:
         devices = [one._replace(scaling=_SCALING) for one in devices]
     return _node_object(name, offered=len(devices) * _SLOTS, annotations={REGISTER: _register(devices)})
+
+
+def _plain_node(world: World) -> Json:
+    """A node of NVIDIA's device plugin: whole cards by count, MIG instances by profile."""
+    whole = [card for card in world.cards if not card.mig]
+    replicas = _REPLICAS if any(job.replicas for job in world.plan.jobs) else 1
+    profiles = [instance.profile for card in world.cards for instance in card.instances]
+    return _node_object(
+        world.plan.name,
+        offered=sum(not card.lost for card in whole) * replicas,
+        capacity=len(whole) * replicas,
+        labels=_labels([_Device(card.uuid, card.spec) for card in whole], replicas),
+        instances={f"nvidia.com/mig-{profile}": str(profiles.count(profile)) for profile in sorted(set(profiles))},
+    )
 
 
 def _labels(devices: Sequence[_Device], replicas: int) -> dict[str, str]:
@@ -87,9 +90,10 @@ def _node_object(
     capacity: int | None = None,
     annotations: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
+    instances: dict[str, str] | None = None,
     ready: str = "True",
 ) -> Json:
-    offer = {"cpu": "64", "memory": "515Gi", "pods": "110"}
+    offer = {"cpu": "64", "memory": "515Gi", "pods": "110"} | (instances or {})
     labels = {"gpu": "on", **(labels or {})}
     return {
         "metadata": {"name": name, "uid": _uid(name), "annotations": annotations or {}, "labels": labels},
@@ -153,7 +157,7 @@ class _Wait(NamedTuple):
 
     asks: _Asks
     reasons: Mapping[str, tuple[str, ...]]
-    timeline: Timeline = Timeline()
+    timeline: Timeline = Timeline(first=-3600)
 
 
 _NO_MEMORY: Mapping[str, tuple[str, ...]] = {"CardInsufficientMemory": ("hami-a", "mig-c"), "CardCordoned": (_WORN,)}

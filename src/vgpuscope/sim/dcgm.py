@@ -1,15 +1,19 @@
-"""What a dcgm-exporter with profiling metrics would add on some of the nodes: how many SMs were busy.
+"""What a dcgm-exporter with profiling metrics would add on some of the nodes: how many SMs were busy, and when.
 
 NVML cannot tell it, so no agent does. One card runs kernels most of the time, but on few SMs: its job waits for data.
+MIG instances have no other signal of work, so on a node without such an exporter nothing can be said of them.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple
 
+from vgpuscope.sim.hardware import Card, Instance
+from vgpuscope.sim.jobs import Life
 from vgpuscope.sim.world import World
 
-NODES = ("hami-a", "whole-b")
+NODES = ("hami-a", "whole-b", "mig-c")
 STARVED = ("hami-a", 2)  # node and card
 _BUSY, _FEW = 0.9, 0.07  # of the time in which kernels run: the share of SMs that are busy
 _LONGEST_REQUEST = 16 * 1024
@@ -26,30 +30,74 @@ async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
         await server.wait_closed()
 
 
+class Activity(NamedTuple):
+    """What the exporter says of a card or MIG instance: shares of SMs and of time, 0-1."""
+
+    card: Card
+    sm: float
+    engine: float
+    instance: Instance | None = None
+    holder: Life | None = None  # the exporter names the pod that has an instance
+
+
+def activities(world: World) -> Iterator[Activity]:
+    """What the node's exporter knows now; nothing where there is none."""
+    if world.plan.name not in NODES:
+        return
+    for card in world.cards:
+        if card.lost:
+            continue
+        if card.mig:
+            yield from _instances(world, card)
+        else:
+            share = _FEW if (world.plan.name, card.index) == STARVED else _BUSY
+            yield Activity(card, sm=card.load.sm * share, engine=card.busy)
+
+
 def page(worlds: Sequence[World]) -> str:
     """The page in the text format."""
+    found = [(world, one) for world in worlds for one in activities(world)]
     lines = [
         "# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned (in %).",
         "# TYPE DCGM_FI_PROF_SM_ACTIVE gauge",
+        *(f"DCGM_FI_PROF_SM_ACTIVE{{{_labels(world, one)}}} {one.sm:.4f}" for world, one in found),
+        "# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Ratio of time the graphics engine is active (in %).",
+        "# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge",
+        *(f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_labels(world, one)}}} {one.engine:.4f}" for world, one in found),
     ]
-    for world in worlds:
-        if world.plan.name in NODES:
-            lines += _cards(world)
     return "\n".join(lines) + "\n"
 
 
-def _cards(world: World) -> list[str]:
-    lines = []
-    for card in world.cards:
-        if card.lost or card.mig:
+def _instances(world: World, card: Card) -> Iterator[Activity]:
+    """GPU instances, which is what the exporter watches: of one with two compute instances it cannot tell whose."""
+    numbers = [instance.gpu_instance for instance in card.instances]
+    for instance in card.instances:
+        if numbers.count(instance.gpu_instance) > 1:
             continue
-        share = _FEW if (world.plan.name, card.index) == STARVED else _BUSY
-        labels = (
-            f'gpu="{card.index}",UUID="{card.uuid}",device="nvidia{card.index}",modelName="{card.spec.name}",'
-            f'Hostname="{world.plan.name}"'
-        )
-        lines.append(f"DCGM_FI_PROF_SM_ACTIVE{{{labels}}} {card.load.sm * share:.4f}")
-    return lines
+        inside = [(life, process) for life, process in world.on_card(card) if world.instance_of(life) == instance]
+        engine = min(1.0, sum(process.sm.get(card.index, 0.0) for _, process in inside))
+        yield Activity(card, sm=engine * _BUSY, engine=engine, instance=instance, holder=_holder(world, card, instance))
+
+
+def _holder(world: World, card: Card, instance: Instance) -> Life | None:
+    there = (life for life in world.lives.values() if life.job.cards == (card.index,))
+    return next((life for life in there if world.instance_of(life) == instance), None)
+
+
+def _labels(world: World, one: Activity) -> str:
+    labels = {
+        "gpu": str(one.card.index),
+        "UUID": one.card.uuid,
+        "device": f"nvidia{one.card.index}",
+        "modelName": one.card.spec.name,
+        "Hostname": world.plan.name,
+    }
+    if one.instance:
+        labels |= {"GPU_I_PROFILE": one.instance.profile, "GPU_I_ID": str(one.instance.gpu_instance)}
+    if one.holder:
+        job = one.holder.job
+        labels |= {"container": job.container, "namespace": job.namespace, "pod": one.holder.name}
+    return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
 async def _answer(worlds: Sequence[World], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

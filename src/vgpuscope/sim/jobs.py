@@ -9,6 +9,8 @@ from vgpuscope.sim.workloads import Demand, Shape
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 Ending = Literal["exit", "kill"]
 
+HOUR = 3600.0
+LONG_AGO = 87240.0  # seconds: a day and some minutes; no job is at a turning point when the demo begins
 _PENDING = 1.5  # seconds from creation to a running container
 HOST_PID_DELAY = 2.0  # HAMi finds out a process' host pid some moments after it starts
 
@@ -25,7 +27,7 @@ class Hami(NamedTuple):
 class Timeline(NamedTuple):
     """When lives of a job begin, in seconds after the demo began, and how long each lasts (None: for good)."""
 
-    first: float = -3600.0
+    first: float = -LONG_AGO
     life: float | None = None
     period: float | None = None
     ends: Phase = "Succeeded"
@@ -38,6 +40,13 @@ class Timeline(NamedTuple):
         turn = int((elapsed - self.first) // self.period) if self.period else 0
         born = self.first + turn * (self.period or 0.0)
         return born if self.life is None or elapsed < born + self.life + self.linger else None
+
+
+class Before(NamedTuple):
+    """What a job did until so many seconds before the demo began."""
+
+    ended: float
+    shape: Shape
 
 
 class Job(NamedTuple):
@@ -64,6 +73,7 @@ class Job(NamedTuple):
     host: bool = False  # not a pod at all
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     static: bool = False  # a static pod: its cgroups carry the configuration hash
+    before: Before | None = None  # None: it has always done what it does now
 
     @property
     def restarts(self) -> bool:

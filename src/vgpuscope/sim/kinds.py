@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from vgpuscope.sim.hardware import A100_40, A100_80, H100, L4, T4, Spec
-from vgpuscope.sim.jobs import Hami, Job, Timeline
-from vgpuscope.sim.workloads import inference, leak, notebook, training, transcoding
+from vgpuscope.sim.hardware import A30, A100_40, A100_80, H100, L4, T4, Spec
+from vgpuscope.sim.jobs import HOUR, Before, Hami, Job, Timeline
+from vgpuscope.sim.workloads import Quiet, inference, leak, notebook, training, transcoding
 
 
 class Window(NamedTuple):
@@ -47,7 +47,6 @@ class Plan(NamedTuple):
 
     name: str
     kind: str
-    look_for: str
     cards: tuple[Spec, ...]
     jobs: tuple[Job, ...]
     runtime: str = "containerd"  # how its cgroups are spelled
@@ -55,6 +54,7 @@ class Plan(NamedTuple):
     cuda: int = 13000  # as the driver counts: 1000 × major + 10 × minor
     slices: tuple[Slice, ...] = ()
     faults: tuple[Fault, ...] = ()
+    past: tuple[Job, ...] = ()  # pods that were there in the day before the demo began, and are gone
 
 
 WHOLE = "nvidia.com/gpu"
@@ -62,7 +62,6 @@ WHOLE = "nvidia.com/gpu"
 HAMI = Plan(
     name="hami-a",
     kind="HAMi, 4 × A100-80G",
-    look_for="limits, over-commit on card 1, a leak, a SIGKILLed worker, jobs that come and go, a pod nobody allowed",
     cards=(A100_80,) * 4,
     jobs=(
         Job(
@@ -88,6 +87,7 @@ HAMI = Plan(
             container="jupyter",
             shape=notebook(memory=9000),
             hami=Hami(memory=16384, layout="v1s"),
+            before=Before(ended=4 * HOUR, shape=training(sm=0.2, memory=9000)),
         ),
         Job(
             name="etl-leaky-0",
@@ -111,7 +111,7 @@ HAMI = Plan(
             namespace="serving",
             container="server",
             cards=(1,),
-            shape=inference(sm=0.35, memory=8000, every=23, length=7),
+            shape=inference(sm=0.35, memory=8000, every=23, length=7, quiet=Quiet(start=160, length=140, period=240)),
             hami=Hami(memory=40960, layout="v0"),
         ),
         Job(
@@ -178,8 +178,7 @@ HAMI = Plan(
 
 WHOLE_CARDS = Plan(
     name="whole-b",
-    kind="whole cards, 4 × H100",
-    look_for="a busy card, one held by an idle notebook, one claimed by DRA at times, a free one",
+    kind="whole GPUs, 4 × H100",
     cards=(H100,) * 4,
     runtime="crio",
     jobs=(
@@ -198,6 +197,7 @@ WHOLE_CARDS = Plan(
             cards=(1,),
             shape=notebook(memory=21000),
             resource=WHOLE,
+            before=Before(ended=9 * HOUR, shape=training(sm=0.7, memory=21000)),
         ),
         Job(
             name="eval-claim",
@@ -219,12 +219,22 @@ WHOLE_CARDS = Plan(
             command="gpu-health",
         ),
     ),
+    past=(
+        Job(
+            name="ablation-7",
+            namespace="ml-team",
+            container="train",
+            cards=(3,),
+            shape=training(sm=0.85, memory=52000),
+            resource=WHOLE,
+            timeline=Timeline(first=-20 * HOUR, life=16.5 * HOUR, linger=0),
+        ),
+    ),
 )
 
 MIG = Plan(
     name="mig-c",
     kind="MIG, 3 × A100-80G",
-    look_for="instances with holes in their numbers, unused ones, two sharing memory, one that comes and goes",
     cards=(A100_80,) * 3,
     slices=(
         Slice(0, 0, 2, "3g.40gb", 40192, 3),
@@ -257,8 +267,9 @@ MIG = Plan(
             name="hami-mig-0",
             namespace="research",
             container="job",
-            shape=training(sm=0.5, memory=6000),
+            shape=notebook(memory=6000),
             hami=Hami(memory=9728, cores=15),
+            before=Before(ended=6.5 * HOUR, shape=training(sm=0.5, memory=6000)),
             instances=(6,),
         ),
         Job(
@@ -302,9 +313,9 @@ MIG = Plan(
 
 SLICED = Plan(
     name="slice-d",
-    kind="time-slicing and MPS, T4 + L4",
-    look_for="four replicas of one T4, MPS clients and their server on the L4, video engines",
-    cards=(T4, L4),
+    kind="T4 time-sliced, L4 MPS, A30 MIG",
+    cards=(T4, L4, A30),
+    slices=(Slice(2, 0, 1, "2g.12gb", 11968, 2), Slice(2, 1, 2, "2g.12gb", 11968, 2)),
     runtime="docker-cgroupfs",
     driver="570.172.08",
     cuda=12080,
@@ -359,6 +370,16 @@ SLICED = Plan(
             resource=WHOLE,
             replicas=(2,),
             kind="M",
+            before=Before(ended=17 * HOUR, shape=inference(sm=0.3, memory=1900)),
+        ),
+        Job(
+            name="dev-gina",
+            namespace="research",
+            container="jupyter",
+            cards=(2,),
+            shape=notebook(memory=3800),
+            resource="nvidia.com/mig-2g.12gb",
+            instances=(0,),
         ),
     ),
 )
@@ -367,8 +388,7 @@ _OUTAGE = Window(45, 45, 150)
 
 SICK = Plan(
     name="sick-e",
-    kind="failing cards, 3 × A100-40G",
-    look_for="card 1: XID 48, then 79 and lost, back later; card 2: the driver hangs 8 s; card 0: garbage samples",
+    kind="failing GPUs, 3 × A100-40G",
     cards=(A100_40,) * 3,
     faults=(
         Fault(card=0, garbage=Window(10, 1, 9)),

@@ -110,15 +110,23 @@ def _pod(world: World, life: Life) -> Json:
 _REPLICA = re.compile(r"(.+-([0-9a-f]{8,10}))-\w{5}")
 
 
+def owner(name: str) -> str:
+    """What made the pod in the end, as its name tells: a Deployment, a StatefulSet, or nothing ("")."""
+    if match := _REPLICA.fullmatch(name):
+        return f"Deployment/{match[1].removesuffix(f'-{match[2]}')}"
+    match = re.fullmatch(r"(.+)-\d+", name)
+    return f"StatefulSet/{match[1]}" if match else ""
+
+
 def _owned(name: str) -> Json:
     """Who made the pod, as its name tells: a Deployment through its ReplicaSet, a StatefulSet, or nobody."""
     if match := _REPLICA.fullmatch(name):
-        kind, owner = "ReplicaSet", match[1]
+        kind, maker = "ReplicaSet", match[1]
     elif match := re.fullmatch(r"(.+)-\d+", name):
-        kind, owner = "StatefulSet", match[1]
+        kind, maker = "StatefulSet", match[1]
     else:
         return {}
-    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "controller": True}]}
+    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": maker, "controller": True}]}
 
 
 def _container(life: Life) -> Json:

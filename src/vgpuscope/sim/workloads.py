@@ -29,11 +29,23 @@ def training(*, sm: float, memory: float) -> Shape:
     return at
 
 
-def inference(*, sm: float, memory: float, every: float = 17, length: float = 6) -> Shape:
-    """Bursts of requests with quiet between them."""
+class Quiet(NamedTuple):
+    """A stretch of time without requests that comes again and again, in seconds of age."""
+
+    start: float
+    length: float
+    period: float
+
+    def holds(self, age: float) -> bool:
+        """Whether this age lies inside."""
+        return (age - self.start) % self.period < self.length
+
+
+def inference(*, sm: float, memory: float, every: float = 17, length: float = 6, quiet: Quiet | None = None) -> Shape:
+    """Bursts of requests with pauses between them."""
 
     def at(age: float, random: Random) -> Demand:
-        burst = age % every < length
+        burst = age % every < length and not (quiet and quiet.holds(age))
         return Demand(sm=sm * random.uniform(0.7, 1.0) if burst else 0.0, memory=memory * (1.06 if burst else 1.0))
 
     return at

@@ -19,8 +19,10 @@ _XIDS_KEPT = 64
 class World:
     """One node as it is at one moment; the same seed and the same moments give the same node."""
 
-    def __init__(self, plan: Plan, *, seed: int, now: float) -> None:
-        self.plan, self.seed, self.began, self.now = plan, seed, now, now
+    def __init__(self, plan: Plan, *, seed: int, now: float, began: float | None = None) -> None:
+        """`began`: when the demo begins, if that is not now."""
+        self.plan, self.seed, self.now = plan, seed, now
+        self.began = now if began is None else began
         self._random = Random(f"{seed}/{plan.name}")
         self.cards = [self._card(index) for index in range(len(plan.cards))]
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
@@ -34,7 +36,7 @@ class World:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the demo began."""
+        """Seconds since the demo began; below 0 before that."""
         return self.now - self.began
 
     def advance(self, now: float) -> None:
@@ -47,7 +49,8 @@ class World:
 
     def on_card(self, card: Card) -> list[tuple[Life, Process]]:
         """Who is on a card now."""
-        return [(life, p) for life in self.lives.values() for p in life.running() if card.index in life.job.cards]
+        here = [life for life in self.lives.values() if card.index in life.job.cards]
+        return [(life, process) for life in here for process in life.running()]
 
     def instance_of(self, life: Life) -> Instance | None:
         """The MIG instance a life works in."""
@@ -204,8 +207,10 @@ class World:
         card.load = Load(memory=total)
 
     def _demand(self, life: Life, process: Process) -> Demand:
-        assert life.job.shape
-        demand = life.job.shape(self.elapsed - process.began, life.random)
+        before = life.job.before
+        shape = before.shape if before and self.elapsed < -before.ended else life.job.shape
+        assert shape
+        demand = shape(self.elapsed - process.began, life.random)
         if life.blocked:
             return demand._replace(sm=0.0)
         cores = life.job.hami.cores if life.job.hami else 0

@@ -1,0 +1,334 @@
+"""What the running analyzer, cluster exporter and agents say of the demo: findings for its page, events as they happen.
+
+Everything is asked over HTTP, as a person or a script would. Nothing is known here of what the simulator has planned.
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.pending import PendingList, PendingPod
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.model.xid import advice
+from vgpuscope.sources.agent_api import AgentApi
+from vgpuscope.sources.cluster_api import PendingApi
+from vgpuscope.sources.served_api import Kind, ServedApi
+from vgpuscope.views.top_text import span
+
+LOOK_EVERY = 2.0  # seconds
+_TIMEOUT = 5.0
+_HELD = 256.0  # MiB: who holds less keeps nobody from anything
+
+ANALYZER = Kind(
+    name="analyzer",
+    an="an analyzer",
+    path="/results",
+    port=8080,
+    gives="result",
+    content="results",
+    start="vgpuscope analyzer",
+    ask="vgpuscope results",
+)
+
+
+class Tenant(Struct, frozen=True, kw_only=True):
+    """What is read of a tenant of a row of /results."""
+
+    namespace: str
+    pod: str
+    verdict: str
+    mem_used_mb: float | None = None
+    idle_since: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.pod}"
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What is read of a row of /results."""
+
+    gpu_id: str
+    hostname: str
+    gpu_index: str
+    model_name: str
+    verdict: str
+    mig: str = ""
+    mig_profile: str = ""
+    mem_used_mb: float | None = None
+    idle_since: str | None = None
+    tenants: tuple[Tenant, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """`gpu-b GPU 1`."""
+        part = f" MIG {self.mig_profile}" if self.mig else ""
+        return f"{self.hostname} GPU {self.gpu_index}{part}"
+
+
+class Look(NamedTuple):
+    """All that was answered at one moment; None: not answered."""
+
+    rows: tuple[Row, ...] | None
+    waiting: PendingList | None
+    nodes: tuple[NodeSnapshot, ...]  # of those agents that answered
+
+
+EventKind: TypeAlias = Literal["GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back"]
+
+
+class Event(NamedTuple):
+    """Something that happened: what, and to whom, in words."""
+
+    kind: EventKind
+    words: str
+
+
+class Reporter:
+    """Asks all of them; a context, since connections are kept."""
+
+    def __init__(self, *, analyzer: str, cluster: str, agents: Sequence[str]) -> None:
+        self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[Row, ...], timeout=_TIMEOUT, token=None)
+        self._cluster = PendingApi(cluster, timeout=_TIMEOUT)
+        self._agents = [AgentApi(url, timeout=_TIMEOUT) for url in agents]
+
+    async def __aenter__(self) -> "Reporter":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._analyzer.__aexit__()
+        await self._cluster.__aexit__()
+        for api in self._agents:
+            await api.__aexit__()
+
+    async def look(self) -> Look:
+        """What they say now."""
+        asked = asyncio.gather(*map(_snapshot, self._agents))
+        rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
+        return Look(rows, waiting, tuple(node for node in nodes if node is not None))
+
+    async def events(self, first: Look) -> AsyncIterator[Event]:
+        """What happens from now on, for ever."""
+        known = Known()
+        known.news(first)
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for event in known.news(await self.look()):
+                yield event
+
+    async def _rows(self) -> tuple[Row, ...] | None:
+        with contextlib.suppress(ScopeError):
+            return (await self._analyzer.fetch())[0]
+        return None
+
+    async def _waiting(self) -> PendingList | None:
+        with contextlib.suppress(ScopeError):
+            return await self._cluster.pending()
+        return None
+
+
+async def _snapshot(api: AgentApi) -> NodeSnapshot | None:
+    with contextlib.suppress(ScopeError):
+        return await api.snapshot()
+    return None
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def findings(look: Look, *, now: float, most: int = 3) -> list[str]:
+    """The most telling things in what was answered: one of each sort first, then the next of each."""
+    rows = look.rows or ()
+    sorts = [_idle_alone(rows, now), _idle_beside(rows, now), _waiting(look.waiting), _free(rows, now)]
+    told = [sentence for rank in range(most) for found in sorts for sentence in found[rank : rank + 1]]
+    return told[:most]
+
+
+class _Waste(NamedTuple):
+    weight: float
+    sentence: str
+
+
+def _idle_alone(rows: Iterable[Row], now: float) -> list[str]:
+    """Those who have a GPU, or a MIG instance, to themselves and do nothing with it."""
+    found = []
+    for row in rows:
+        if row.verdict == "idle" and len(row.tenants) == 1 and _holds(row.mem_used_mb):
+            tenant = row.tenants[0]
+            since = tenant.idle_since or row.idle_since
+            words = f"{tenant.name} has held an idle {_what(row)}{_for(since, now)} ({row.hostname}, "
+            found.append(_Waste(_weight(since, row.mem_used_mb, now), f"{words}{_gib(row.mem_used_mb)})"))
+    return _ranked(found)
+
+
+def _idle_beside(rows: Iterable[Row], now: float) -> list[str]:
+    """Those who do nothing beside others who work: the GPU as a whole is in use, so only its tenants show it."""
+    found = []
+    for row in rows:
+        if row.verdict == "idle" or len(row.tenants) < 2:
+            continue
+        for tenant in row.tenants:
+            if tenant.verdict == "idle" and _holds(tenant.mem_used_mb):
+                words = f"{tenant.name} holds {_gib(tenant.mem_used_mb)} of a busy {_what(row)}, idle"
+                sentence = f"{words}{_for(tenant.idle_since, now)} ({row.hostname})"
+                found.append(_Waste(_weight(tenant.idle_since, tenant.mem_used_mb, now), sentence))
+    return _ranked(found)
+
+
+def _waiting(waiting: PendingList | None) -> list[str]:
+    """Pods that wait, those first of whom the exporter knows the number that is missing."""
+    if waiting is None:
+        return []
+    pods = sorted(waiting.pending, key=lambda pod: not pod.fact)
+    return [f"{pod.namespace}/{pod.pod} is pending: {_why(pod, waiting)}" for pod in pods]
+
+
+def _free(rows: Iterable[Row], now: float) -> list[str]:
+    found = [row for row in rows if row.verdict == "idle" and not row.tenants and not row.mig]
+    return _ranked(
+        [_Waste(_weight(r.idle_since, 1.0, now), f"{r.place} ({_what(r)}) is free{_since(r, now)}") for r in found]
+    )
+
+
+def _since(row: Row, now: float) -> str:
+    return f" and idle{_for(row.idle_since, now)}"
+
+
+def _ranked(found: Iterable[_Waste]) -> list[str]:
+    return [waste.sentence for waste in sorted(found, key=lambda waste: -waste.weight)]
+
+
+def _weight(since: str | None, memory: float | None, now: float) -> float:
+    return (1.0 + _seconds(since, now)) * (memory or 0.0)
+
+
+def _holds(memory: float | None) -> bool:
+    return memory is not None and memory >= _HELD
+
+
+def _seconds(since: str | None, now: float) -> float:
+    return 0.0 if since is None else max(0.0, now - datetime.fromisoformat(since).timestamp())
+
+
+def _for(since: str | None, now: float) -> str:
+    return "" if since is None else f" for {span(_seconds(since, now))}"
+
+
+def _gib(memory: float | None) -> str:
+    return "?" if memory is None else f"{memory / 1024:.0f} GiB" if memory >= 1024 else f"{memory:.0f} MiB"
+
+
+def _what(row: Row) -> str:
+    """`H100`, from `NVIDIA H100 80GB HBM3`; of a MIG instance its profile too."""
+    match = re.search(r"\b[A-Z]{1,4}\d+[A-Z]?\b", row.model_name)
+    model = match[0] if match else row.model_name or "GPU"
+    return f"{model} MIG {row.mig_profile}" if row.mig else model
+
+
+# Why a pod waits, with what it asks for; for other codes their meaning is said.
+_WHY = {
+    "SCHED_INSUFFICIENT_GPU_MEMORY": "no GPU has {memory} free",
+    "SCHED_INSUFFICIENT_GPU_COUNT": "no node has {gpus} such GPUs free",
+    "SCHED_QUOTA_EXCEEDED": "{memory} more would exceed the quota of {namespace}",
+}
+
+
+def _why(pod: PendingPod, waiting: PendingList) -> str:
+    asked = {name.rpartition("/")[2]: amount for name, amount in pod.requests.items()}
+    if pod.code in _WHY and {"gpu", "gpumem"} <= asked.keys():
+        memory = _gib(asked["gpumem"])
+        return _WHY[pod.code].format(memory=memory, gpus=asked["gpu"], namespace=pod.namespace)
+    code = waiting.codes.get(pod.code)
+    return code.meaning.rstrip(".") if code else pod.code
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+class Known:
+    """What was told last, so that only what has changed since is news."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[str, str, str], str] = {}
+        self._health: dict[str, str] = {}
+        self._waiting: set[str] | None = None
+
+    def news(self, look: Look) -> list[Event]:
+        """What has happened since the last look; what did not answer has no news."""
+        events = list(self._of_gpus(look.nodes))
+        if look.waiting is not None:
+            events += self._of_pods(look.waiting)
+        if look.rows is not None:
+            events += self._of_tenants(look.rows)
+        return events
+
+    def _of_gpus(self, nodes: Iterable[NodeSnapshot]) -> Iterator[Event]:
+        for node in nodes:
+            xids = dict(node.last_xid)
+            for usage in node.gpus:
+                gpu = usage.gpu
+                before = self._health.get(gpu.uuid, "ok")
+                self._health[gpu.uuid] = gpu.health
+                place = f"{node.node} GPU {gpu.index}"
+                if gpu.health == before:
+                    continue
+                if gpu.health == "lost":
+                    yield Event("GPU lost", f"{place}{_xid(xids.get(gpu.uuid))}")
+                elif gpu.health != "ok":
+                    yield Event("GPU hangs", f"{place} is {gpu.health}")
+                else:
+                    yield Event("GPU back", f"{place} is ok (was {before})")
+
+    def _of_pods(self, waiting: PendingList) -> Iterator[Event]:
+        """A pod is told of once its scheduler has said why it waits."""
+        said = [pod for pod in waiting.pending if pod.said]
+        known = self._waiting if self._waiting is not None else {pod.pod_uid for pod in waiting.pending}
+        for pod in said:
+            if pod.pod_uid not in known:
+                yield Event("pod pending", f"{pod.namespace}/{pod.pod}: {_why(pod, waiting)}")
+        here = {pod.pod_uid for pod in waiting.pending}
+        self._waiting = (known & here) | {pod.pod_uid for pod in said}
+
+    def _of_tenants(self, rows: Iterable[Row]) -> Iterator[Event]:
+        """An unknown verdict changes nothing: what is known of the tenant is what was last known."""
+        verdicts: dict[tuple[str, str, str], str] = {}
+        for row in rows:
+            for tenant in row.tenants:
+                key = (row.gpu_id, row.mig, tenant.name)
+                before = self._verdicts.get(key, "")
+                verdicts[key] = before if tenant.verdict == "unknown" else tenant.verdict
+                held = tenant.mem_used_mb if len(row.tenants) > 1 else row.mem_used_mb
+                if verdicts[key] == "idle" and before == "in_use":
+                    yield Event("tenant idle", f"{tenant.name} does nothing and holds {_gib(held)} ({row.place})")
+                elif verdicts[key] == "in_use" and before == "idle":
+                    yield Event("tenant back", f"{tenant.name} computes again ({row.place})")
+        self._verdicts = verdicts
+
+
+def _xid(xid: int | None) -> str:
+    if xid is None:
+        return ""
+    told = advice(xid)
+    return f" (XID {xid}{f', {told.name}' if told.name else ''})"
+
+
+def clock(at: float) -> str:
+    """Hours, minutes and seconds, here."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+STYLES: Mapping[EventKind, str] = {
+    "GPU lost": "bold red",
+    "GPU hangs": "red",
+    "GPU back": "green",
+    "pod pending": "yellow",
+    "tenant idle": "yellow",
+    "tenant back": "green",
+}

@@ -1,0 +1,361 @@
+"""What was before the demo began: a day of analyses for the analyzer's history, and a minute of scrapes for its window.
+
+The same nodes lived then, simulated as they are now, with pods that came and went more slowly. What exporters would
+have said of them is judged by the analyzer's own code; nothing here decides what is idle.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from vgpuscope.config import Config
+from vgpuscope.logic.fleet import assemble, remembered
+from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.model.analysis import Analysis, Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
+from vgpuscope.sim import dcgm
+from vgpuscope.sim.hardware import MIB, Card, Instance
+from vgpuscope.sim.jobs import HOUR, Life, Timeline
+from vgpuscope.sim.kinds import PLANS, Plan
+from vgpuscope.sim.kinds import Window as Stretch
+from vgpuscope.sim.pods import owner
+from vgpuscope.sim.world import World
+from vgpuscope.sinks.history import History
+from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.sources.targets import StaticTargets
+
+DAY = 24 * HOUR
+STEP = 1800.0  # seconds between two analyses of the day
+_SLOWER = 60  # what comes and goes in seconds now took minutes then
+_LOOKS, _APART = 6, 5.0  # looks at each step, seconds apart: together they meet every burst of requests
+_LONGEST_START = 30.0  # seconds until every node was scraped once; one that was not is down
+_MISSED = 1.5  # intervals without a sample that are a hole
+
+
+class Day:
+    """The nodes in the day before the demo began."""
+
+    def __init__(self, *, seed: int, began: float) -> None:
+        self._worlds = [World(_slow(plan), seed=seed, now=began - DAY, began=began) for plan in PLANS]
+
+    def read(self, *, end: float, seconds: float) -> Reading:
+        """The window as it was; windows have to follow each other."""
+        samples, interval = Samples(), seconds / _LOOKS
+        for look in range(1, _LOOKS + 1):
+            for world in self._worlds:
+                world.advance(end - (_LOOKS - look) * _APART)
+                samples.add(world, at=end - seconds + look * interval)
+        window = Window(begin=end - seconds, end=end, interval=interval)
+        return _reading(window, samples.tracks(window))
+
+    def owners(self) -> dict[tuple[str, str], str]:
+        """Who owns the pods that are there now."""
+        lives = [life for world in self._worlds for life in world.lives.values()]
+        return {(life.job.namespace, life.name): owner(life.name) for life in lives}
+
+
+class Minutes:
+    """The nodes shortly before the first scrape of each, as scrapes would have seen them."""
+
+    def __init__(self, *, seed: int, began: float, seconds: float, interval: float) -> None:
+        self._interval, self._until = interval, began + _LONGEST_START
+        self._next = began - seconds - 2 * interval
+        self._worlds = [World(plan, seed=seed, now=self._next, began=began) for plan in PLANS]
+        self._samples = Samples()
+        self._first: dict[_Key | tuple[Schema, str], float] = {}  # real samples, of each and of all of a node
+
+    def read(self, *, end: float, seconds: float) -> Reading:
+        """The window before anything real was seen in it."""
+        window = Window(begin=end - seconds, end=end, interval=self._interval)
+        return _reading(window, self.tracks(window))
+
+    def tracks(self, window: Window, seen: Iterable[Track] = ()) -> list[Track]:
+        """What was there in the window before the first real sample of each."""
+        if window.begin >= self._until:
+            self._samples = Samples()
+            return []
+        for track in seen:
+            if track.first is not None:
+                for key in (_key(track), (track.schema, track.hostname)):
+                    self._first[key] = min(track.first, self._first.get(key, math.inf))
+        self._advance(min(window.end, self._until))
+        return list(self._samples.tracks(window, self._cut))
+
+    def _cut(self, key: "_Key") -> float | None:
+        """Where real samples go on; one that has none was not there any more when its node was first scraped."""
+        return self._first.get(key, self._first.get((key.schema, key.hostname)))
+
+    def _advance(self, until: float) -> None:
+        while self._next <= until:
+            for world in self._worlds:
+                world.advance(self._next)
+                self._samples.add(world, at=self._next)
+            self._next += self._interval
+
+
+async def remember(
+    history: History, *, seed: int, began: float, clock: Callable[[], float], minutes: Minutes, window: float
+) -> None:
+    """Fill the store with analyses of the day before the demo began, and with one of this moment."""
+    day, past = Day(seed=seed, began=began), _Memory()
+    saves = []
+    for number in range(1, round(DAY / STEP) + 1):
+        reading = day.read(end=began - DAY + number * STEP, seconds=STEP)
+        saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners()))))
+        await asyncio.sleep(0)  # the store writes one while the next is made
+    present = past.judged(minutes.read(end=clock(), seconds=window), day.owners())
+    await asyncio.gather(*saves, history.save(present))
+
+
+class _Memory:
+    """Judges one reading after the other, as an analyzer does by its default settings."""
+
+    def __init__(self) -> None:
+        self._number, self._previous = 0, remembered(())
+
+    def judged(self, reading: Reading, owners: Mapping[tuple[str, str], str]) -> Analysis:
+        """The analysis that an analyzer would have made of it."""
+        gpus = assemble(
+            reading,
+            previous=self._previous,
+            weights=Weights(),
+            thresholds=Thresholds(),
+            rules=VerdictRules(),
+            owners=owners,
+        )
+        self._number += 1
+        self._previous = remembered(gpus)
+        return Analysis(
+            number=self._number,
+            started=reading.window.end,
+            seconds=0.0,
+            window=reading.window,
+            gpus=gpus,
+            source=reading.source,
+            schemas=reading.schemas,
+        )
+
+
+class Remembering(ScrapeSource):
+    """Scrapes that go back to before the first one, as if the analyzer had been there."""
+
+    def __init__(self, config: Config, minutes: Minutes) -> None:
+        super().__init__(
+            targets=StaticTargets(config.analyzer.targets),
+            interval=config.analyzer.scrape_interval,
+            keep=config.prometheus.time_window_min * 60,
+            condition=config.prometheus.query_condition,
+        )
+        self._minutes = minutes
+
+    async def read(self, *, end: float, seconds: float) -> Reading:
+        """What was scraped in the window, and what would have been before that."""
+        reading = await super().read(end=end, seconds=seconds)
+        return replace(reading, tracks=(*reading.tracks, *self._minutes.tracks(reading.window, reading.tracks)))
+
+
+def _reading(window: Window, tracks: Iterable[Track]) -> Reading:
+    return Reading(window=window, tracks=tuple(tracks), schemas=("vgpuscope", "dcgm"), source="the simulated day")
+
+
+# --- a slower life ---------------------------------------------------------------------------------------------------
+
+
+def _slow(plan: Plan) -> Plan:
+    """The node of the day before: what comes and goes takes minutes for seconds, and some pods are there that left."""
+    return plan._replace(
+        jobs=(*(job._replace(timeline=_slow_timeline(job.timeline)) for job in plan.jobs), *plan.past),
+        slices=tuple(one._replace(exists=_slow_stretch(one.exists)) for one in plan.slices),
+        faults=tuple(
+            fault._replace(lost=_slow_stretch(fault.lost), hung=None, garbage=None, xids=()) for fault in plan.faults
+        ),
+    )
+
+
+def _slow_timeline(timeline: Timeline) -> Timeline:
+    if timeline.period is None or timeline.life is None:
+        return timeline
+    period = timeline.period * _SLOWER
+    first = _before_the_day(timeline.first * _SLOWER, period)
+    return timeline._replace(first=first, life=timeline.life * _SLOWER, period=period, linger=0)
+
+
+def _slow_stretch(stretch: Stretch | None) -> Stretch | None:
+    if stretch is None:
+        return None
+    period = stretch.period * _SLOWER
+    return Stretch(_before_the_day(stretch.start * _SLOWER, period), stretch.length * _SLOWER, period)
+
+
+def _before_the_day(start: float, period: float) -> float:
+    return start - math.ceil((DAY + start) / period) * period
+
+
+# --- what exporters would have said ----------------------------------------------------------------------------------
+
+
+class _Key(NamedTuple):
+    """Whose numbers they are."""
+
+    schema: Schema
+    hostname: str
+    gpu_id: str
+    mig: str
+    tenant: Tenant | None
+    own: bool
+
+
+class _About(NamedTuple):
+    """What labels say of it, as of the last sample."""
+
+    gpu_index: str
+    model: str
+    profile: str = ""
+    health: str = ""
+    state: str = ""
+
+
+class _Sample(NamedTuple):
+    at: float
+    values: Mapping[Term, float]
+
+
+def _key(track: Track) -> _Key:
+    return _Key(track.schema, track.hostname, track.gpu_id, track.mig, track.tenant, track.own)
+
+
+class Samples:
+    """What agents and a dcgm-exporter would have shown, moment by moment."""
+
+    def __init__(self) -> None:
+        self._rows: dict[_Key, list[_Sample]] = {}
+        self._about: dict[_Key, _About] = {}
+
+    def add(self, world: World, *, at: float) -> None:
+        """What the node looks like now."""
+        for key, about, values in _shown(world):
+            self._rows.setdefault(key, []).append(_Sample(at, values))
+            self._about[key] = about
+
+    def tracks(self, window: Window, cut_of: Callable[[_Key], float | None] = lambda _: None) -> Iterator[Track]:
+        """What there is of each in the window, up to its cut, where real samples go on."""
+        for key, rows in self._rows.items():
+            cut = cut_of(key)
+            until = window.end if cut is None else cut
+            inside = [row for row in rows if window.begin < row.at <= window.end and (cut is None or row.at < cut)]
+            if inside:
+                yield _track(key, self._about[key], inside, window, until=until)
+
+
+def _track(key: _Key, about: _About, samples: Sequence[_Sample], window: Window, *, until: float) -> Track:
+    first, last = samples[0].at, samples[-1].at
+    most = _MISSED * window.interval
+    # Where real samples go on, everything up to the first of them was seen.
+    seen = until if until < window.end and until - last <= most else last
+    holes = [Hole(window.begin, first)] if first - window.begin > most else []
+    holes += [Hole(seen, window.end)] if window.end - seen > most else []
+    terms = dict.fromkeys(term for sample in samples for term in sample.values)
+    return Track(
+        schema=key.schema,
+        gpu_id=key.gpu_id,
+        mig=key.mig,
+        hostname=key.hostname,
+        tenant=key.tenant,
+        own=key.own,
+        profile=about.profile,
+        gpu_index=about.gpu_index,
+        model=about.model,
+        health=about.health,
+        state=about.state,
+        terms={term: _stat([s.values[term] for s in samples if term in s.values], tuple(holes)) for term in terms},
+        first=first,
+        last=last,
+    )
+
+
+def _stat(values: Sequence[float], holes: tuple[Hole, ...]) -> Stat:
+    return Stat(mean=math.fsum(values) / len(values), max=max(values), samples=len(values), holes=holes)
+
+
+_Shown = tuple[_Key, _About, Mapping[Term, float]]
+
+
+def _shown(world: World) -> Iterator[_Shown]:
+    node = world.plan.name
+    for card in world.cards:
+        about = _About(str(card.index), card.spec.name, health="lost" if card.lost else "ok")
+        yield _Key("vgpuscope", node, card.uuid, "", None, False), about, _of_card(card)
+        if not card.lost:
+            yield from _of_instances(world, card)
+            yield from _of_tenants(world, card)
+    for one in dcgm.activities(world):
+        yield _activity(node, one)
+
+
+def _of_card(card: Card) -> Mapping[Term, float]:
+    if card.lost:
+        return {}
+    found: dict[Term, float] = {
+        "mem_used": card.used,
+        "mem_total": card.total,
+        "power": card.power,
+        "power_limit": card.spec.limit_watts,
+        "sm_clock": card.sm_clock * 1e6,
+    }
+    if not card.mig:  # with MIG on, the driver does not tell the card's own utilisation
+        found |= {"gpu_util": card.busy, "mem_copy": card.busy * 0.58}
+        found |= {"encoder": card.load.encoder, "decoder": card.load.decoder}
+    return found
+
+
+def _of_instances(world: World, card: Card) -> Iterator[_Shown]:
+    for instance in card.instances:
+        used = sum(
+            world.driver_memory(life, process, card)
+            for life, process in world.on_card(card)
+            if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
+        )
+        key = _Key("vgpuscope", world.plan.name, card.uuid, instance.uuid, None, False)
+        about = _About(str(card.index), card.spec.name, profile=instance.profile)
+        yield key, about, {"mem_used": used, "mem_total": instance.total}
+
+
+def _of_tenants(world: World, card: Card) -> Iterator[_Shown]:
+    for life in world.lives.values():
+        if life.job.host or card.index not in life.job.cards or life.phase(world.elapsed) != "Running":
+            continue
+        place = world.instance_of(life)
+        if life.job.instances and place is None:
+            continue  # its instance is not there yet
+        key = _Key(
+            "vgpuscope", world.plan.name, card.uuid, place.uuid if place else "", _tenant(life, uid=life.uid), True
+        )
+        about = _About(str(card.index), card.spec.name, state="active" if life.running() else "not-started")
+        yield key, about, _of_tenant(world, life, card, place)
+
+
+def _of_tenant(world: World, life: Life, card: Card, place: Instance | None) -> Mapping[Term, float]:
+    running = life.running()
+    if not running:
+        return {}
+    found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, card) for process in running)}
+    if life.job.hami and life.job.hami.memory:
+        found["mem_total"] = life.job.hami.memory * MIB
+    if place is None:  # nor a process' in an instance
+        found["process_sm"] = sum(process.sm.get(card.index, 0.0) for process in running)
+    return found
+
+
+def _activity(node: str, one: dcgm.Activity) -> _Shown:
+    mig = f"GI-{one.instance.gpu_instance}" if one.instance else ""
+    tenant = _tenant(one.holder) if one.holder else None
+    about = _About(str(one.card.index), one.card.spec.name, profile=one.instance.profile if one.instance else "")
+    key = _Key("dcgm", node, one.card.uuid, mig, tenant, False)
+    return key, about, {"sm_active": one.sm, "engine_active": one.engine}
+
+
+def _tenant(life: Life, *, uid: str = "") -> Tenant:
+    return Tenant(namespace=life.job.namespace, pod=life.name, container=life.job.container, pod_uid=uid)

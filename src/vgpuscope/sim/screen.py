@@ -1,0 +1,115 @@
+"""What people see of the demo: one page when it is ready, and a line for each event."""
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vgpuscope.sim.news import STYLES, Event, clock
+from vgpuscope.sim.processes import ANALYZER_PORT, BASE_PORT, EXPORTER_PORT, Child, Ports
+
+_WIDTH = 80
+_PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
+
+
+def console() -> Console:
+    # Logs and paths are printed as they are, so nothing in them may count as markup.
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    return Console(markup=False, highlight=False, emoji=False, width=width)
+
+
+@contextlib.contextmanager
+def starting(console: Console) -> Iterator[Callable[[set[str]], None]]:
+    """A line that says what is still to come, and goes away; a file gets none."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield lambda names: status.update(f"starting: {', '.join(sorted(names))}")
+
+
+def print_page(console: Console, children: list[Child], root: Path, ports: Ports, found: list[str]) -> None:
+    """One screen: where everything is, what there is to see, and how to see more."""
+    what = ": simulated GPUs with 24 h of history; every process is real"
+    lines = [Text.assemble(("vgpuscope demo", "bold"), what)]
+    lines += [_address(child) for child in sorted(children, key=_place)]
+    if ports.moved:
+        taken = ", ".join(map(str, ports.moved))
+        lines.append(Text(f"  Other ports than usual: {taken} {'are' if len(ports.moved) > 1 else 'is'} taken.", "red"))
+    lines.append(Text("Found by the analyzer and the cluster exporter:", "bold"))
+    lines += [Text(f"  - {sentence}", "yellow") for sentence in found]
+    if not found:
+        lines.append(Text("  - nothing yet: the analyzer has not seen a whole window"))
+    lines.append(Text("In another terminal:", "bold"))
+    lines += _command_lines([*_commands(children, root)])
+    lines.append(Text.assemble(("Ctrl-C ends everything.", "bold"), " Events follow as they happen:"))
+    for line in lines:
+        console.print(line, soft_wrap=not console.is_terminal)
+    console.file.flush()
+
+
+def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
+    """Commands with what they show beside them; one that leaves no room for it stands alone."""
+    room = _WIDTH - 3 - max(len(what) for _, what in commands)
+    column = max((len(command) for command, _ in commands if len(command) <= room), default=0)
+    return [
+        Text.assemble("  ", (f"{command:{column}}", "green"), f" {what}" if len(command) <= column else "")
+        for command, what in commands
+    ]
+
+
+def _place(child: Child) -> int:
+    """The analyzer first, then the cluster, then the agents."""
+    return {"analyzer": 0, "cluster": 1}.get(child.plan.name, 2 if child.plan.agent else 3)
+
+
+def _address(child: Child) -> Text:
+    name = f"agent {child.plan.name}" if child.plan.agent else child.plan.name
+    url = f"{child.url}/docs" if child.plan.name == "analyzer" else f"{child.url}/metrics"
+    return Text.assemble(f"  {name:13} ", (f"{url:31}", "cyan"), f" {child.plan.kind}")
+
+
+def print_event(console: Console, event: Event) -> None:
+    """Time, kind and what happened; on a terminal what is long goes on below itself."""
+    cells = (clock(time.time()), f"{event.kind:11}", event.words)
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(Text(cells[0], "dim"), Text(cells[1], STYLES[event.kind]), cells[2])
+        console.print(grid)
+    else:
+        console.print("  ".join(cells), soft_wrap=True)
+    console.file.flush()
+
+
+# What to type, and what it shows; without an address where the process is on its usual port.
+_SHOWN = (
+    ("results", "analyzer", "every GPU and tenant: score, verdict"),
+    ("top", "hami-a", "a node, live"),
+    ("nodes", "cluster", "what is allocated, what still fits"),
+    ("gpus", "cluster", "who holds which GPU"),
+    ("pending ml-team/sweep-12", "cluster", "why a pod waits, and what to do"),
+)
+_USUAL = {"analyzer": ANALYZER_PORT, "cluster": EXPORTER_PORT, "hami-a": BASE_PORT}
+
+
+def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
+    program, by_name = _program(), {child.plan.name: child for child in children}
+    for words, name, what in _SHOWN:
+        child = by_name[name]
+        yield f"{program} {words}{'' if child.plan.port == _USUAL[name] else f' {child.url}'}", what
+    yield f"ls {root}/*", "what the agents read"
+
+
+def _program() -> str:
+    """How this program is called from where the person stands."""
+    if shutil.which("vgpuscope"):
+        return "vgpuscope"
+    beside = Path(sys.executable).parent / "vgpuscope"
+    return os.path.relpath(beside) if beside.exists() else f"{sys.executable} -m vgpuscope"
