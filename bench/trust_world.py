@@ -254,7 +254,7 @@ def _dcgm_device(gpu: Gpu, labels: Labels, at: float) -> Iterator[Row]:
     yield "DCGM_FI_DEV_GPU_TEMP", labels, 30 + gpu.power(at) // 12
     if gpu.shows_power:
         yield "DCGM_FI_DEV_POWER_USAGE", labels, round(gpu.power(at), 3)
-        yield "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, 1e9 + 1000 * gpu.total("energy", gpu.power, at)
+        yield "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, 1000 * gpu.total("energy", gpu.power, at)
     if gpu.shows_limit:
         yield "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", labels, gpu.model.limit
 

@@ -111,3 +111,11 @@ def test_a_series_without_labels_is_read_too():
 @pytest.mark.parametrize("text", [b" x", b"", b" ", b" 1 2 3", b" 1,5", b" 0x1p3 7"])
 def test_what_is_no_number_is_nan(text):
     assert math.isnan(number(text))
+
+
+def test_a_line_that_is_of_another_time_says_nothing_of_now():
+    reader = PageReader(wanted=frozenset({"a"}), meaning=lambda name, labels: name)
+    page = b"a 1 1700000000000\na 2 1700000050000\na 3\na 4 1699990000000\na 5 1700003600000\n"
+    found = [value for _, value in reader.read(page, at=1_700_000_000.0, late=60.0)]
+    assert found[:3] == [1, 2, 3]
+    assert [math.isnan(value) for value in found[3:]] == [True, True]

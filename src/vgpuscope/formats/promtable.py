@@ -361,7 +361,7 @@ class Table:
         for seen in self.seen:
             if seen.scope not in paced and len(devices[seen.scope]) < _PROBES:
                 devices[seen.scope][seen.place.gpu_id] = None
-        names = tuple(sorted(self._clocks()))[:1]
+        names = tuple(sorted(self._clocks()))  # an exporter may have only some of them
         wanted = tuple(dict.fromkeys(device for some in devices.values() for device in some))[:_BATCH]
         return (Puzzle(self.group, names, wanted),) if names and wanted else ()
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from vgpuscope.model.quantity import Seconds, UnixTime
+
 T = TypeVar("T")
 
 
@@ -22,16 +24,20 @@ class PageReader(Generic[T]):
         self._meaning = meaning
         self._known: dict[bytes, T | None] = {}  # by name and labels, of the series on the last page
 
-    def read(self, page: bytes) -> list[tuple[T, float]]:
-        """The samples that mean something; NaN for a value that is no number. Timestamps are not believed."""
+    def read(self, page: bytes, *, at: UnixTime | None = None, late: Seconds = 0.0) -> list[tuple[T, float]]:
+        """The samples that mean something; NaN for a value that is no number, or not of this time.
+
+        `at`: when the page was asked for. A line with a timestamp of its own that is further away from that than `late`
+        says nothing of now: its exporter repeats what it once saw, or its clock is wrong.
+        """
         wanted, known = self._wanted, self._known
         seen: dict[bytes, T | None] = {}
         found: list[tuple[T, float]] = []
         lines = page.split(b"\n")
         lines.pop()
         for line in lines:
-            at = line.find(b"{")
-            if line[:at].strip() not in wanted if at > 0 else line.partition(b" ")[0] not in wanted:
+            brace = line.find(b"{")
+            if line[:brace].strip() not in wanted if brace > 0 else line.partition(b" ")[0] not in wanted:
                 continue
             end = line.rfind(b"}") + 1 or line.find(b" ")
             series = line[:end]
@@ -41,7 +47,7 @@ class PageReader(Generic[T]):
                 what = self._understood(series)
             seen[series] = what
             if what is not None:
-                found.append((what, number(line[end:])))
+                found.append((what, number(line[end:], at=at, late=late)))
         self._known = seen
         return found
 
@@ -68,16 +74,17 @@ def decode_labels(text: bytes) -> dict[str, str] | None:
     return labels
 
 
-def number(text: bytes) -> float:
-    """The value that a line ends with, before a timestamp if there is one; NaN for what is no number."""
+def number(text: bytes, *, at: UnixTime | None = None, late: Seconds = 0.0) -> float:
+    """The value that a line ends with, before a timestamp if there is one; NaN for what is no number, or too old."""
     try:
         return float(text)
     except ValueError:
         words = text.split()
     try:
-        return float(words[0]) if len(words) == 2 else math.nan
+        value, time = (float(words[0]), float(words[1]) / 1000) if len(words) == 2 else (math.nan, math.nan)
     except ValueError:
         return math.nan
+    return value if at is None or abs(time - at) <= late else math.nan
 
 
 def _plain(escaped: re.Match[str]) -> str:

@@ -228,17 +228,24 @@ class Drawn(NamedTuple):
     guessed: bool  # neither the card nor the table knows the limit: it is the configured default
 
 
+_MOST_DRAWN = 2.0  # of the limit; no GPU draws more on average
+
+
 def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
     """Mean power of the card's own limit, else of its model's, else of the default; None if it was not measured."""
     drawn, counted = _amount(terms.get("power")), _amount(terms.get("energy"))
+    measured = _limit(terms)
+    limit, reference, guessed = (
+        (measured, _limit_words(round(measured, 1)), False) if measured else _assumed(model, default)
+    )
+    if not limit > 0:
+        return None
+    if counted is not None and counted > _MOST_DRAWN * limit:  # a counter that began anew, but not at 0
+        counted = None
     if drawn is None and counted is None:
         return None
     power = max(drawn or 0.0, counted or 0.0)  # what was drawn between two scrapes is only in the counter
-    measured = _limit(terms)
-    if measured:
-        return Drawn(power / measured, _limit_words(round(measured, 1)), guessed=False)
-    limit, reference, guessed = _assumed(model, default)
-    return Drawn(power / limit, reference, guessed) if limit > 0 else None
+    return Drawn(power / limit, reference, guessed)
 
 
 def _limit(terms: Mapping[Term, Stat]) -> Watts | None:

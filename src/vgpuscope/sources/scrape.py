@@ -235,7 +235,7 @@ class _Target:
 
     def take(self, at: UnixTime, page: bytes, *, frozen: Seconds) -> None:
         """Keep a page's samples; SourceDown if they are the same that it has shown for long."""
-        samples = self._reader.read(page)
+        samples = self._reader.read(page, at=at, late=frozen)
         old = self.pages.unchanged_for(at, samples)
         if old > frozen:
             raise SourceDown(f"has taken no sample for {old:.0f} s", hint="Its log and /healthz say why.")
