@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from tests.contract.clusterrun import promtool_check
 from tests.loopclock import forward
@@ -212,6 +213,17 @@ async def test_a_partial_reading_is_shown_as_such_and_counted():
         page = await analyzer.metrics()
         assert 'vgpuscope_analyzer_faults{code="QUERY_TIMEOUT"} 1\n' in page
         assert "gpu_analysis_errors_total 1\n" in page
+
+
+async def test_a_window_that_cannot_hold_the_scrapes_is_named_in_health_and_evidence():
+    rare = replace(track(0, util=IDLE), interval=180.0)
+    async with running(StubSource(reading(rare)), **HOURLY) as analyzer:
+        await analyzer.analysed()
+        (fault,) = (await analyzer.json("/health"))["faults"]
+        assert fault == "WINDOW_TOO_SHORT: 1 GPUs have a sample only every 180 s, too rarely for the window"
+        (detail,) = await analyzer.json(f"/api/v1/gpus/{uuid(0)}")
+        assert detail["verdict"] == "unknown"
+        assert "time_window_min to at least 15 min" in detail["why"][0]
 
 
 async def test_owners_that_cannot_be_asked_cost_only_their_names():

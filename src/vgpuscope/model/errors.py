@@ -12,7 +12,7 @@ ScopeError
                 ├─ KubeUnreadable, KubeForbidden
                 ├─ PodResourcesDown
                 └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
-                   NoKnownMetrics
+                   NoKnownMetrics, WindowTooShort
 """
 
 from typing import ClassVar
@@ -235,6 +235,12 @@ class SamplesRefused(SourceDown):
     code = "SAMPLES_REFUSED"
     meaning = "More series than can be looked at one by one hold values that cannot be true; these terms are left out."
     hint = "Sentinels, NaN or values out of range come from the exporter: compare its page with nvidia-smi."
+
+
+class WindowTooShort(SourceDown):
+    code = "WINDOW_TOO_SHORT"
+    meaning = "GPUs are scraped so rarely that the window holds fewer than five samples: they cannot be judged."
+    hint = "Raise prometheus.time_window_min to at least five scrape intervals, or scrape more often."
 
 
 class NoKnownMetrics(SourceDown):

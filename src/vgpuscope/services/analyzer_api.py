@@ -110,6 +110,9 @@ class Info(Struct, frozen=True):
     read_only: bool
 
 
+_FAULTS = 5  # that /health names
+
+
 class HealthBody(Struct, frozen=True):
     """What `/health` says; the first six fields are gpu-oour's."""
 
@@ -129,6 +132,7 @@ class HealthBody(Struct, frozen=True):
     stale_reason: str | None
     targets_up: int | None  # scrape targets that answer; null: the source does not know its targets
     targets_down: int | None  # that are expected to answer, and do not
+    faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
 
 
 class Triggered(Struct, frozen=True):
@@ -385,6 +389,7 @@ class AnalyzerApi:
             error={"code": error.code, "message": str(error), "hint": error.advice} if error else None,
             targets_up=up,
             targets_down=down,
+            faults=tuple(f"{fault.code}: {fault.message}" for fault in last.faults[:_FAULTS]) if last else (),
             **stale,
         )
         return _json(body, headers={"cache-control": "no-store"})

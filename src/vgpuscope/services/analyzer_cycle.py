@@ -7,7 +7,7 @@ data is too old, its verdicts are unknown.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from msgspec import Struct, structs
@@ -19,7 +19,7 @@ from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.sightings import Key, Past
 from vgpuscope.logic.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Reading, Target
-from vgpuscope.model.errors import QueryTimeout, ScopeError
+from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
 from vgpuscope.runtime.heap import give_back, without_collections
@@ -223,7 +223,7 @@ class Cycle:
             source=reading.source,
             schemas=reading.schemas,
             requests=reading.requests,
-            faults=(*reading.faults, *fault),
+            faults=(*reading.faults, *fault, *_too_short(gpus)),
             targets=targets,
         )
 
@@ -316,6 +316,16 @@ class Cycle:
         )
         if self.old:
             self._previous = {}
+
+
+def _too_short(gpus: Iterable[GpuUse]) -> tuple[Fault, ...]:
+    """The fault of a window that cannot hold enough samples of some GPUs, if it is so."""
+    found = [gpu.evidence for gpu in gpus if gpu.evidence.reasons[:1] == ("VERDICT_WINDOW_TOO_SHORT",)]
+    if not found:
+        return ()
+    rarest = max(evidence.interval or 0.0 for evidence in found)
+    text = f"{len(found)} GPUs have a sample only every {rarest:.0f} s, too rarely for the window"
+    return (Fault(part="window", code=WindowTooShort.code, message=text),)
 
 
 def _with(tally: Tally, **changes: object) -> Tally:
