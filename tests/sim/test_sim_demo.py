@@ -169,8 +169,8 @@ def test_one_screen_has_the_analyzer_first_then_the_agents_and_three_findings(st
     assert order == sorted(order)
     findings = [line for line in lines if line.startswith("  - ")]
     assert len(findings) == 3
-    assert "research/notebook-carol has held an idle H100" in findings[0]
-    assert "research/notebook-alice holds 9 GiB of a busy A100, idle" in findings[1]
+    assert "research/notebook-carol has held an idle H100 for 9 h (whole-b, 21 GiB)" in findings[0]
+    assert "research/notebook-alice holds 9 GiB of a busy A100, idle for 4 h (hami-a)" in findings[1]
     assert "is pending: " in findings[2]
 
 
@@ -181,6 +181,8 @@ def test_what_was_idle_at_the_start_is_still_known_to_be_so_for_hours_once_real_
     rows = json.loads(page(f"{running.analyzer}/api/v1/history?namespace=research&pod=notebook-carol&step=analysis"))
     assert min(row["time"] for row in rows) < began - 23 * HOUR
     assert {row["verdict"] for row in rows if row["time"] > began - 8.5 * HOUR} == {"idle"}
+    waste = json.loads(page(f"{running.analyzer}/api/v1/waste?since=24h"))["rows"][0]
+    assert (waste["pod"], round(waste["idle_gpu_hours"]), round(waste["in_use_gpu_hours"])) == ("notebook-carol", 9, 15)
 
     def carol():
         found = asyncio.run(last_analysis(short / "demo" / "history.db"))
@@ -212,6 +214,7 @@ def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address():
     assert CLUSTER.port == processes.EXPORTER_PORT
     assert pending.DEFAULT_URL.endswith(f":{processes.EXPORTER_PORT}")
     assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("results")
+    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("waste")
     assert f"http://127.0.0.1:{processes.BASE_PORT}" in help_of("top")
 
 
@@ -247,7 +250,7 @@ def page_of(capsys, *, ports, moved=()):
 @pytest.mark.usefixtures("installed")
 def test_commands_need_no_address_on_the_usual_ports(capsys):
     printed = page_of(capsys, ports=(9394, 9395, 31993, 8080))
-    for command in ("results", "top", "nodes", "gpus", "pending ml-team/sweep-12"):
+    for command in ("results", "waste", "top", "nodes", "gpus", "pending ml-team/sweep-12"):
         assert re.search(rf"  vgpuscope {command} +[a-z ]+", printed), command
         assert not re.search(rf"  vgpuscope {command} +http", printed), command
     assert "taken" not in printed

@@ -18,6 +18,7 @@ from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.news import Look, Reporter, findings
 from vgpuscope.sim.node import Node
+from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import BASE_PORT, CannotStart, Child, Past, Ports, all_ended, all_ready, plans, running
 
 _TICK = 0.5  # seconds
@@ -76,13 +77,15 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
 
 
 async def _telling(reporter: Reporter) -> Look:
-    """A look that has something idle in it, or the last one before people would wonder."""
+    """A look at results of real scrapes with something idle in it, or the last look before people would wonder."""
     until = time.monotonic() + _TELLING_WITHIN
-    while True:
-        look = await reporter.look()
-        if time.monotonic() > until or any(row.verdict == "idle" for row in look.rows or ()):
-            return look
+    while time.monotonic() < until:
+        if await reporter.judged_by() not in {"", SOURCE}:
+            look = await reporter.look()
+            if any(row.verdict == "idle" for row in look.rows or ()):
+                return look
         await asyncio.sleep(_TICK)
+    return await reporter.look()
 
 
 async def _report_events(console: Console, reporter: Reporter, look: Look) -> None:

@@ -214,7 +214,7 @@ WHOLE_CARDS = Plan(
             namespace="kube-system",
             container="check",
             cards=(0,),
-            shape=notebook(memory=420),
+            shape=inference(sm=0.15, memory=420, every=29, length=9),
             static=True,
             command="gpu-health",
         ),
@@ -227,7 +227,7 @@ WHOLE_CARDS = Plan(
             cards=(3,),
             shape=training(sm=0.85, memory=52000),
             resource=WHOLE,
-            timeline=Timeline(first=-20 * HOUR, life=16.5 * HOUR, linger=0),
+            timeline=Timeline(first=-20 * HOUR, life=17 * HOUR, linger=0),
         ),
     ),
 )
@@ -269,7 +269,7 @@ MIG = Plan(
             container="job",
             shape=notebook(memory=6000),
             hami=Hami(memory=9728, cores=15),
-            before=Before(ended=6.5 * HOUR, shape=training(sm=0.5, memory=6000)),
+            before=Before(ended=6 * HOUR, shape=training(sm=0.5, memory=6000)),
             instances=(6,),
         ),
         Job(

@@ -36,6 +36,7 @@ ANALYZER = Kind(
     start="vgpuscope analyzer",
     ask="vgpuscope results",
 )
+HEALTH = ANALYZER._replace(path="/health", gives="health", content="health")
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
@@ -50,6 +51,12 @@ class Tenant(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.namespace}/{self.pod}"
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What is read of /health."""
+
+    source: str = ""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -96,6 +103,7 @@ class Reporter:
 
     def __init__(self, *, analyzer: str, cluster: str, agents: Sequence[str]) -> None:
         self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[Row, ...], timeout=_TIMEOUT, token=None)
+        self._health = ServedApi(HEALTH, analyzer, content=Health, timeout=_TIMEOUT, token=None)
         self._cluster = PendingApi(cluster, timeout=_TIMEOUT)
         self._agents = [AgentApi(url, timeout=_TIMEOUT) for url in agents]
 
@@ -104,6 +112,7 @@ class Reporter:
 
     async def __aexit__(self, *_: object) -> None:
         await self._analyzer.__aexit__()
+        await self._health.__aexit__()
         await self._cluster.__aexit__()
         for api in self._agents:
             await api.__aexit__()
@@ -113,6 +122,12 @@ class Reporter:
         asked = asyncio.gather(*map(_snapshot, self._agents))
         rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
         return Look(rows, waiting, tuple(node for node in nodes if node is not None))
+
+    async def judged_by(self) -> str:
+        """What the analyzer's last results were made from; "" when it does not answer."""
+        with contextlib.suppress(ScopeError):
+            return (await self._health.fetch())[0].source
+        return ""
 
     async def events(self, first: Look) -> AsyncIterator[Event]:
         """What happens from now on, for ever."""

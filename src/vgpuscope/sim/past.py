@@ -28,9 +28,10 @@ from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.targets import StaticTargets
 
 DAY = 24 * HOUR
-STEP = 1800.0  # seconds between two analyses of the day
+SOURCE = "the simulated day"
+STEP = HOUR  # between two analyses of the day
 _SLOWER = 60  # what comes and goes in seconds now took minutes then
-_LOOKS, _APART = 6, 5.0  # looks at each step, seconds apart: together they meet every burst of requests
+_LOOKS, _APART = 5, 6.0  # looks at each step, seconds apart: together they meet every burst of requests
 _LONGEST_START = 30.0  # seconds until every node was scraped once; one that was not is down
 _MISSED = 1.5  # intervals without a sample that are a hole
 
@@ -158,7 +159,7 @@ class Remembering(ScrapeSource):
 
 
 def _reading(window: Window, tracks: Iterable[Track]) -> Reading:
-    return Reading(window=window, tracks=tuple(tracks), schemas=("vgpuscope", "dcgm"), source="the simulated day")
+    return Reading(window=window, tracks=tuple(tracks), schemas=("vgpuscope", "dcgm"), source=SOURCE)
 
 
 # --- a slower life ---------------------------------------------------------------------------------------------------

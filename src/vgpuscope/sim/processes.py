@@ -85,7 +85,7 @@ class Ports:
 
 
 def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past) -> list[ChildPlan]:
-    """An agent for each node, the exporter, a Prometheus if one is asked for, and last the analyzer."""
+    """An agent for each node, the exporter, a Prometheus if one is asked for, and the analyzer."""
     plans = [
         ChildPlan(
             name=node.plan.name,
@@ -108,7 +108,8 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past
     )
     urls = [f"http://127.0.0.1:{port}" for port in ports.agents] + [dcgm_url]
     asked = _prometheus_plans(root, ports, [*urls, f"http://127.0.0.1:{ports.exporter}"])
-    return [*plans, exporter, *asked, _analyzer_plan(root, ports, urls, past, through_prometheus=bool(asked))]
+    analyzer = _analyzer_plan(root, ports, urls, past, through_prometheus=bool(asked))
+    return [analyzer, *plans, exporter, *asked]  # the analyzer has most to do before it is ready
 
 
 def _analyzer_plan(root: Path, ports: Ports, urls: list[str], past: Past, *, through_prometheus: bool) -> ChildPlan:
@@ -191,12 +192,17 @@ async def all_ready(children: list[Child], waiting: Callable[[set[str]], None]) 
         waited_for.discard(child.plan.name)
         waiting(waited_for)
 
+    waits = [asyncio.create_task(wait(child), name=f"start of {child.plan.name}") for child in children]
     try:
         async with asyncio.timeout(_READY_WITHIN):
-            await asyncio.gather(*map(wait, children))
+            await asyncio.gather(*waits)
     except TimeoutError:
         tails = "\n".join(_tail(child.plan.log) for child in children)
         raise CannotStart(f"not everything was ready within {_READY_WITHIN:.0f} s\n{tails}") from None
+    finally:
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def _ready(child: Child) -> None:

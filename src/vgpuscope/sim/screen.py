@@ -91,6 +91,7 @@ def print_event(console: Console, event: Event) -> None:
 # What to type, and what it shows; without an address where the process is on its usual port.
 _SHOWN = (
     ("results", "analyzer", "every GPU and tenant: score, verdict"),
+    ("waste", "analyzer", "who let GPU-hours pass idle in 24 h"),
     ("top", "hami-a", "a node, live"),
     ("nodes", "cluster", "what is allocated, what still fits"),
     ("gpus", "cluster", "who holds which GPU"),
