@@ -22,11 +22,11 @@ def targets(f: Figures) -> tuple[Target, ...]:
         )
     return (
         *found,
-        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle.median * 1e3, bound=20, unit="ms"),
+        Target(what="CPU per sample cycle", measured=f.cpu_per_cycle.median * 1e3, bound=12, unit="ms"),
         Target(
             what="CPU per sample cycle, scraped every 15 s",
             measured=f.cpu_per_cycle_scraped.median * 1e3,
-            bound=20,
+            bound=12,
             unit="ms",
         ),
         Target(what="resident memory", measured=f.resident_bytes / 1e6, bound=50, unit="MB"),
