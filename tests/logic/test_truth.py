@@ -440,6 +440,16 @@ def test_time_that_no_window_saw_breaks_idleness():
     assert [card for card, *_ in idle_for(windows=3, step=1200.0)] == [BEGIN, BEGIN + 1200, BEGIN + 2400]
 
 
+@pytest.mark.parametrize(("later", "since"), [(600.0, BEGIN), (900.0, BEGIN + 900)])
+def test_idleness_that_cannot_be_said_for_a_while_goes_on_unless_time_went_unseen(later, since):
+    previous, found = {}, []
+    for at, begin in ((BEGIN, 0), (BEGIN + 300, 300), (BEGIN + later, 0)):  # the second has seen half its window
+        uses = analysed(card(at=at, schema="vgpuscope", util=0.0, total=80, begin=begin), at=at, previous=previous)
+        previous = remembered(uses, before=previous)
+        found.append((uses[0].verdict, uses[0].idle_since))
+    assert found == [("idle", BEGIN), ("unknown", None), ("idle", since)]
+
+
 def test_a_tenant_is_not_idle_since_before_it_came():
     use = the(card(schema="vgpuscope", util=0.0, total=80), own("old", sm=0.0), own("new", begin=90, sm=0.0))
     assert [(one.tenant.pod, one.idle_since) for one in use.tenants] == [("new", BEGIN + 90), ("old", BEGIN)]

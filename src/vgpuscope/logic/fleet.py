@@ -21,7 +21,7 @@ from vgpuscope.logic.scoring import (
 from vgpuscope.logic.sightings import NEW, UNUSABLE, Case, Desk, Guest, Key, Past, case_of, units_of
 from vgpuscope.logic.tenants import Concluded, former_use, key_of, not_started, tenant_uses, unknown
 from vgpuscope.logic.verdict import VerdictRules, highest, judge
-from vgpuscope.model.analysis import GpuUse, Reading, Score, Stat, Tenant, Term, Track
+from vgpuscope.model.analysis import GpuUse, Reading, Score, Stat, Tenant, TenantUse, Term, Track
 from vgpuscope.model.quantity import Bytes, DeviceUUID, UnixTime, Watts
 
 
@@ -70,17 +70,25 @@ def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
     return key_of(use.gpu_id, use.mig, tenant)
 
 
-def remembered(uses: Iterable[GpuUse]) -> dict[Key, Past]:
-    """What the next analysis has to know of this one: its `previous`."""
+def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, Past] = {}) -> dict[Key, Past]:
+    """What the next analysis has to know of this one: its `previous`. `before`: what this one had to know."""
     previous: dict[Key, Past] = {}
     for use in uses:
-        seen = use.evidence
-        previous[card_key(use)] = Past(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
+        key = card_key(use)
+        previous[key] = _past(use, before.get(key, NEW))
         for one in use.tenants:
-            if one.own or one.idle_since is not None:
-                past = Past(one.verdict, one.evidence.steady_for, one.idle_since, one.evidence.window_end)
-                previous[tenant_key(use, one.tenant)] = past
+            key = tenant_key(use, one.tenant)
+            if one.own or one.idle_since is not None or key in before:
+                previous[key] = _past(one, before.get(key, NEW))
     return previous
+
+
+def _past(use: GpuUse | TenantUse, before: Past) -> Past:
+    """Idleness that cannot be said for a while, as after a restart, is not over; work ends it."""
+    seen = use.evidence
+    if use.verdict == "unknown" and before.idle_since is not None:
+        return Past("unknown", seen.steady_for, before.idle_since, before.until)
+    return Past(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
 
 
 # ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from vgpuscope.formats.pace import common
 from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules, best_signal, measured, window_of
+from vgpuscope.logic.verdict import VerdictRules, allowed_gap, best_signal, measured, window_of
 from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
 
@@ -19,12 +19,12 @@ Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on
 
 
 class Past(NamedTuple):
-    """What the last analysis said of a card or tenant."""
+    """What the last analysis said of a card or tenant, and since when it was idle when that was last known."""
 
     verdict: Verdict | None = None  # None: nothing was ever said of it
     steady: int = 0  # for how many analyses
     idle_since: UnixTime | None = None
-    until: UnixTime | None = None  # the end of the window that it was said of
+    until: UnixTime | None = None  # the end of the last window of which this was said
 
 
 NEW = Past()
@@ -77,13 +77,13 @@ class Desk(Struct, frozen=True, kw_only=True):
         return at is not None and seen_since is not None and at > seen_since + slack
 
     def idle_since(self, past: Past, since: UnixTime | None) -> UnixTime:
-        """When what is idle now began to be so: as the last analysis said, if no time lies between the two windows.
+        """When what is idle now began to be so: as was said before, if no time went unseen between the two windows.
 
         `since`: when its holder came, if that is within the window; what was before does not concern it.
         """
         window = self.window
-        unbroken = past.until is not None and past.until >= window.begin - window.interval
-        if past.verdict == "idle" and past.idle_since is not None and unbroken:
+        unbroken = past.until is not None and past.until >= window.begin - allowed_gap(window, self.rules)
+        if past.idle_since is not None and unbroken:
             return past.idle_since if since is None else max(past.idle_since, since)
         return window.begin if since is None else since
 

@@ -259,7 +259,10 @@ class Cycle:
         """What is too old to be believed is shown, but nothing follows from it. `since`: when a new one began."""
         old = self._too_old(analysis)
         gpus = () if old else analysis.gpus
-        board, previous = await asyncio.to_thread(lambda: (self._make_board(analysis, stale=old), remembered(gpus)))
+        before = self._previous
+        board, previous = await asyncio.to_thread(
+            lambda: (self._make_board(analysis, stale=old), remembered(gpus, before=before))
+        )
         if since is not None:
             board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.monotonic() - since))
         self._board, self._previous = board, previous
