@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.logic.verdict import ACTIVITY, VerdictRules, coverage, judge
-from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, Stat, Window
+from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, Hole, Stat, Window
 
 MIB = 2**20
 WINDOW = Window(begin=1_000_000.0, end=1_000_600.0, interval=30.0)  # 20 samples
 RULES = VerdictRules()
 FULL = {"first": WINDOW.begin + 10, "last": WINDOW.end - 20}
+
+
+def unseen(begin, end):
+    return Hole(WINDOW.begin + begin, WINDOW.begin + end)
 
 
 def seen(most, mean=None, samples=20, **more):
@@ -219,10 +223,47 @@ def test_a_track_of_half_the_window_does_not_cover_it_however_dense_it_is():
             {},
             "VERDICT_POWER_DISAGREES",
         ),
+        (
+            {**IDLE, "energy": Stat(mean=266.0, samples=20), "power_limit": seen(400.0, mean=400.0)},
+            {},
+            "VERDICT_POWER_DISAGREES",
+        ),
+        ({**IDLE, "pcie_in": Stat(mean=5e8, samples=20)}, {}, "VERDICT_PCIE_TRAFFIC"),
+        ({**IDLE, "gpu_util": seen(0.0, holes=(unseen(100, 250),))}, {}, "VERDICT_HOLE"),
+        ({**IDLE, "gpu_util": seen(0.0, holes=(unseen(0, 300),))}, {}, "VERDICT_LOW_COVERAGE"),
+        ({**IDLE, "gpu_util": seen(0.0, samples=31)}, {}, "VERDICT_HOLE"),  # at another pace than was learned
     ],
 )
 def test_what_falls_short_is_unknown_and_says_why(terms, around, code):
     assert (verdict(terms, **around), reason(terms, **around)) == ("unknown", code)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {**IDLE, "gpu_util": seen(0.0, holes=())},
+        {**IDLE, "gpu_util": seen(0.0, holes=(unseen(100, 160), unseen(400, 460)))},  # a scrape was missed, twice
+        {**IDLE, "pcie_in": Stat(mean=9000.0, samples=20), "energy": Stat(mean=60.0, samples=20)},
+        {**IDLE, "energy": Stat(mean=5000.0, samples=20), "power_limit": seen(400.0, mean=400.0)},  # a counter's jump
+    ],
+)
+def test_what_is_seen_well_enough_is_idle(terms):
+    assert verdict(terms) == "idle"
+
+
+def test_samples_after_the_windows_end_are_no_reason_for_doubt():
+    assert verdict(IDLE, last=WINDOW.end + 3600) == "idle"
+
+
+def test_a_hole_before_the_present_tenant_came_does_not_concern_it():
+    terms = {**IDLE, "gpu_util": seen(0.0, holes=(unseen(0, 100),))}
+    assert reason(terms) == "VERDICT_HOLE"
+    assert verdict(terms, handed_over=WINDOW.begin + 95) == "idle"
+
+
+@pytest.mark.parametrize("engine", ["jpeg", "ofa"])
+def test_pictures_and_optical_flow_are_work(engine):
+    assert verdict({**IDLE, engine: seen(0.5)}) == "in_use"
 
 
 def test_a_partial_reading_says_so_even_where_it_decides_nothing():

@@ -251,6 +251,8 @@ def longest_hole(seen: Seen, *, since: UnixTime | None) -> Seconds:
     begin = window.begin if since is None else since
     if holes is None:
         missing = (window.end - begin) / window.interval - seen.stat.samples
+        if seen.stat.samples > _TOO_MANY * window.expected:  # they come at another pace, so a count shows nothing
+            return window.seconds
         return (missing + 1) * window.interval if missing >= 1 else 0.0
     return max([hole.end - max(hole.begin, begin) for hole in holes if hole.end > begin], default=0.0)
 
@@ -285,6 +287,7 @@ def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool
 
 _FEWEST = 5  # samples that a window must be expected to have
 _GAP, _GAPS = 1.5, 4.0  # a gap may be as long as so many intervals, or such a part of the window
+_TOO_MANY = 1.5  # times as many samples as expected
 _JITTER = 1.05  # scrapes every 2 min may be 121 s apart
 _Finding: TypeAlias = tuple[Verdict, str]
 _IDLE: _Finding = ("idle", "VERDICT_IDLE_NO_WORK")
