@@ -20,7 +20,6 @@ from vgpuscope.views import textline
 
 _GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
 _GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
-_SLACK = 1  # pages that a scrape may be early or late: with steady clocks the gap between two scrapes varies by one
 
 
 class Sample(Struct, frozen=True, gc=False):
@@ -201,9 +200,11 @@ class _Habit:
             self._last = page
 
     def due(self, page: int) -> bool:
-        """Whether it may be asked for on this page."""
-        since = page - self._last
-        return any(abs(since - gap) <= _SLACK for gap in self._gaps)
+        """Whether it may be asked for on this page: after as many as lately. One made in vain costs a scrape.
+
+        With steady clocks the gap between two scrapes varies by one, so both are among those remembered.
+        """
+        return page - self._last in self._gaps
 
 
 class Renderer:
