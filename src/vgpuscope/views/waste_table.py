@@ -84,5 +84,14 @@ def _sums(found: Waste) -> Iterable[Text]:
     )
     yield Text(
         f"Of the held: {found.in_use_gpu_hours:.1f} in use, {found.idle_gpu_hours:.1f} idle, "
-        f"{found.unknown_gpu_hours:.1f} unknown."
+        f"{found.unknown_gpu_hours:.1f} unknown{_rest(found)}."
     )
+
+
+def _rest(found: Waste) -> str:
+    """Limits of tenants may add up to less than their GPU: that part was held by none of them."""
+    rest = found.held_gpu_hours - found.in_use_gpu_hours - found.idle_gpu_hours - found.unknown_gpu_hours
+    return f", {rest:.1f} beyond the limits of the pods that share a GPU" if rest >= _SHOWN else ""
+
+
+_SHOWN = 0.05  # GPU-hours
