@@ -104,7 +104,8 @@ def demo() -> Iterator[tuple[str, str]]:
         printed = ""
         while "Ctrl-C ends everything" not in printed:
             printed += process.stdout.readline()
-        exporter, analyzer = re.findall(r"http://127\.0\.0\.1:\d+(?=/metrics)", printed)[5:7]
+        places = dict(re.findall(r"^ *(\w+) +(http://127\.0\.0\.1:\d+)", printed, re.MULTILINE))
+        exporter, analyzer = places["cluster"], places["analyzer"]
         while not any(row.use_class == "idle-held" for row in results(analyzer)):
             time.sleep(1)
         yield exporter, analyzer

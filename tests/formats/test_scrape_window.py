@@ -12,7 +12,10 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.promql import parse_condition
 from vgpuscope.formats.scrape_text import PageReader
 from vgpuscope.formats.scrape_window import WANTED, Choice, Pages
-from vgpuscope.model.analysis import Hole, Stat, Tenant
+from vgpuscope.logic.fleet import assemble
+from vgpuscope.logic.scoring import Thresholds, Weights
+from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Window
 
 MIB = 1024 * 1024
 
@@ -389,3 +392,18 @@ def test_a_counter_is_read_as_its_rate_also_over_a_new_beginning():
     for at, joules in ((10, 1000), (20, 3000), (30, 500), (40, 2500)):  # 2,000 J in 10 s, a restart, 500, then 2,000
         target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_ENERGY, joules))
     assert target.only(0, 40).terms["energy"].mean == pytest.approx(4500 / 30)
+
+
+def test_own_scrapes_call_an_idle_gpu_idle_within_the_window_and_three_scrapes():
+    target, found = Target(), None
+    for at in range(7, 1200, 15):  # whenever the first scrape was
+        target.show(at, card(m.GPU_UTILIZATION, 0), card(m.GPU_UTILIZATION_MAX, 0))
+        tracks = tuple(target.pages.tracks(begin=at - 600, end=at, interval=15))
+        reading = Reading(window=Window(begin=at - 600, end=at, interval=15), tracks=tracks)
+        (use,) = assemble(
+            reading, previous={}, weights=Weights(), thresholds=Thresholds(), rules=VerdictRules(), owners={}
+        )
+        if use.verdict == "idle":
+            found = at
+            break
+    assert 600 - 3 * 15 <= found - 7 <= 600 + 3 * 15
