@@ -21,6 +21,7 @@ from vgpuscope.runtime.terminal import speak_plainly
 from vgpuscope.services.analyzer_cycle import Board, Cycle
 from vgpuscope.services.analyzer_settings import Settings
 from vgpuscope.services.analyzer_sources import Sources, check_source
+from vgpuscope.sources.analyzer_api import ANALYZER
 from vgpuscope.sources.prometheus import PrometheusSource
 from vgpuscope.sources.scrape import ScrapeSource
 from vgpuscope.sources.served_api import Kind, ServedApi
@@ -32,16 +33,6 @@ from vgpuscope.views.selection import as_csv
 Form = Literal["table", "json", "csv"]
 T = TypeVar("T")
 
-ANALYZER = Kind(
-    name="analyzer",
-    an="an analyzer",
-    path="/results",
-    port=8080,
-    gives="result",
-    content="results",
-    start="vgpuscope analyzer",
-    ask="vgpuscope results",
-)
 _TICK = 0.2  # seconds between two looks at how far we are
 _TIMEOUT = 30.0  # seconds
 

@@ -11,22 +11,13 @@ from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.runtime.printing import print_drawn, print_json
 from vgpuscope.runtime.terminal import speak_plainly
-from vgpuscope.sources.served_api import Kind, ServedApi
+from vgpuscope.sources.analyzer_api import WASTE
+from vgpuscope.sources.served_api import ServedApi
 from vgpuscope.views.selection import as_csv
 from vgpuscope.views.waste_table import waste_table
 
 Form = Literal["table", "json", "csv"]
 
-ANALYZER = Kind(
-    name="analyzer",
-    an="an analyzer",
-    path="/api/v1/waste",
-    port=8080,
-    gives="figures of idle GPU-hours",
-    content="idle GPU-hours",
-    start="vgpuscope analyzer",
-    ask="vgpuscope waste",
-)
 _TIMEOUT = 120.0  # seconds: a year of a large fleet takes a while
 
 
@@ -49,7 +40,7 @@ def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> 
 
 
 async def _ask(url: str, *, since: str, group_by: GroupBy) -> Waste:
-    kind = ANALYZER._replace(path=f"{ANALYZER.path}?since={quote(since)}&group_by={group_by}")
+    kind = WASTE._replace(path=f"{WASTE.path}?since={quote(since)}&group_by={group_by}")
     token = os.environ.get("VGPUSCOPE_TOKEN") or None
     async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token) as api:
         return (await api.fetch())[0]

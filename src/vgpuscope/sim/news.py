@@ -18,24 +18,15 @@ from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.model.xid import advice
 from vgpuscope.sources.agent_api import AgentApi
+from vgpuscope.sources.analyzer_api import ANALYZER
 from vgpuscope.sources.cluster_api import PendingApi
-from vgpuscope.sources.served_api import Kind, ServedApi
+from vgpuscope.sources.served_api import ServedApi
 from vgpuscope.views.top_text import span
 
 LOOK_EVERY = 2.0  # seconds
 _TIMEOUT = 5.0
 _HELD = 256.0  # MiB: who holds less keeps nobody from anything
 
-ANALYZER = Kind(
-    name="analyzer",
-    an="an analyzer",
-    path="/results",
-    port=8080,
-    gives="result",
-    content="results",
-    start="vgpuscope analyzer",
-    ask="vgpuscope results",
-)
 HEALTH = ANALYZER._replace(path="/health", gives="health", content="health")
 
 
