@@ -93,7 +93,7 @@ class Running:
 
 
 @pytest.fixture
-def started():
+def started(short):
     running = []
 
     def start(*arguments):
@@ -102,8 +102,11 @@ def started():
 
     yield start
     for one in running:
-        one.process.kill()
-        one.process.wait(60)
+        one.process.send_signal(signal.SIGINT)  # so that its own processes end with it
+        try:
+            one.process.wait(60)
+        finally:
+            one.process.kill()
 
 
 @pytest.fixture
