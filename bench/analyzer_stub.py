@@ -36,6 +36,7 @@ class Engine:
     """Answers by function and metric."""
 
     def __init__(self, cards: int) -> None:
+        self._cards = cards
         self._answers: dict[tuple[str, str], bytes] = {}
         dice, rows = random.Random(cards), []
         for holder in holders(cards, handovers=False):
@@ -81,8 +82,18 @@ class Engine:
         if path.startswith("/api/v1/label/__name__/"):
             return json.dumps({"status": "success", "data": NAMES}).encode()
         query = form.get("query", [""])[0]
+        if (row := self._small(query)) is not None:
+            return f"{_HEAD % 'vector'}{row}]}}}}".encode()
         function = query.partition("(")[0] if "(" in query else _RAW
         return self._answers.get((function, next((name for name in NAMES if name in query), "")), b"")
+
+    def _small(self, query: str) -> str | None:
+        """The rows of what is asked beside statistics: whether it answers, how many series there are, its targets."""
+        if query == "vector(1)":
+            return f'{{"metric":{{}},"value":[{time.time():.3f},"1"]}}'
+        if query.startswith("count by"):
+            return f'{{"metric":{{"__name__":"{NAMES[0]}"}},"value":[{time.time():.3f},"{self._cards}"]}}'
+        return "" if query.startswith("up{") else None
 
 
 def _answer(function: str, rows: list[tuple[str, tuple[float, ...]]]) -> bytes:
