@@ -69,7 +69,7 @@ class Window(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Hole(NamedTuple):
-    """A stretch of the window without a sample that is longer than the pace of the samples allows."""
+    """A stretch of the window in which at least one sample is missing; the verdict decides which are too long."""
 
     begin: UnixTime
     end: UnixTime

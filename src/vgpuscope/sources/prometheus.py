@@ -217,7 +217,8 @@ class PrometheusSource:
         if not self._series:  # how many there are decides how to ask
             self._series = await cycle.sizes(present, _for_all(self._condition))
         work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
-        work += [cycle.learn(facts & present, _for_all(self._condition)) for facts in (_FACTS,) if facts & present]
+        if facts := _FACTS & present:
+            work.append(cycle.learn(facts, _for_all(self._condition)))
         work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
         if m.SAMPLE_TIME.name in present:
             work.append(cycle.find_frozen(tables, _for_all(self._condition)))
