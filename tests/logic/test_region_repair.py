@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.logic.builders import GIB, owner, region, slot
-from vgpuscope.logic.region_repair import PATIENCE, repair
+from vgpuscope.logic.region_repair import PATIENCE, History, repair
 
 
 def mend(*containers, history=None, owners=(), driver_pids=(), driver_sm=None):
     return repair(
         containers,
-        history=history or {},
+        history=history or History(),
         owners=None if owners is None else {o.pid: o for o in owners},
         driver_pids=driver_pids,
         driver_sm=driver_sm or {},
@@ -24,7 +24,7 @@ def sm_of(repaired):
 
 def follow(values):
     """The sm of one process, sample by sample, as it comes out."""
-    history, seen = {}, []
+    history, seen = History(), []
     for value in values:
         done = mend(region("a", slot(5, GIB, value, driver_used=GIB)), history=history)
         history = done.history
@@ -61,9 +61,13 @@ def test_bridged_zeros_are_counted():
 
 
 def test_the_history_of_processes_that_are_gone_is_forgotten():
-    first = mend(region("a", slot(5, GIB, 0.5)))
-    assert len(first.history) == 1
-    assert mend(region("a"), history=first.history).history == {}
+    idle = mend(region("a", slot(5, GIB, 0.0)))
+    assert len(idle.history.zeros) == 1
+    assert mend(region("a"), history=idle.history).history.zeros == {}
+    busy = mend(region("a", slot(5, GIB, 0.5)))
+    gone = mend(region("a"), history=busy.history)
+    assert sm_of(mend(region("a", slot(5, GIB, 0.0)), history=gone.history)) == [0.0]
+    assert mend(history=busy.history).history == History()
 
 
 def test_another_process_in_the_same_slot_inherits_nothing():

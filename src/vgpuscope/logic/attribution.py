@@ -150,6 +150,8 @@ class _Book:
         return self._container(owner), "nvml-process"
 
     def _is_pod(self, uid: str, key: ContainerKey) -> bool:
+        if uid == key.pod_uid:
+            return True
         pod = self.people.by_uid.get(uid)
         return (pod.uid if pod else uid) == key.pod_uid
 

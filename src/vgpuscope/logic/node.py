@@ -8,8 +8,8 @@ from msgspec import Struct
 from vgpuscope.logic.accounts import Account, Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
 from vgpuscope.logic.holdings import People, holdings
-from vgpuscope.logic.region_repair import History, driver_sm, repair
-from vgpuscope.logic.second_look import ContainerName, doubtful
+from vgpuscope.logic.region_repair import ContainerName, History, driver_sm, repair, shows_zero
+from vgpuscope.logic.second_look import doubtful
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
@@ -52,7 +52,7 @@ class NodeMind:
         self._node = node
         self._books = Books(window)
         self._people = People(None)
-        self._history: History = {}
+        self._history = History()
         self._corrections = {"false-zero": 0, "dead-process": 0}
         self._scaled = {"memory": 0, "sm": 0}
         self._samples = 0
@@ -101,7 +101,8 @@ class NodeMind:
 
     def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
         """The containers whose region should be read again before this sample is concluded."""
-        return doubtful(regions, history=self._history, driver_sm=driver_sm(gpus))
+        at_zero = [one for one in regions if shows_zero(one.region)]
+        return doubtful(at_zero, history=self._history, driver_sm=driver_sm(gpus)) if at_zero else frozenset()
 
     def _repaired(self, readings: Readings, gpus: Collection[Gpu]) -> tuple[ContainerRegion, ...]:
         if readings.regions is None:

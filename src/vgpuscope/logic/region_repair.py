@@ -1,6 +1,7 @@
 """Two things a region says that are not so, put right: zeros while its watcher refills it, and killed processes."""
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import is_, is_not
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -16,19 +17,16 @@ from vgpuscope.model.region import ContainerRegion, Region, Slot, SlotDevice
 # bridged, because the driver's samples come at times of their own.
 PATIENCE = 2
 
+ContainerName: TypeAlias = tuple[PodUID, str]
 SlotKey: TypeAlias = tuple[PodUID, str, Pid, Pid, int]
 DriverSm: TypeAlias = Mapping[tuple[DeviceUUID, Pid], Ratio]
 
 
-class Held(Struct, frozen=True):
-    """The last non-zero reading of one process on one device, and how many samples in a row have shown 0 since."""
+class History(Struct, frozen=True):
+    """What the last sample was taken to show."""
 
-    sm: float
-    driver_used: int
-    zeros: int
-
-
-History: TypeAlias = dict[SlotKey, Held]
+    regions: Mapping[ContainerName, Region] = {}  # after the corrections
+    zeros: Mapping[SlotKey, int] = {}  # samples in a row that showed 0, of each process on each device that does
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
@@ -69,34 +67,36 @@ def repair(
     A process counts as dead only where host pids can be seen at all: some recorded host pid, or one of the driver's,
     must be among the owners. Otherwise the region is taken at its word.
     """
-    recorded = host_pids(containers)
-    sees = owners is not None and any(pid in owners for pid in (*recorded, *driver_pids))
-    known: History = {}
+    known = owners or {}
+    sees = not known.keys().isdisjoint(driver_pids) or not known.keys().isdisjoint(host_pids(containers))
+    bridge = _Bridge(history, driver_sm)
     out: list[ContainerRegion] = []
     zeros = dead = 0
     for container in containers:
-        if container.region is None:
+        region = container.region
+        if region is None:
             out.append(container)
             continue
-        slots: list[Slot] = []
-        for slot in container.region.slots:
-            if slot.status != 0 and sees and _is_dead(slot, container.pod_uid, owners or {}):
-                dead += 1
-                continue
-            told = [driver_sm.get((device.uuid or "", slot.host_pid)) for device in container.region.devices]
-            mended = _bridge(slot, container, history, known, told)
-            zeros += mended is not slot
-            slots.append(mended)
-        out.append(_with_slots(container, container.region, tuple(slots)))
-    return Repaired(containers=tuple(out), history=known, false_zeros=zeros, dead_processes=dead)
+        living = [slot for slot in region.slots if not (sees and slot.status and _is_dead(slot, container, known))]
+        dead += len(region.slots) - len(living)
+        slots = bridge.mended(container, region, living)
+        zeros += sum(map(is_not, slots, living))
+        out.append(_with_slots(container, region, slots))
+    regions = {(one.pod_uid, one.container): one.region for one in out if one.region is not None}
+    return Repaired(
+        containers=tuple(out),
+        history=History(regions, bridge.zeros),
+        false_zeros=zeros,
+        dead_processes=dead,
+    )
 
 
-def _is_dead(slot: Slot, pod_uid: PodUID, owners: Mapping[Pid, ProcessOwner]) -> bool:
+def _is_dead(slot: Slot, container: ContainerRegion, owners: Mapping[Pid, ProcessOwner]) -> bool:
     """Its host pid is gone, or belongs to another pod by now."""
     if slot.host_pid <= 0:
         return False
     owner = owners.get(slot.host_pid)
-    return owner is None or (owner.pod_uid is not None and owner.pod_uid != pod_uid)
+    return owner is None or (owner.pod_uid is not None and owner.pod_uid != container.pod_uid)
 
 
 def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
@@ -104,38 +104,64 @@ def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
     return (container.pod_uid, container.container, slot.pid, slot.host_pid, index)
 
 
-def _bridge(
-    slot: Slot, container: ContainerRegion, history: History, known: History, told: Sequence[Ratio | None]
-) -> Slot:
-    """The slot with false zeros replaced by what the driver told of each device; notes in known what it shows."""
+class _Bridge:
+    """Replaces false zeros. Most processes show work, and of those nothing needs to be looked up or noted."""
+
+    def __init__(self, history: History, driver_sm: DriverSm) -> None:
+        self._history = history
+        self._driver_sm = driver_sm
+        self.zeros: dict[SlotKey, int] = {}
+
+    def mended(self, container: ContainerRegion, region: Region, slots: Sequence[Slot]) -> tuple[Slot, ...]:
+        """The slots with what each process is taken to do."""
+        if not any(map(_shows_zero, slots)):
+            return tuple(slots)
+        before = self._history.regions.get((container.pod_uid, container.container))
+        was = {(slot.pid, slot.host_pid): slot for slot in before.live_slots()} if before else {}
+        return tuple(
+            self._slot(container, region, slot, was.get((slot.pid, slot.host_pid))) if _shows_zero(slot) else slot
+            for slot in slots
+        )
+
+    def _slot(self, container: ContainerRegion, region: Region, slot: Slot, was: Slot | None) -> Slot:
+        devices = list(slot.devices)
+        for index, use in enumerate(slot.devices):
+            if use.sm == 0:
+                told = self._driver_sm.get((region.devices[index].uuid or "", slot.host_pid))
+                before = was.devices[index] if was and index < len(was.devices) else None
+                devices[index] = self._use(slot_key(container, slot, index), use, before, told)
+        return slot if tuple(devices) == slot.devices else structs.replace(slot, devices=tuple(devices))
+
+    def _use(self, key: SlotKey, use: SlotDevice, before: SlotDevice | None, told: Ratio | None) -> SlotDevice:
+        """What a process that shows 0 is taken to do on a device: what the driver says, or for a while as before."""
+        if told:
+            return _as(use, told, before)
+        zeros = self.zeros[key] = self._history.zeros.get(key, 0) + 1
+        if before is not None and before.sm > 0 and zeros <= PATIENCE:
+            return _as(use, before.sm, before)
+        return use
+
+
+def shows_zero(region: Region | None) -> bool:
+    """Whether a running process of the region shows 0 on a device."""
+    return region is not None and any(map(_shows_zero, region.slots))
+
+
+def _shows_zero(slot: Slot) -> bool:
+    """Whether a running process shows 0 on a device. The watcher fills nothing in before it knows the host pid."""
     if slot.status == 0 or slot.host_pid <= 0:
-        return slot  # the watcher fills nothing in before it knows the host pid
-    mended: dict[int, SlotDevice] = {}
-    for index, device in enumerate(slot.devices):
-        key = slot_key(container, slot, index)
-        held = known[key] = _held(device, history.get(key), told[index])
-        if held.sm != device.sm:
-            used = device.driver_used or held.driver_used
-            mended[index] = structs.replace(device, sm=held.sm, driver_used=used)
-    if not mended:
-        return slot
-    return structs.replace(slot, devices=tuple(mended.get(i, device) for i, device in enumerate(slot.devices)))
+        return False
+    for use in slot.devices:
+        if use.sm == 0:
+            return True
+    return False
 
 
-def _held(device: SlotDevice, before: Held | None, told: Ratio | None) -> Held:
-    """What a process is taken to do on a device: as its region says, unless that is a 0 which is not believed."""
-    if device.sm > 0:
-        return Held(device.sm, device.driver_used, 0)
-    used = device.driver_used or (before.driver_used if before else 0)
-    if told:
-        return Held(told, used, 0)
-    zeros = before.zeros + 1 if before else 1
-    if before is not None and before.sm > 0 and zeros <= PATIENCE:
-        return Held(before.sm, used, zeros)
-    return Held(0.0, device.driver_used, zeros)
+def _as(use: SlotDevice, sm: Ratio, before: SlotDevice | None) -> SlotDevice:
+    return structs.replace(use, sm=sm, driver_used=use.driver_used or (before.driver_used if before else 0))
 
 
 def _with_slots(container: ContainerRegion, region: Region, slots: tuple[Slot, ...]) -> ContainerRegion:
-    if slots == region.slots:
+    if len(slots) == len(region.slots) and all(map(is_, slots, region.slots)):
         return container
     return structs.replace(container, region=structs.replace(region, slots=slots))

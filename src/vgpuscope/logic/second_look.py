@@ -5,15 +5,11 @@ such a zero from a real one. Where the driver says nothing of a process, only an
 """
 
 from collections.abc import Collection
-from typing import TypeAlias
 
 from msgspec import structs
 
-from vgpuscope.logic.region_repair import DriverSm, History, slot_key
-from vgpuscope.model.quantity import PodUID
+from vgpuscope.logic.region_repair import ContainerName, DriverSm, History, slot_key
 from vgpuscope.model.region import ContainerRegion, Region, RegionReading, Slot, SlotDevice
-
-ContainerName: TypeAlias = tuple[PodUID, str]
 
 _SETTLED = 10  # samples of zeros after which a process is looked at again only in every tenth sample
 
@@ -43,8 +39,8 @@ def _is_doubtful(container: ContainerRegion, region: Region, history: History, d
         for device, use in zip(region.devices, slot.devices, strict=True):
             if use.sm > 0 or use.total == 0 or (device.uuid or "", slot.host_pid) in driver_sm:
                 continue
-            before = history.get(slot_key(container, slot, device.index))
-            if before is None or before.zeros < _SETTLED or before.zeros % _SETTLED == 0:
+            zeros = history.zeros.get(slot_key(container, slot, device.index), 0)
+            if zeros < _SETTLED or zeros % _SETTLED == 0:
                 return True
     return False
 

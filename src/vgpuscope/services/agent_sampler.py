@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as catalog
 from vgpuscope.logic.node import NodeMind, Readings, driver_pids
-from vgpuscope.logic.region_repair import host_pids
-from vgpuscope.logic.second_look import ContainerName, busier
+from vgpuscope.logic.region_repair import ContainerName, host_pids
+from vgpuscope.logic.second_look import busier
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, ScopeError, SourceDown
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState

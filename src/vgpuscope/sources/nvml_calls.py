@@ -119,6 +119,8 @@ class Card:
         self.places: dict[str, tuple[int | None, int]] = {}  # by instance: its profile id and first slice
         self.slow: dict[str, Any] = {}
         self.slow_at = NEVER  # when that was read
+        self.calm: dict[str, Any] = {}
+        self.calm_at = NEVER
         self.quiet: dict[str, float] = {}  # what is not supported, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken

@@ -30,6 +30,7 @@ from vgpuscope.sources.nvml_processes import process_lists, read_processes, with
 Convert = Callable[[Any], Any]
 
 SLOW = 10.0  # seconds between two reads of what changes rarely
+CALM = 5.0  # seconds between two reads of what changes slowly; it has no mean or maximum, so a scrape loses nothing
 _NONE = 0xFFFFFFFF  # of a 32-bit counter: none
 
 
@@ -80,14 +81,17 @@ _CORRECTED, _UNCORRECTED = (0, 0), (1, 0)  # volatile: since the driver was load
 
 _VALUES: tuple[tuple[str, Question, Convert], ...] = (
     ("power", Question("nvmlDeviceGetPowerUsage"), _watts),
-    ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
     ("sm_clock", Question("nvmlDeviceGetClockInfo", args=_SM), _hertz),
-    ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
     (
         "throttle",
         Question("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
         _throttle,
     ),
+)
+# with the fields below it is asked for every CALM seconds
+_CALM: tuple[tuple[str, Question, Convert], ...] = (
+    ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
+    ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
     ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
 )
 # engines of a card that is cut into instances are not the card's any more
@@ -158,7 +162,7 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
         _utilization(calls, card, values)
     _static(calls, card, values)
     _energy(calls, card, values)
-    _fields(calls, card, values)
+    _calm(calls, card, values)
     _slow(calls, card, values)
     return Gpu(
         **card.identity(),
@@ -202,6 +206,16 @@ def _slow(calls: Calls, card: Card, values: dict[str, Any]) -> None:
         _remapped(calls, card, card.slow)
         card.slow_at = calls.now if _faults(calls, card) == before else NEVER
     values.update(card.slow)
+
+
+def _calm(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    """The same for what changes slowly."""
+    if not 0.0 <= calls.now - card.calm_at < CALM:
+        before, card.calm = _faults(calls, card), {}
+        _fill(calls, card, _CALM, card.calm)
+        _fields(calls, card, card.calm)
+        card.calm_at = calls.now if _faults(calls, card) == before else NEVER
+    values.update(card.calm)
 
 
 def _faults(calls: Calls, card: Card) -> int:

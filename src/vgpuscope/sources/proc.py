@@ -1,9 +1,11 @@
 """Which pod and container a host process belongs to, from the kernel's /proc.
 
-To read a process' `stat` costs the kernel much more than to say which file that is. The kernel makes a file of its own
-for each process, with a number and a time that never come again: for as long as it is the same file, it is the same
-process. So a process that is known is recognised by the file, and its `stat` is read again only now and then. That the
-file is there says nothing of zombies: processes that the driver does not list are read at every look.
+A process that the driver goes on listing is nearly always the same one as a second ago: its pid would have to be given
+to another process of the same GPU in between. So a known process is looked up only at every third look as long as the
+driver lists it without a break, and then it is recognised by its file: the kernel makes a file of its own for each
+process, with a number and a time that never come again. To read a process' `stat` costs the kernel much more than that,
+and is done at every ninth look. Processes that the driver does not list are read at every look: that a file is there
+says nothing of zombies.
 """
 
 import os
@@ -20,7 +22,8 @@ _STAT_LENGTH = 1024  # 50 numbers and a name of at most 64 bytes
 _CGROUP_LENGTH = 65536
 _START_TIME = 19  # field 22 of stat, counted from the state behind the name
 _ENDED = (b"Z", b"X")
-_READ_EVERY = 10  # looks: so late may a new name be noticed, or that a process which the driver lists is a zombie
+_READ_EVERY = 9  # looks, a multiple of the next: so late may a new name be noticed, or that a process which the driver lists is a zombie
+_LOOK_EVERY = 3  # looks: so late may it be noticed that a listed process ended, or that its pid is another's
 _SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
 
 _Stamp: TypeAlias = tuple[int, int, int]
@@ -33,6 +36,7 @@ class Proc:
         self._root = root
         self._known: dict[Pid, ProcessOwner] = {}
         self._stamps: dict[Pid, _Stamp] = {}  # of the file that each of them was read from
+        self._listed: frozenset[Pid] = frozenset()  # by the driver, at the last look
         self._looks = 0
 
     def owners(self, pids: Iterable[Pid], *, listed: Collection[Pid] = ()) -> dict[Pid, ProcessOwner]:
@@ -40,22 +44,26 @@ class Proc:
         _require(self._root)
         self._looks += 1
         settled = time.time_ns() - _SETTLED_NS
+        still_listed = self._listed.intersection(listed)
         owners: dict[Pid, ProcessOwner] = {}
         stamps: dict[Pid, _Stamp] = {}
         for pid in set(pids):
+            known, known_stamp = self._known.get(pid), self._stamps.get(pid)
+            if known and known_stamp and pid in still_listed and (self._looks + pid) % _LOOK_EVERY:
+                owners[pid], stamps[pid] = known, known_stamp
+                continue
             path = f"{self._root}/{pid}/stat"
             stamp = _stamp(path)  # before the content: what changes in between has another stamp at the next look
             if stamp is None:
                 continue
-            known = self._known.get(pid)
-            same = known is not None and stamp == self._stamps.get(pid)
+            same = known is not None and stamp == known_stamp
             if same or max(stamp[1:]) < settled:
                 stamps[pid] = stamp
             recognised = same and pid in listed and (self._looks + pid) % _READ_EVERY
             owner = known if recognised else self._owner(pid, path)
             if owner is not None:
                 owners[pid] = owner
-        self._known, self._stamps = owners, stamps
+        self._known, self._stamps, self._listed = owners, stamps, frozenset(listed)
         return owners
 
     def _owner(self, pid: Pid, path: str) -> ProcessOwner | None:
