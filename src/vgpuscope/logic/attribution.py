@@ -135,23 +135,23 @@ class _Book:
         if owner is not None and (owner.command or "").startswith(_SYSTEM_COMMANDS):
             return _Claim(process, None, None, known=True)
         key, method = self._key(process.pid, owner)
-        if key is not None and holder is not None and method == "nvml-process":
+        if key is None:
+            return _Claim(process, None, None, known=owner is not None)
+        if holder is not None and method == "nvml-process":
             return _Claim(process, holder.place, "podresources", known=True)
-        if key is not None:
-            return _Claim(process, Place(key, pool.gpu, _instance_of(process, pool)), method, known=True)
-        return _Claim(process, None, None, known=owner is not None)
+        mig = _instance_of(process, pool) if pool.migs else None
+        return _Claim(process, Place(key, pool.gpu, mig), method, known=True)
 
     def _key(self, pid: Pid, owner: ProcessOwner | None) -> tuple[ContainerKey | None, Method | None]:
         recorded = self.by_host_pid.get(pid)
-        if recorded and (owner is None or owner.pod_uid is None or self._is_pod(owner.pod_uid, recorded)):
+        uid = owner.pod_uid if owner is not None else None
+        if recorded and (uid is None or uid == recorded.pod_uid or self._is_pod(uid, recorded)):
             return recorded, "hami-region"
         if owner is None or (owner.pod_uid is None and owner.container_id is None):
             return None, None
         return self._container(owner), "nvml-process"
 
     def _is_pod(self, uid: str, key: ContainerKey) -> bool:
-        if uid == key.pod_uid:
-            return True
         pod = self.people.by_uid.get(uid)
         return (pod.uid if pod else uid) == key.pod_uid
 
@@ -228,9 +228,7 @@ def _processes(pool: Pool, gpus: Collection[Gpu]) -> list[GpuProcess]:
     return list(found.values())
 
 
-def _instance_of(process: GpuProcess, pool: Pool) -> DeviceUUID | None:
-    if not pool.migs:
-        return None
+def _instance_of(process: GpuProcess, pool: Pool) -> DeviceUUID:
     for instance in pool.migs:
         if any(p.pid == process.pid for p in instance.processes or ()):
             return instance.uuid

@@ -1,10 +1,10 @@
 """Which pod and container a host process belongs to, from the kernel's /proc.
 
 A process that the driver goes on listing is nearly always the same one as a second ago: its pid would have to be given
-to another process of the same GPU in between. So a known process is looked up only at every third look as long as the
+to another process of the same GPU in between. So a known process is looked up only at every fifth look as long as the
 driver lists it without a break, and then it is recognised by its file: the kernel makes a file of its own for each
 process, with a number and a time that never come again. To read a process' `stat` costs the kernel much more than that,
-and is done at every ninth look. Processes that the driver does not list are read at every look: that a file is there
+and is done at every tenth look. Processes that the driver does not list are read at every look: that a file is there
 says nothing of zombies.
 """
 
@@ -22,8 +22,8 @@ _STAT_LENGTH = 1024  # 50 numbers and a name of at most 64 bytes
 _CGROUP_LENGTH = 65536
 _START_TIME = 19  # field 22 of stat, counted from the state behind the name
 _ENDED = (b"Z", b"X")
-_READ_EVERY = 9  # looks, a multiple of the next: so late may a new name be noticed, or that a process which the driver lists is a zombie
-_LOOK_EVERY = 3  # looks: so late may it be noticed that a listed process ended, or that its pid is another's
+_READ_EVERY = 10  # looks, a multiple of the next: so late may a new name be noticed, or that a process which the driver lists is a zombie
+_LOOK_EVERY = 5  # looks: so late may it be noticed that a listed process ended, or that its pid is another's
 _SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
 
 _Stamp: TypeAlias = tuple[int, int, int]
@@ -44,14 +44,11 @@ class Proc:
         _require(self._root)
         self._looks += 1
         settled = time.time_ns() - _SETTLED_NS
-        still_listed = self._listed.intersection(listed)
-        owners: dict[Pid, ProcessOwner] = {}
-        stamps: dict[Pid, _Stamp] = {}
-        for pid in set(pids):
+        trusted = self._trusted(listed)
+        owners = {pid: self._known[pid] for pid in trusted}
+        stamps = {pid: self._stamps[pid] for pid in trusted}
+        for pid in set(pids) - trusted:
             known, known_stamp = self._known.get(pid), self._stamps.get(pid)
-            if known and known_stamp and pid in still_listed and (self._looks + pid) % _LOOK_EVERY:
-                owners[pid], stamps[pid] = known, known_stamp
-                continue
             path = f"{self._root}/{pid}/stat"
             stamp = _stamp(path)  # before the content: what changes in between has another stamp at the next look
             if stamp is None:
@@ -65,6 +62,11 @@ class Proc:
                 owners[pid] = owner
         self._known, self._stamps, self._listed = owners, stamps, frozenset(listed)
         return owners
+
+    def _trusted(self, listed: Collection[Pid]) -> set[Pid]:
+        """Processes that need no look this time: known, and listed by the driver then and now."""
+        there = self._listed.intersection(listed)
+        return {p for p in there if (self._looks + p) % _LOOK_EVERY and p in self._stamps and p in self._known}
 
     def _owner(self, pid: Pid, path: str) -> ProcessOwner | None:
         now = _stat(path)
