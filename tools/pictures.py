@@ -63,9 +63,9 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
             break
         sampler.grants = await grants.read()
         sampler.standings["podresources"].good()
-        snapshot, _ = await asyncio.to_thread(sampler.cycle)
+        sample, _ = await asyncio.to_thread(sampler.cycle)
     node.close()
-    return snapshot
+    return sample.complete()
 
 
 def draw(snapshot: NodeSnapshot, path: Path) -> None:

@@ -308,7 +308,8 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
             sampler.pods = decode_pods(world.pods()).items
         for source in ("pods", "podresources"):
             sampler.standings[source].good(0.0)
-        snapshot, web.page = sampler.cycle()
+        sample, web.page = sampler.cycle()
+        snapshot = sample.outline
         tidy(snapshot.samples)
         if (got := web.page.series) != (expected := world.series()):
             yield {"wrong": f"cycle {cycle}: {got} series, {expected} expected; sources {snapshot.sources}"}
@@ -353,7 +354,8 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "stamps": len(sampler._proc._stamps) - processes,
         "accounts": len(mind._books.containers) - containers,
         "windows": len(mind._books._windows) - 3 * 5 - containers,
-        "held slots": len(mind._history) - processes,
+        "zeros": len(mind._history.zeros) - processes,
+        "regions": len(mind._history.regions) - containers,
         "listings": len(sampler._region_files._choices) - containers - 1,
         "cards": len(sampler.nvml._cards) - 3,
         "quiet calls": sum(len(card.quiet) for card in sampler.nvml._cards),

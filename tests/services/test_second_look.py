@@ -60,8 +60,8 @@ def follow(tmp_path, monkeypatch):
         shown = []
         for second in range(seconds):
             container.advance(second - container.now)
-            snapshot, _ = sampler.cycle()
-            shown.append(snapshot.vgpus[0].sm)
+            sample, _ = sampler.cycle()
+            shown.append(sample.complete().vgpus[0].sm)
         return shown
 
     return run

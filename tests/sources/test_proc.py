@@ -179,9 +179,7 @@ def seen(proc, *, listed):
     return owner.start_time, owner.container_id
 
 
-def test_a_pid_that_is_reused_while_the_driver_goes_on_listing_it_is_another_process_within_five_looks(
-    tmp_path, later
-):
+def test_a_pid_that_is_reused_while_the_driver_goes_on_listing_it_is_another_process_within_five_looks(tmp_path, later):
     proc = Proc(str(tmp_path))
     for number in range(30):
         reuse(tmp_path, number)

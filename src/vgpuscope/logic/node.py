@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.logic.accounts import Account, Books
 from vgpuscope.logic.attribution import Pool, Row, attribute
@@ -57,8 +58,8 @@ class NodeMind:
         self._scaled = {"memory": 0, "sm": 0}
         self._samples = 0
 
-    def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> NodeSnapshot:
-        """The snapshot of this sample."""
+    def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> "NodeSample":
+        """What this sample shows."""
         gpus = readings.devices.gpus if readings.devices else ()
         people = self._people = self._people if self._people.pods is readings.pods else People(readings.pods)
         regions = self._repaired(readings, gpus)
@@ -71,7 +72,7 @@ class NodeMind:
         self._samples += 1
         containers = tuple(self._usage(row, pool, ratio) for pool in pools for row in pool.rows.values())
         devices = readings.devices
-        return NodeSnapshot(
+        snapshot = NodeSnapshot(
             at=readings.at,
             node=self._node,
             ratio=ratio,
@@ -80,8 +81,6 @@ class NodeMind:
             gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid]) for gpu in gpus),
             ledgers=tuple(self._ledgers(gpus, pools)),
             containers=containers,
-            pods=tuple(_pods(containers, gpus)),
-            vgpus=tuple(_vgpus(regions, people)),
             migs=tuple(_mig_holdings(people)),
             xids=devices.xids if devices else (),
             last_xid=devices.last_xid if devices else (),
@@ -98,6 +97,7 @@ class NodeMind:
             ),
             samples=self._samples,
         )
+        return NodeSample(snapshot, regions, people)
 
     def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
         """The containers whose region should be read again before this sample is concluded."""
@@ -203,6 +203,26 @@ class NodeMind:
             unattributed=card.energy_unattributed,
             ended=card.energy_ended,
         )
+
+
+class NodeSample:
+    """One sample. Pods and vGPUs are derived from the rest, and only when someone looks: most samples are not seen."""
+
+    def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], people: People) -> None:
+        self.outline = outline  # without pods and vGPUs
+        self._regions = regions
+        self._people = people
+        self._complete: NodeSnapshot | None = None
+
+    def complete(self) -> NodeSnapshot:
+        """The whole snapshot; any thread may ask, and each gets the same."""
+        if self._complete is None:
+            self._complete = replace(
+                self.outline,
+                pods=tuple(_pods(self.outline.containers, [card.gpu for card in self.outline.gpus])),
+                vgpus=tuple(_vgpus(self._regions, self._people)),
+            )
+        return self._complete
 
 
 def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:

@@ -2,7 +2,7 @@
 
 nvml ───────┐
 regions ────┤
-/proc ──────┼──► Sampler.cycle() ──► NodeSnapshot ──► Page ──► /metrics
+/proc ──────┼──► Sampler.cycle() ──► NodeSample ───► Page ──► /metrics
 pods ───────┤      (a thread)            └─────────────────► /api/v1/node
 podresources┘
 """
@@ -24,9 +24,9 @@ from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
 from vgpuscope.formats.kubelist import Fault
+from vgpuscope.logic.node import NodeSample
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
-from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.http import App, Readiness, Server, make_app
@@ -121,7 +121,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig, *, binding: Any = None) -> None:
         self._config = config
-        self._latest: tuple[NodeSnapshot, Page] | None = None
+        self._latest: tuple[NodeSample, Page] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
         self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # answered, well or badly
@@ -173,7 +173,7 @@ class Agent:
         """Ready once a sample was taken and every source is up or known to be absent."""
         if self._latest is None:
             return Readiness(missing=("first sample",))
-        down = [s.source for s in self._latest[0].sources if not s.up and not s.absent]
+        down = [s.source for s in self._latest[0].outline.sources if not s.up and not s.absent]
         return Readiness(missing=tuple(f"source {source}" for source in down))
 
     async def heard(self) -> None:
@@ -190,7 +190,7 @@ class Agent:
     async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
         if self._latest is None:
             raise SourceDown("no sample has been taken yet", hint="Ask again in a second.")
-        return Response(msgspec.json.encode(self._latest[0]), media_type="application/json")
+        return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
 
     async def _sample(self) -> None:
         """Take samples on a thread of their own; whatever ends that thread ends the agent."""
@@ -209,7 +209,7 @@ class Agent:
             while not self._stop.wait(pause):
                 began = time.monotonic()
                 self._latest = self.sampler.cycle()
-                tidy(self._latest[0].samples)
+                tidy(self._latest[0].outline.samples)
                 pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
         except BaseException as error:  # the process must not live on half dead
             loop.call_soon_threadsafe(_fail, ended, error)

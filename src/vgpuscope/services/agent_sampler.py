@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as catalog
-from vgpuscope.logic.node import NodeMind, Readings, driver_pids
+from vgpuscope.logic.node import NodeMind, NodeSample, Readings, driver_pids
 from vgpuscope.logic.region_repair import ContainerName, host_pids
 from vgpuscope.logic.second_look import busier
 from vgpuscope.model.device import DeviceReading
@@ -80,14 +80,14 @@ class Standing:
 
 
 class _Samples(Struct, frozen=True):
-    """What is on the page of one snapshot; gone through only if the page is asked for."""
+    """What is on the page of one sample; gone through only if the page is asked for."""
 
-    snapshot: NodeSnapshot
+    sample: NodeSample
     build: Build
     self_use: SelfUse
 
     def __iter__(self) -> Iterator[Sample]:
-        return node_samples(self.snapshot, build=self.build, self_use=self.self_use)
+        return node_samples(self.sample.complete(), build=self.build, self_use=self.self_use)
 
 
 class Sampler:
@@ -131,7 +131,7 @@ class Sampler:
         self._tell = OnChange(log)
         self._summary_due = 0.0
 
-    def cycle(self) -> tuple[NodeSnapshot, Page]:
+    def cycle(self) -> tuple[NodeSample, Page]:
         """Take one sample."""
         began = time.perf_counter()
         at = self._clock()
@@ -150,11 +150,11 @@ class Sampler:
             grants=self.grants,
             sources=tuple(standing.state() for standing in self.standings.values()),
         )
-        snapshot = self._mind.conclude(readings, ratio=self._ratio, errors=self.errors)
-        snapshot = structs.replace(snapshot, sample_seconds=time.perf_counter() - began)
-        page = self._renderer.render(_Samples(snapshot, self._build, self._self_use()))
-        self._report(snapshot, regions)
-        return snapshot, page
+        sample = self._mind.conclude(readings, ratio=self._ratio, errors=self.errors)
+        sample.outline = structs.replace(sample.outline, sample_seconds=time.perf_counter() - began)
+        page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
+        self._report(sample.outline, regions)
+        return sample, page
 
     def failed(self, source: str, error: ScopeError, seconds: float | None = None) -> None:
         """Note that a source could not be read. What is known to be absent is no error."""

@@ -22,7 +22,7 @@ _STAT_LENGTH = 1024  # 50 numbers and a name of at most 64 bytes
 _CGROUP_LENGTH = 65536
 _START_TIME = 19  # field 22 of stat, counted from the state behind the name
 _ENDED = (b"Z", b"X")
-_READ_EVERY = 10  # looks, a multiple of the next: so late may a new name be noticed, or that a process which the driver lists is a zombie
+_READ_EVERY = 10  # looks, a multiple of the next: so late may a new name or a listed zombie be noticed
 _LOOK_EVERY = 5  # looks: so late may it be noticed that a listed process ended, or that its pid is another's
 _SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
 
