@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vgpuscope.catalog import node as m
-from vgpuscope.formats.promql import parse_condition
-from vgpuscope.formats.scrape_text import PageReader
+from vgpuscope.formats.prom.promql import parse_condition
+from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.formats.scrape_window import WANTED, Choice, Pages
 from vgpuscope.logic.fleet import assemble
 from vgpuscope.logic.scoring import Thresholds, Weights

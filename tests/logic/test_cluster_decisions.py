@@ -2,15 +2,15 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.logic.cluster_builders import MIB
+from tests.paths import TESTS
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, NodeState, PodState, QuotaState, RegisteredDevice
 
-RECORDED = Path(__file__).parent.parent / "fixtures" / "scheduler"
+RECORDED = TESTS / "fixtures" / "scheduler"
 DECISIONS = json.loads((RECORDED / "hami_scheduler_decisions.json").read_text())
 INPUTS = json.loads((RECORDED / "hami_scheduler_inputs.json").read_text())
 

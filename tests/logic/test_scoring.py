@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.power_table import factory_limit
+from vgpuscope.knowledge.power_limits import factory_limit
 from vgpuscope.logic.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
 from vgpuscope.model.analysis import Stat
 

@@ -25,7 +25,7 @@ from tests.native.scenario import GIB, Scenario, gpu_uuid, mig_uuid
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, Metric, Scope
 from vgpuscope.catalog.series import most_series
-from vgpuscope.formats.pods import decode_pods
+from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.runtime import address
 from vgpuscope.runtime.http import Readiness, Server, make_app
 from vgpuscope.services.agent import tidy, tune

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import httpx2
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from tests.contract.clusterrun import promtool_check
 from tests.loopclock import forward
+from tests.paths import TESTS
 from tests.runtime.serving import SOON, Numbers, served, until
 from tests.services.analyzing import (
     IDLE,
@@ -692,7 +692,7 @@ async def test_a_result_survives_a_kill(process, tmp_path):
 
 
 async def test_the_process_needs_no_prometheus_where_it_reaches_the_agents(process):
-    page = (Path(__file__).parents[1] / "golden" / "node.prom").read_bytes()
+    page = (TESTS / "golden" / "node.prom").read_bytes()
     cards = set(re.findall(r'vgpuscope_gpu_info\{[^}]*gpu_uuid="(GPU-[^"]+)"', page.decode()))
     assert cards
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.native.scenario import GIB, gpu_uuid
 from tests.needed import needed
+from tests.paths import TESTS
 from tests.services.noderoot import NodeRoot
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "node.prom"
+GOLDEN = TESTS / "golden" / "node.prom"
 
 # what differs from run to run, whatever the node says
 CHANGING = re.compile(

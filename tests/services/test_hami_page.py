@@ -1,13 +1,13 @@
 """HAMi's own monitor page, recorded, is what our hami family says of the same node."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.paths import TESTS
 from tests.services.noderoot import NodeRoot, Samples
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = TESTS / "fixtures"
 RECORDED = FIXTURES / "monitor" / "hami_monitor_metrics_legacy_false.prom"
 CARDS = (
     "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76",

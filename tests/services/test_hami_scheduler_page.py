@@ -5,18 +5,18 @@ page's series per pod. GPU-m0 has three slots in use by two pods, so the larger 
 """
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.paths import TESTS
 from tests.services.noderoot import Samples
 from vgpuscope.catalog import cluster as m
-from vgpuscope.formats.cluster_objects import decode_cluster_pods, decode_nodes, decode_quotas
+from vgpuscope.formats.kube.objects import decode_cluster_pods, decode_nodes, decode_quotas
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.views.cluster_metrics import NodeSamples, namespace_samples
 from vgpuscope.views.sharded import ShardedPage
 
-RECORDED = Path(__file__).parents[1] / "fixtures" / "scheduler"
+RECORDED = TESTS / "fixtures" / "scheduler"
 PAGE = Samples.of((RECORDED / "hami_scheduler_metrics_legacy_false.prom").read_text())
 INPUTS = json.loads((RECORDED / "hami_scheduler_inputs.json").read_text())
 DECISIONS = json.loads((RECORDED / "hami_scheduler_decisions.json").read_text())

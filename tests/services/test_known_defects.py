@@ -7,18 +7,18 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import grpc
 import pytest
 import yaml
 
 from tests.native.scenario import GIB, gpu_uuid
+from tests.paths import REPOSITORY
 from tests.services.noderoot import NodeRoot, Samples
 from vgpuscope.catalog import node as m
 from vgpuscope.sim.podresources import Granted, list_response
 
-REPO = Path(__file__).parents[2]
+REPO = REPOSITORY
 A, B = gpu_uuid(0), gpu_uuid(1)
 
 

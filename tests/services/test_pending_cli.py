@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tests.services.test_inventory import Exporter, environment, rows, run
-from vgpuscope.formats.reasons import condition_reasons, reasons
+from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
 from vgpuscope.logic.pending import PendingBook
 from vgpuscope.model.allocation import PodState, PodTimes, Refusal
 from vgpuscope.model.errors import ConfigInvalid

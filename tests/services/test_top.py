@@ -13,7 +13,6 @@ import termios
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import msgspec
 import pyte
@@ -22,12 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.paths import TESTS
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.terminal import keys
 
-NODE = msgspec.json.decode(
-    (Path(__file__).parents[1] / "fixtures" / "top" / "node.json").read_bytes(), type=NodeSnapshot
-)
+NODE = msgspec.json.decode((TESTS / "fixtures" / "top" / "node.json").read_bytes(), type=NodeSnapshot)
 DEADLINE = 60.0
 
 PROGRAM = """

@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from vgpuscope.formats import cluster_objects as objects_format
+from vgpuscope.formats.kube import objects as objects_format
 from vgpuscope.logic.cluster_ledger import ClusterLedger
 from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS

@@ -6,17 +6,17 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import grpc
 import pytest
 
+from tests.paths import TESTS
 from vgpuscope.model.errors import PodResourcesAbsent, PodResourcesDown
 from vgpuscope.sources.podresources import PodResources
 
 
 def _generated():
-    path = Path(__file__).parents[1] / "fixtures/podresources/podresources_pb2.py"
+    path = TESTS / "fixtures/podresources/podresources_pb2.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings():

@@ -6,12 +6,12 @@ left, and put into the envelope that the server put its own into.
 
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.paths import TESTS
 from tests.sources.promstub import Engine, Reply, SpoilingServer
-from vgpuscope.formats import promql
+from vgpuscope.formats.prom import promql
 from vgpuscope.logic.fleet import assemble
 from vgpuscope.logic.scoring import Thresholds, Weights
 from vgpuscope.logic.verdict import VerdictRules
@@ -19,7 +19,7 @@ from vgpuscope.model.analysis import Reading
 from vgpuscope.model.errors import QueryForbidden, SourceDown
 from vgpuscope.sources.prometheus import PrometheusSource
 
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "promapi"
+FIXTURES = TESTS / "fixtures" / "promapi"
 VICTORIA = json.loads((FIXTURES / "victoriametrics-cluster-1.99.0.json").read_text())
 THANOS = json.loads((FIXTURES / "thanos-0.42.4.json").read_text())
 CORTEX = json.loads((FIXTURES / "cortex-1.19.0.json").read_text())

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from vgpuscope.formats.hami_region import decode_file
+from tests.paths import TESTS
+from vgpuscope.formats.hami.region import decode_file
 from vgpuscope.model.errors import RegionsAbsent, RegionsUnreadable
 from vgpuscope.sources.regions import Regions
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = TESTS / "fixtures"
 LIVE = gzip.decompress((FIXTURES / "regions/real_v12_single.cache.gz").read_bytes())
 HUGE = gzip.decompress((FIXTURES / "regions/own_procnum_huge.cache.gz").read_bytes())
 NAME = "7f0c.cache"

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from vgpuscope.formats.endpoints import Endpoint, Port, decode_endpoints
+from vgpuscope.formats.kube.endpoints import Endpoint, Port, decode_endpoints
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.sources.kube import Api
 from vgpuscope.sources.targets import Service, ServiceTargets, StaticTargets, parse_service, urls_of

@@ -1,7 +1,6 @@
 """What `vgpuscope top` shows of a node, without a terminal. `VGPUSCOPE_GOLDEN=write` rewrites the golden pages."""
 
 import os
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
+from tests.paths import TESTS
 from vgpuscope.model.device import XidCount
 from vgpuscope.model.usage import MODES, STATES, Burst, ContainerKey, ContainerUsage, NodeSnapshot
 from vgpuscope.views import top_text as text
@@ -18,7 +18,7 @@ from vgpuscope.views.top import SORTS, State, missed, narrowed, page, press, row
 from vgpuscope.views.top_rows import REST
 from vgpuscope.views.top_table import table_lines
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "top"
+FIXTURES = TESTS / "fixtures" / "top"
 NODE = msgspec.json.decode((FIXTURES / "node.json").read_bytes(), type=NodeSnapshot)
 STATE = State(url="http://node:9394", snapshot=NODE, arrived=NODE, now=NODE.at + 0.4)
 KEYS = [*"qsr/gl ?njkxml训", "esc", "enter", "backspace", "clear", "up", "down", "pgup", "pgdn", "home", "end", "\0"]

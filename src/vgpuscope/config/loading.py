@@ -30,7 +30,7 @@ from vgpuscope.config.analyzer import (
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.shared import LogConfig
-from vgpuscope.formats import promql
+from vgpuscope.formats.prom import promql
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import address, duration, log, yamlfile

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.promql import Line, Row, decode_named, one_of, selector
+from vgpuscope.formats.prom.promql import Line, Row, decode_named, one_of, selector
 from vgpuscope.formats.schemas import Ask
 
 T = TypeVar("T")

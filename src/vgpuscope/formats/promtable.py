@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.formats import pace
-from vgpuscope.formats.promql import (
+from vgpuscope.formats.prom.promql import (
     Line,
     Matcher,
     Row,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
-from vgpuscope.formats.promql import Matcher, selector, window
+from vgpuscope.formats.prom.promql import Matcher, selector, window
 from vgpuscope.model.analysis import Schema, Tenant, Term
 from vgpuscope.model.quantity import MIB
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.pace import holes
-from vgpuscope.formats.promql import Matcher, chosen_by
+from vgpuscope.formats.prom.promql import Matcher, chosen_by
 from vgpuscope.formats.promtable import quantile
 from vgpuscope.formats.promtracks import OFF_THE_BUS, add_total
 from vgpuscope.formats.schemas import GROUPS, STATISTICS, Group, Place, Quantity, matchers_for, place

@@ -9,7 +9,7 @@ from typing import TypeAlias, get_args
 
 from msgspec import structs
 
-from vgpuscope.formats.vendors import BY_WORD
+from vgpuscope.knowledge.vendors import BY_WORD
 from vgpuscope.model.cluster import Amount, Capacity, DeviceLedger, LostReason, NodeLedger
 from vgpuscope.model.quantity import Bytes
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from vgpuscope.formats.dra import is_gpu_driver
+from vgpuscope.formats.kube.dra import is_gpu_driver
 from vgpuscope.logic.cluster_dra_cards import Card, Pool, PoolKey, make_pool, synthetic_id
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, RegisteredDevice
 from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimState, DraDevice, SliceState

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 
-from vgpuscope.formats.vendors import BY_WORD
+from vgpuscope.knowledge.vendors import BY_WORD
 from vgpuscope.logic.cluster_capacity import node_capacity
 from vgpuscope.logic.cluster_claims import Claim, Part, part
 from vgpuscope.logic.cluster_offers import settle_offers

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from vgpuscope.formats.vendors import BY_WORD, VENDORS
+from vgpuscope.knowledge.vendors import BY_WORD, VENDORS
 from vgpuscope.logic.cluster_claims import claims, counts
 from vgpuscope.model.allocation import PodState, QuotaState
 from vgpuscope.model.cluster import NamespaceLedger, QuotaLimit, QuotaUse

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from vgpuscope.formats.vendors import BY_WORD
+from vgpuscope.knowledge.vendors import BY_WORD
 from vgpuscope.model.allocation import NodeState, PodState
 from vgpuscope.model.cluster import DeviceLedger, Finding, FindingCount, FindingKind, Holder
 from vgpuscope.model.dra import UNUSED

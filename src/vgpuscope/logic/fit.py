@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from vgpuscope.formats.vendors import VENDORS, Vendor
+from vgpuscope.knowledge.vendors import VENDORS, Vendor
 from vgpuscope.model.cluster import DeviceLedger, NodeLedger
 from vgpuscope.model.quantity import MIB, Bytes
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from vgpuscope.formats.device_id import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
+from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 from vgpuscope.model.device import Gpu, MigInstance
 from vgpuscope.model.pod import Container, Grant, Pod
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from vgpuscope.formats.vendors import BY_RESOURCE, NVIDIA, Vendor, vendor_by_resource
+from vgpuscope.knowledge.vendors import BY_RESOURCE, NVIDIA, Vendor, vendor_by_resource
 from vgpuscope.model.cluster import DeviceLedger, NamespaceLedger, NodeLedger, OfferLedger, QuotaUse
 from vgpuscope.model.decision import BY_CODE, Code
 from vgpuscope.model.pending import PendingPod

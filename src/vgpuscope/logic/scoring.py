@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.logic.power_table import factory_limit
+from vgpuscope.knowledge.power_limits import factory_limit
 from vgpuscope.model.analysis import Score, ScoreTerm, Signal, Stat, Status, Term, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio, Watts
 

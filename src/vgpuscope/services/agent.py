@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
-from vgpuscope.formats.kubelist import Fault
+from vgpuscope.formats.kube.lists import Fault
 from vgpuscope.logic.node import NodeSample
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
-from vgpuscope.formats.promql import chosen_by, parse_condition
+from vgpuscope.formats.prom.promql import chosen_by, parse_condition
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields

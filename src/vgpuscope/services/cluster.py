@@ -22,8 +22,7 @@ from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
-from vgpuscope.formats import cluster_objects as objects
-from vgpuscope.formats import dra, events
+from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.logic.cluster_capacity import CapacityTotals
 from vgpuscope.logic.cluster_dra import DraBook
 from vgpuscope.logic.cluster_ledger import ClusterLedger

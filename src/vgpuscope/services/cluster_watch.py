@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.kubelist import Event, Page
+from vgpuscope.formats.kube.lists import Event, Page
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.watch import WatchState
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version

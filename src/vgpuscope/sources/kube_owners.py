@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from vgpuscope.formats.cluster_objects import decode_controller
+from vgpuscope.formats.kube.objects import decode_controller
 from vgpuscope.model.allocation import Controller
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.sources.kube import Api

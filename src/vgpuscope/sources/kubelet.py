@@ -5,8 +5,8 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from vgpuscope.formats.kubelist import Fault, decode_status
-from vgpuscope.formats.pods import PodPage, decode_pods
+from vgpuscope.formats.kube.lists import Fault, decode_status
+from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds

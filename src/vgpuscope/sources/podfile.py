@@ -5,8 +5,8 @@ import os
 import stat
 from collections.abc import AsyncIterator
 
-from vgpuscope.formats.kubelist import Fault
-from vgpuscope.formats.pods import PodPage, decode_pods
+from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import httpx2
 
-from vgpuscope.formats.promql import decode_error
+from vgpuscope.formats.prom.promql import decode_error
 from vgpuscope.model import service
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime

@@ -14,8 +14,8 @@ from math import inf
 from typing import Self, TypeVar, cast, get_args
 
 from vgpuscope.catalog import node as m
-from vgpuscope.formats import promql
 from vgpuscope.formats.bundles import Bundle, bundled, lines_by_name, rows_by_ask
+from vgpuscope.formats.prom import promql
 from vgpuscope.formats.promtable import Places, Puzzle, Scope, Table, target_of
 from vgpuscope.formats.promtracks import refused, tracks
 from vgpuscope.formats.schemas import (

@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from vgpuscope.formats.hami_region import Known, decode, identify
+from vgpuscope.formats.hami.region import Known, decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading

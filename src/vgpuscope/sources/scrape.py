@@ -14,8 +14,8 @@ from typing import Final, get_args
 
 import httpx2
 
-from vgpuscope.formats.promql import parse_condition
-from vgpuscope.formats.scrape_text import PageReader
+from vgpuscope.formats.prom.promql import parse_condition
+from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.formats.scrape_window import WANTED, Choice, Meaning, Pages
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, ScopeError, SourceDown

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vgpuscope.formats.endpoints import Endpoint, Port, decode_endpoints
+from vgpuscope.formats.kube.endpoints import Endpoint, Port, decode_endpoints
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import ConfigInvalid, KubeUnreadable, ScopeError
 from vgpuscope.model.quantity import Seconds

@@ -1,16 +1,22 @@
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.dra import decode_claim_event, decode_claims, decode_slice_event, decode_slices, is_gpu_driver
+from tests.paths import TESTS
+from vgpuscope.formats.kube.dra import (
+    decode_claim_event,
+    decode_claims,
+    decode_slice_event,
+    decode_slices,
+    is_gpu_driver,
+)
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB
 
-FIXTURES = Path(__file__).parent.parent / "fixtures/dra"
+FIXTURES = TESTS / "fixtures/dra"
 GPU = "GPU-3f1c5a02-7c1e-4b6a-9d54-0d1f6a2b7c10"
 TRAIN, SERVE = "d99dc6df-092c-4f3a-ac55-cfb88c017af7", "173a6d7f-665b-4b2d-961c-f550d70f7484"
 

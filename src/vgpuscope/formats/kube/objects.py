@@ -15,14 +15,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, field
 
-from vgpuscope.formats.hami_annotation import AssignedDevice, assigned_devices, held_instances
-from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
-from vgpuscope.formats.kubetime import from_rfc3339, from_unix
-from vgpuscope.formats.node_register import registered_devices
-from vgpuscope.formats.offers import labelled_memory, offered_resources
-from vgpuscope.formats.quantity import whole_number
-from vgpuscope.formats.reasons import condition_reasons
-from vgpuscope.formats.vendors import (
+from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, held_instances
+from vgpuscope.formats.hami.register import registered_devices
+from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
+from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.formats.kube.times import from_rfc3339, from_unix
+from vgpuscope.formats.scheduler.reasons import condition_reasons
+from vgpuscope.knowledge.vendors import (
     BY_ALLOCATED,
     BY_QUOTA,
     BY_TO_ALLOCATE,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.catalog import node as m
-from vgpuscope.formats.promql import (
+from vgpuscope.formats.prom.promql import (
     Line,
     Matcher,
     Row,

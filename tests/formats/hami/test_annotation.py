@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.hami_annotation import mig_allocations, pod_shares
+from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB

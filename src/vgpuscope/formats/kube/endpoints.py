@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct, field
 
-from vgpuscope.formats.kubelist import AnyMeta, Kind, Page, decode_page
+from vgpuscope.formats.kube.lists import AnyMeta, Kind, Page, decode_page
 
 
 class Port(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.formats import re2
+from vgpuscope.formats.prom import re2
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 from vgpuscope.model.quantity import Seconds
 

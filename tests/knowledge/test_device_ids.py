@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.device_id import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
+from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 
 UUID = "a1000000-1111-4222-8333-0123456789a0"
 GPU, MIG = f"GPU-{UUID}", f"MIG-{UUID}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.cluster_objects import decode_nodes
-from vgpuscope.formats.offers import offered_resources
+from vgpuscope.formats.kube.objects import decode_nodes
+from vgpuscope.formats.kube.offers import offered_resources
 from vgpuscope.model.quantity import MIB
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-3g.20gb"

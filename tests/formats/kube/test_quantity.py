@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.quantity import whole_number
+from vgpuscope.formats.kube.quantity import whole_number
 
 SUFFIXES = {
     "": 1,

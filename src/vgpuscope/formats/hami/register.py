@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.formats.vendors import VENDORS, Cards, Vendor
+from vgpuscope.knowledge.vendors import VENDORS, Cards, Vendor
 from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, Bytes

@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from vgpuscope.formats.hami_annotation import mig_allocations, pod_shares
-from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
+from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, Pod
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from vgpuscope.formats.scrape_text import PageReader, decode_labels, number
+from vgpuscope.formats.prom.text import PageReader, decode_labels, number
 
 WANTED = frozenset({"wanted", "wanted_too"})
 

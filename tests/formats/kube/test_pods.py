@@ -1,19 +1,19 @@
 import contextlib
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.kubelist import decode_status
-from vgpuscope.formats.pods import decode_event, decode_pods
+from tests.paths import TESTS
+from vgpuscope.formats.kube.lists import decode_status
+from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
 from vgpuscope.model.quantity import MIB
 
-NODE = (Path(__file__).parents[1] / "fixtures/pods/node.json").read_bytes()
+NODE = (TESTS / "fixtures/pods/node.json").read_bytes()
 GPU = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
 
 

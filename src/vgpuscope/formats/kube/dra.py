@@ -18,8 +18,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from vgpuscope.formats.kubelist import Event, Kind, Page, decode_line, decode_page
-from vgpuscope.formats.quantity import whole_number
+from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 
 T = TypeVar("T")

@@ -1,7 +1,6 @@
 """What schedulers say of pods that wait, in their own words → our codes."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cputime import seconds
-from vgpuscope.formats.reasons import condition_reasons, reasons, success
-from vgpuscope.formats.vendors import VENDORS
+from tests.paths import TESTS
+from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons, success
+from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.decision import BY_CODE, Reason
 
-FILES = sorted((Path(__file__).parents[1] / "fixtures" / "events").glob("*.json"))
+FILES = sorted((TESTS / "fixtures" / "events").glob("*.json"))
 SAID = [(path.stem, number, event) for path in FILES for number, event in enumerate(json.loads(path.read_text()))]
 
 each_text = pytest.mark.parametrize("event", [pytest.param(e, id=f"{stem}-{number}") for stem, number, e in SAID])

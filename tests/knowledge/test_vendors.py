@@ -1,6 +1,6 @@
 import pytest
 
-from vgpuscope.formats.vendors import (
+from vgpuscope.knowledge.vendors import (
     VENDORS,
     vendor_by_annotation,
     vendor_by_resource,

@@ -1,13 +1,13 @@
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cputime import seconds
-from vgpuscope.formats.node_register import physical_memory, registered_devices
-from vgpuscope.formats.vendors import VENDORS
+from tests.paths import TESTS
+from vgpuscope.formats.hami.register import physical_memory, registered_devices
+from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.quantity import MIB
 
@@ -158,7 +158,7 @@ def test_a_cordoned_card_is_marked():
 
 
 def test_hamis_own_nodes_are_read():
-    text = (Path(__file__).parent.parent / "fixtures/cluster/hami_scheduler_inputs.json").read_text()
+    text = (TESTS / "fixtures/cluster/hami_scheduler_inputs.json").read_text()
     nodes = {
         node["name"]: [
             f"{one.id} {one.slots} {one.memory // MIB} {one.numa} {one.mode}{' sick' * (not one.healthy)}"

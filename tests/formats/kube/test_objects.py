@@ -1,13 +1,13 @@
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cputime import seconds
-from vgpuscope.formats.cluster_objects import (
+from tests.paths import TESTS
+from vgpuscope.formats.kube.objects import (
     decode_cluster_pod_event,
     decode_cluster_pods,
     decode_node_event,
@@ -15,12 +15,12 @@ from vgpuscope.formats.cluster_objects import (
     decode_quota_event,
     decode_quotas,
 )
-from vgpuscope.formats.vendors import VENDORS
+from vgpuscope.knowledge.vendors import VENDORS
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB
 
-FIXTURES = Path(__file__).parent.parent / "fixtures/cluster"
+FIXTURES = TESTS / "fixtures/cluster"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 MIGS = "hami.io/vgpu-mig-allocations"
 A = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"

@@ -21,7 +21,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from vgpuscope.formats.reasons_table import code_of
+from vgpuscope.formats.scheduler.phrases import code_of
 from vgpuscope.model.decision import Reason
 
 OTHER = "SCHED_OTHER"

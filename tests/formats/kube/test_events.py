@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.cluster_objects import decode_cluster_pods
-from vgpuscope.formats.events import decode_event_line, decode_events
+from vgpuscope.formats.kube.events import decode_event_line, decode_events
+from vgpuscope.formats.kube.objects import decode_cluster_pods
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pending import PodEvent
 

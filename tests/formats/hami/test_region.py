@@ -2,17 +2,17 @@ import gzip
 import json
 import struct
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuscope.formats.hami_region import Known, decode, decode_file, identify
+from tests.paths import TESTS
+from vgpuscope.formats.hami.region import Known, decode, decode_file, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "regions"
+FIXTURES = TESTS / "fixtures" / "regions"
 ALL = {path.stem: json.loads(path.read_text()) for path in sorted(FIXTURES.glob("*.json"))}
 ACCEPTED = [name for name, said in ALL.items() if "error" not in said["strict"]]
 REFUSED = [name for name, said in ALL.items() if "error" in said["strict"]]
