@@ -55,7 +55,7 @@ def called(monkeypatch):
     import vgpuscope.services
     import vgpuscope.sim  # noqa: F401 - so that the stand-ins have a package to stand in
 
-    for name in ("vgpuscope.services.agent", "vgpuscope.services.top", "vgpuscope.sim.demo"):
+    for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.top", "vgpuscope.sim.demo"):
         install(name)
     return calls
 
@@ -174,7 +174,7 @@ def test_an_error_of_a_service_is_one_line_and_its_exit_code(called, monkeypatch
     def fail(*args, **kwargs):
         raise DriverAbsent("no library")
 
-    monkeypatch.setattr(sys.modules["vgpuscope.services.agent"], "main", fail)
+    monkeypatch.setattr(sys.modules["vgpuscope.services.agent.process"], "main", fail)
     assert cli.main(["agent"]) == 1
     assert capsys.readouterr().err.startswith("vgpuscope: DRIVER_ABSENT: no library\nhint: ")
 
@@ -183,7 +183,7 @@ def test_an_interrupt_is_quiet(called, monkeypatch, capsys):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["vgpuscope.services.agent"], "main", interrupted)
+    monkeypatch.setattr(sys.modules["vgpuscope.services.agent.process"], "main", interrupted)
     assert cli.main(["agent"]) == 130
     assert capsys.readouterr().err == ""
 

@@ -9,7 +9,7 @@ from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
-from vgpuscope.formats.schemas import RECORDED_EVERY, recording_rules
+from vgpuscope.logic.fleet.queries import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
 from vgpuscope.views import docs, docs_codes, docs_config, rules

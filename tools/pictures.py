@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.log import setup
-from vgpuscope.services.agent_sampler import Sampler
+from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.binding import Binding
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.node import Node

@@ -11,8 +11,8 @@ from tests.controlplane import node, pod, until
 from tests.paths import TESTS
 from vgpuscope.catalog.cluster import UNPLACED
 from vgpuscope.formats.kube import dra, objects
-from vgpuscope.logic.cluster_dra import DraBook
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.quantity import MIB
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 

@@ -8,7 +8,7 @@ import pytest
 from tests.controlplane import node, pod, until
 from vgpuscope.formats.kube.events import decode_events
 from vgpuscope.formats.kube.objects import decode_cluster_pods
-from vgpuscope.logic.pending import PendingBook
+from vgpuscope.logic.cluster.pending import PendingBook
 
 pytestmark = pytest.mark.real
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.formats.pace import common, holes, pace, usual
+from vgpuscope.logic.fleet.pace import common, holes, pace, usual
 from vgpuscope.model.analysis import Hole
 
 END = 600

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
-from vgpuscope.formats.scrape_window import WANTED, Choice, Pages
-from vgpuscope.logic.fleet import assemble
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.scrape_window import WANTED, Choice, Pages
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Window
 
 MIB = 1024 * 1024

@@ -1,6 +1,6 @@
 """Small makers of nodes for the tests of the logic: one line says what a test is about."""
 
-from vgpuscope.logic.node import NodeMind, Readings
+from vgpuscope.logic.node.snapshot import NodeMind, Readings
 from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import Container, Grant, HamiShare, Pod, ProcessOwner
 from vgpuscope.model.region import ContainerRegion, Region, RegionDevice, RegionReading, Slot, SlotDevice

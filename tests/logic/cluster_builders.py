@@ -1,7 +1,7 @@
 """Small makers of clusters for the tests of the ledger."""
 
-from vgpuscope.logic.cluster_capacity import CapacityTotals
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.capacity import CapacityTotals
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
 
 GIB = 1024**3

@@ -23,7 +23,7 @@ from tests.logic.builders import (
     slot,
     usage,
 )
-from vgpuscope.logic.node import NodeMind
+from vgpuscope.logic.node.snapshot import NodeMind
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pod import MigAllocation
 

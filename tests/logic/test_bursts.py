@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logic.builders import GIB, A, card, grant, owner, pod, process, sample
-from vgpuscope.logic.accounts import Books
-from vgpuscope.logic.node import NodeMind
+from vgpuscope.logic.node.accounts import Books
+from vgpuscope.logic.node.snapshot import NodeMind
 
 values = st.lists(st.floats(0, 1), min_size=1, max_size=50)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.cputime import seconds
 from tests.logic.cluster_builders import GIB, device, given, ledger, node, pod
-from vgpuscope.logic.cluster_capacity import CapacityTotals
+from vgpuscope.logic.cluster.capacity import CapacityTotals
 
 NODES, PODS_ON_EACH = 250, 32
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.logic.cluster_builders import MIB
 from tests.paths import TESTS
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, NodeState, PodState, QuotaState, RegisteredDevice
 
 RECORDED = TESTS / "fixtures" / "scheduler"

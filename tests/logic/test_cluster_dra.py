@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from tests.logic.cluster_builders import GIB, MIB, device
 from tests.logic.cluster_builders import given as assigned
-from vgpuscope.logic.cluster_dra import DraBook
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import HeldInstance, NodeState, PodState
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logic.cluster_builders import GIB, conclusions, ledger, totals
-from vgpuscope.logic.cluster_capacity import CapacityTotals
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.capacity import CapacityTotals
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.model.cluster import Changes
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.logic.builders import GIB, card, owner, pod, process, region, sample, slot
-from vgpuscope.logic.node import NodeMind
+from vgpuscope.logic.node.snapshot import NodeMind
 
 SLEEP = 0.120
 FEW = 3  # samples after which an ended work must be shown as 0

@@ -5,7 +5,7 @@ from hypothesis import given as given_
 from hypothesis import strategies as st
 
 from tests.logic.cluster_builders import GIB, device, given, ledger, node, pod
-from vgpuscope.logic.fit import advice
+from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.model.allocation import OfferedResource
 
 GPU = "nvidia.com/gpu"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.fleet import assemble, card_key, remembered, tenant_key
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import ACTIVITY, VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble, card_key, remembered, tenant_key
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules
 from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Track, Window
 
 GIB = 2**30
@@ -480,7 +480,7 @@ def test_a_card_at_work_is_not_called_low_for_the_memory_that_it_holds():
 
 
 def test_a_fleet_of_many_blocks_is_judged_to_the_last_card(monkeypatch):
-    monkeypatch.setattr("vgpuscope.logic.fleet._BLOCK", 2)
+    monkeypatch.setattr("vgpuscope.logic.fleet.assembly._BLOCK", 2)
     cards = [f"GPU-{number}" for number in range(5)]
     assert [use.gpu_id for use in fleet(*(track(gpu_id=card) for card in cards))] == cards
 

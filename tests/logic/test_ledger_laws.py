@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logic.builders import GIB, A, B, card, grant, instance, owner, pod, process, readings, region, share, slot
-from vgpuscope.logic.node import NodeMind
+from vgpuscope.logic.node.snapshot import NodeMind
 from vgpuscope.model.device import Memory
 
 PODS = ("a", "b", "c", "d")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpuscope.logic.owners import OwnerBook, Rung
+from vgpuscope.logic.cluster.owners import OwnerBook, Rung
 from vgpuscope.model.allocation import Controller, PodState
 
 

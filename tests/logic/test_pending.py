@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from vgpuscope.logic.pending import PendingBook
-from vgpuscope.logic.pending_said import (
+from vgpuscope.logic.cluster.pending import PendingBook
+from vgpuscope.logic.cluster.pending_reports import (
     _COUNTED_CARDS,
     _GENERAL,
     _LOST_CARDS,

@@ -5,7 +5,7 @@ import pytest
 from tests.logic.cluster_builders import GIB, device, given, instance, ledger, node, pod, quota
 from tests.logic.test_cluster_decisions import DECISIONS, place, start
 from vgpuscope.formats.scheduler.reasons import reasons
-from vgpuscope.logic.pending_facts import explain, facts
+from vgpuscope.logic.cluster.pending_facts import explain, facts
 from vgpuscope.model.allocation import OfferedResource, PodState
 from vgpuscope.model.cluster import NamespaceLedger
 from vgpuscope.model.decision import CODES, Reason

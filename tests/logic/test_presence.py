@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.services.analyzing import stat
-from vgpuscope.logic.presence import MOST_PER_TARGET, expected, kept, split
+from vgpuscope.logic.fleet.presence import MOST_PER_TARGET, expected, kept, split
 from vgpuscope.model.analysis import (
     Analysis,
     Evidence,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.logic.builders import GIB, owner, region, slot
-from vgpuscope.logic.region_repair import PATIENCE, History, repair
+from vgpuscope.logic.node.region_repair import PATIENCE, History, repair
 
 
 def mend(*containers, history=None, owners=(), driver_pids=(), driver_sm=None):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.cputime import seconds
-from vgpuscope.logic import scheduling
-from vgpuscope.logic.scheduling import MOST_SCHEDULERS, SchedulingBook
+from vgpuscope.logic.cluster import scheduling
+from vgpuscope.logic.cluster.scheduling import MOST_SCHEDULERS, SchedulingBook
 from vgpuscope.model.allocation import PodState, PodTimes, Refusal
 from vgpuscope.model.decision import CODES, Reason
 from vgpuscope.model.pending import PodEvent

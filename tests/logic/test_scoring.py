@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpuscope.knowledge.power_limits import factory_limit
-from vgpuscope.logic.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
 from vgpuscope.model.analysis import Stat
 
 GIB = 1024**3

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tests.logic.test_fleet import fleet as judged_fleet
 from tests.logic.test_fleet import fleets
 from tests.logic.truth import BEGIN, GIB, analysed, card, own, pod, the
-from vgpuscope.logic.fleet import remembered
-from vgpuscope.logic.scoring import believable
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import remembered
+from vgpuscope.logic.fleet.scoring import believable
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, Fault, GpuUse
 from vgpuscope.views.evidence import sentences
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.verdict import ACTIVITY, VerdictRules, coverage, judge
+from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules, coverage, judge
 from vgpuscope.model.analysis import SIGNALS, STATUSES, VERDICTS, Hole, Stat, Window
 
 MIB = 2**20

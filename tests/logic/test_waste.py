@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.sinks import fleets
-from vgpuscope.logic.waste import Ledger, present
+from vgpuscope.logic.fleet.waste import Ledger, present
 from vgpuscope.model.analysis import Stat
 from vgpuscope.sinks.history import open_history
 

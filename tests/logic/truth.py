@@ -7,9 +7,9 @@ the product's.
 from collections.abc import Callable
 from statistics import fmean
 
-from vgpuscope.logic.fleet import assemble
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Track, Window
 
 GIB = 2**30

@@ -12,7 +12,7 @@ from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
-from vgpuscope.formats.schemas import GROUPS
+from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.errors import error_types
 from vgpuscope.runtime.http import HTTP_ERRORS
 

@@ -15,8 +15,8 @@ from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime import address, lifecycle
 from vgpuscope.runtime.http import Server
 from vgpuscope.runtime.lifecycle import Lifecycle
-from vgpuscope.services.analyzer import Analyzer
-from vgpuscope.services.analyzer_settings import Settings
+from vgpuscope.services.analyzer.process import Analyzer
+from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.sinks.history import Unstored
 
 TOKEN = "a-token-of-the-tests"

@@ -20,8 +20,8 @@ from types import SimpleNamespace
 from tests.contract.clusterrun import holder, quota, registered
 from tests.controlplane import pod
 from vgpuscope.config import ClusterConfig
-from vgpuscope.services import cluster
-from vgpuscope.services.cluster import ClusterExporter
+from vgpuscope.services.cluster import process as cluster
+from vgpuscope.services.cluster.process import ClusterExporter
 
 NODES, LIFE = 50, 60  # nodes; seconds that a pod lives
 LOOKS = 40

@@ -28,8 +28,8 @@ from vgpuscope.catalog.series import most_series
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.runtime import address
 from vgpuscope.runtime.http import Readiness, Server, make_app
-from vgpuscope.services.agent import tidy, tune
-from vgpuscope.services.agent_sampler import Sampler
+from vgpuscope.services.agent.process import tidy, tune
+from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.views.exposition import Page
 

@@ -35,8 +35,8 @@ from tests.services.analyzing import (
 from tests.sources.promstub import Engine, Hang, Reply, SpoilingServer
 from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services import analyzer as service
-from vgpuscope.services.analyzer_cycle import Cycle
+from vgpuscope.services.analyzer import process as service
+from vgpuscope.services.analyzer.cycle import Cycle
 from vgpuscope.sinks import lease
 
 HOURLY = {"scheduler.interval": 3600}
@@ -133,7 +133,7 @@ async def test_it_stops_while_the_source_never_answers():
 
 
 async def test_a_source_that_does_not_keep_its_own_deadline_is_left(monkeypatch):
-    monkeypatch.setattr("vgpuscope.services.analyzer_cycle._SLACK", -0.9)
+    monkeypatch.setattr("vgpuscope.services.analyzer.cycle._SLACK", -0.9)
     source = StubSource()
     source.hang()
     async with running(source, **HOURLY, **{"prometheus.deadline": 1}) as analyzer:

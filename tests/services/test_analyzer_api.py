@@ -15,7 +15,7 @@ import pytest
 from tests.services.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.runtime import doorman
-from vgpuscope.services.analyzer_settings import Settings
+from vgpuscope.services.analyzer.settings import Settings
 
 HOURLY = {"scheduler.interval": 3600}
 ROW = ["gpu_id", "pod", "namespace", "hostname", "model_name", "gpu_util", "mem_copy", "mem_used_mb", "mem_total_mb"]

@@ -11,7 +11,7 @@ from schemathesis.specs.openapi import checks
 
 from tests.runtime.serving import SOON
 from tests.services.analyzing import IDLE, TOKEN, StubSource, reading, running, track
-from vgpuscope.services.analyzer_api import METRICS, AnalyzerApi
+from vgpuscope.services.analyzer.api import METRICS, AnalyzerApi
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

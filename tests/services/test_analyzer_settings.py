@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from vgpuscope.config import Config
 from vgpuscope.config.analyzer import VerdictConfig
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
-from vgpuscope.services.analyzer_cycle import _rules as rules_of
-from vgpuscope.services.analyzer_settings import Settings
+from vgpuscope.services.analyzer.cycle import _rules as rules_of
+from vgpuscope.services.analyzer.settings import Settings
 
 FILE = """\
 # written by hand

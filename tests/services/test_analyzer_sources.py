@@ -7,9 +7,9 @@ import pytest
 from tests.runtime.serving import SOON, until
 from vgpuscope.config import load
 from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.services.analyzer_sources import Sources, check_source, make_source
-from vgpuscope.sources.prometheus import PrometheusSource
-from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.sources import Sources, check_source, make_source
 
 
 def config(**settings):

@@ -10,7 +10,7 @@ from tests.runtime.serving import until
 from tests.services.analyzing import IDLE, SharedHistory, StubSource, StubSources, reading, running, track, uuid
 from tests.services.test_analyzer import HOURLY, aged, quick  # noqa: F401 - a fixture
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.services import analyzer as service
+from vgpuscope.services.analyzer import process as service
 from vgpuscope.views.results import iso
 
 HEADER = "x-vgpuscope-stale-since"

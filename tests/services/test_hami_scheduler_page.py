@@ -12,7 +12,7 @@ from tests.paths import TESTS
 from tests.services.noderoot import Samples
 from vgpuscope.catalog import cluster as m
 from vgpuscope.formats.kube.objects import decode_cluster_pods, decode_nodes, decode_quotas
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.views.cluster_metrics import NodeSamples, namespace_samples
 from vgpuscope.views.sharded import ShardedPage
 

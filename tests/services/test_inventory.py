@@ -15,7 +15,7 @@ from msgspec import structs
 from rich.cells import cell_len
 from rich.text import Text
 
-from vgpuscope.logic.cluster_node import settle_node
+from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.model.allocation import Assignment, NodeState, OfferedResource, PodState, RegisteredDevice
 from vgpuscope.model.cluster import NodeLedger
 

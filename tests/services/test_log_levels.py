@@ -18,10 +18,10 @@ from tests.services.test_analyzer import fleet, heard, process  # noqa: F401 - a
 from tests.sinks import fleets
 from tests.sources.promstub import SpoilingServer
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.services.analyzer_log import tell_analysis
-from vgpuscope.services.cluster_log import ClusterNews
-from vgpuscope.sources.prometheus import PrometheusSource
-from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.sources.targets import StaticTargets
 
 PASSWORD, HEADER, TOKEN = "hunter2hunter2", "header-s3cret", "api-s3cret-of-sixteen"

@@ -13,12 +13,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tests.services.test_inventory import Exporter, environment, rows, run
+from vgpuscope.commands.pending import DEFAULT_URL, chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
-from vgpuscope.logic.pending import PendingBook
+from vgpuscope.logic.cluster.pending import PendingBook
 from vgpuscope.model.allocation import PodState, PodTimes, Refusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
-from vgpuscope.services.pending import DEFAULT_URL, chosen
 from vgpuscope.views.pending_api import pending_list
 
 NOW = 1_800_000_000.0

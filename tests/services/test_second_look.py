@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from vgpuscope.services import agent_sampler
-from vgpuscope.services.agent_sampler import Sampler
+from vgpuscope.services.agent import sampler as agent_sampler
+from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"

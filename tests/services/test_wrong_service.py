@@ -11,10 +11,10 @@ from vgpuscope import cli
 from vgpuscope.config import load
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.runtime import address, http
-from vgpuscope.services.agent import Agent
-from vgpuscope.services.cluster import ClusterExporter
+from vgpuscope.services.agent.process import Agent
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.cluster.process import ClusterExporter
 from vgpuscope.sources.owners import Owners
-from vgpuscope.sources.prometheus import PrometheusSource
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ import pytest
 
 from tests.needed import needed
 from tests.ports import free_port
-from vgpuscope.services import pending
+from vgpuscope.commands import pending
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.news import Event

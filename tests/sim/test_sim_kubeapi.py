@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vgpuscope.formats.kube import objects as objects_format
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects

@@ -12,12 +12,12 @@ import pytest
 from tests.paths import TESTS
 from tests.sources.promstub import Engine, Reply, SpoilingServer
 from vgpuscope.formats.prom import promql
-from vgpuscope.logic.fleet import assemble
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading
 from vgpuscope.model.errors import QueryForbidden, SourceDown
-from vgpuscope.sources.prometheus import PrometheusSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 
 FIXTURES = TESTS / "fixtures" / "promapi"
 VICTORIA = json.loads((FIXTURES / "victoriametrics-cluster-1.99.0.json").read_text())

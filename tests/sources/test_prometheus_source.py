@@ -13,10 +13,11 @@ from tests.loopclock import forward
 from tests.sources.promstub import END, STEP, WINDOW, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from tests.sources.proxy import refusing_proxy
 from vgpuscope.catalog import node as m
-from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, INSTANCES, record_name
+from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, INSTANCES
+from vgpuscope.logic.fleet.queries import record_name
 from vgpuscope.model.analysis import Stat, Tenant
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
-from vgpuscope.sources.prometheus import PrometheusSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 
 FULL = WINDOW // STEP
 MIB = 1024 * 1024

@@ -11,7 +11,7 @@ import trustme
 
 from tests.sources.promstub import END, WINDOW, Engine, Reply, SpoilingServer
 from vgpuscope.model.errors import ConfigInvalid, QueryForbidden, SourceDown
-from vgpuscope.sources.prometheus import PrometheusSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 
 DAY = timedelta(days=1)
 SECRETS = ("pa55word", "t0ken-one", "t0ken-two", "k3y")

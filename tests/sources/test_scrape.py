@@ -11,8 +11,8 @@ from tests.loopclock import forward
 from vgpuscope.catalog import node as m
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import KubeForbidden, SourceDown
-from vgpuscope.sources import scrape
-from vgpuscope.sources.scrape import ScrapeSource
+from vgpuscope.services.analyzer import own_scrapes as scrape
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 
 DEADLINE = 30.0
 INTERVAL = 0.2

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from vgpuscope.catalog import cluster as m
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.views.cluster_metrics import NodeSamples, namespace_samples, node_samples
 from vgpuscope.views.exposition import Renderer

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vgpuscope.logic
-from vgpuscope.logic.verdict import ACTIVITY, VerdictRules, judge
+from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules, judge
 from vgpuscope.model.analysis import Evidence, Signal, Stat, Term, Window
 from vgpuscope.views.evidence import LANGUAGES, SENTENCES, SIGNAL_NAMES, sentences
 

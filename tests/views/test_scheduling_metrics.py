@@ -5,7 +5,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog import scheduling as m
-from vgpuscope.logic.scheduling import SchedulingBook
+from vgpuscope.logic.cluster.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState, PodTimes
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PodEvent

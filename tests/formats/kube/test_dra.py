@@ -10,8 +10,8 @@ from vgpuscope.formats.kube.dra import (
     decode_claims,
     decode_slice_event,
     decode_slices,
-    is_gpu_driver,
 )
+from vgpuscope.knowledge.dra_drivers import is_gpu_driver
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB

@@ -25,9 +25,10 @@ from vgpuscope.formats.prom.promql import (
     selector,
     window,
 )
-from vgpuscope.formats.promtable import Places, Table, quantile
-from vgpuscope.formats.promtracks import refused, tracks
-from vgpuscope.formats.schemas import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS, plan
+from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS
+from vgpuscope.logic.fleet.queries import plan
+from vgpuscope.logic.fleet.series_table import Places, Table, quantile
+from vgpuscope.logic.fleet.tracks import refused, tracks
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "__name__")

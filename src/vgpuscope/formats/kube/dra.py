@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
 from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.knowledge.dra_drivers import is_gpu_driver
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
 
 T = TypeVar("T")
@@ -45,11 +46,6 @@ def decode_claims(data: bytes) -> Page[ClaimState]:
 def decode_claim_event(line: bytes) -> Event[ClaimState]:
     """What one line of a watch of claims says, without an item where the claim holds nothing."""
     return decode_line(_CLAIMS, line)
-
-
-def is_gpu_driver(name: str) -> bool:
-    """Whether all devices of the driver are GPUs, by its name."""
-    return _GPU_DRIVER.search(name) is not None
 
 
 class _Metadata(Struct, rename="camel"):
@@ -126,7 +122,6 @@ class _Slice(Struct):
     spec: _SliceSpec | None = None
 
 
-_GPU_DRIVER = re.compile("gpu|npu|dcu|hcu|mlu|ascend")
 _GPU_UUID = ("GPU-", "MIG-")
 _SICK = re.compile("health|xid|ecc|fault|fail|error|lost")
 _REFUSING = {"NoSchedule", "NoExecute"}  # all other effects, those to come included, have none
