@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 
 from tests.ports import free_port
-from tests.services.noderoot import WITHIN, Samples
-from tests.sources.promstub import STALE, Engine, Reply, SpoilingServer
+from tests.services.agent.noderoot import WITHIN, Samples
+from tests.services.analyzer.promstub import STALE, Engine, Reply, SpoilingServer
 from vgpuscope.logic.fleet.queries import recording_rules
 
 STEP = 30

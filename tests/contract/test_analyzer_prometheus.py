@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.contract.promworld import prometheus, victoria_metrics, write
-from tests.sources.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
+from tests.services.analyzer.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from vgpuscope.catalog import node as m
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights

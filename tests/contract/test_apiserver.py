@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane import node, pod
 from tests.native.scenario import GIB
-from tests.services.noderoot import NodeRoot, container_id
+from tests.services.agent.noderoot import NodeRoot, container_id
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable

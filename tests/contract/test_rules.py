@@ -9,7 +9,7 @@ from tests.needed import needed
 from tests.paths import REPOSITORY
 from tests.sinks import fleets
 from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
-from vgpuscope.views.analyzer_metrics import cards_page
+from vgpuscope.views.fleet.metrics import cards_page
 
 pytestmark = pytest.mark.real
 RULES = REPOSITORY / "deploy" / "recording-rules.yaml"

@@ -12,9 +12,9 @@ from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
+from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.errors import error_types
-from vgpuscope.runtime.http import HTTP_ERRORS
 
 ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")

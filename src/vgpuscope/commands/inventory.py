@@ -8,10 +8,10 @@ from typing import Literal, TypeVar
 from rich.console import RenderableType
 
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.runtime.printing import print_drawn, print_json, until_listed
-from vgpuscope.runtime.terminal import speak_plainly
-from vgpuscope.sources.cluster_api import NodesApi
-from vgpuscope.views.inventory import device_rows, gpus_table, nodes_table
+from vgpuscope.sources.clients.cluster import NodesApi
+from vgpuscope.terminal.printing import print_drawn, print_json, until_listed
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.views.cluster.inventory import device_rows, gpus_table, nodes_table
 
 T = TypeVar("T")
 What = Literal["nodes", "gpus"]

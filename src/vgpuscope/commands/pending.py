@@ -6,10 +6,10 @@ import os
 from vgpuscope.model.errors import ConfigInvalid, PodUnknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
-from vgpuscope.runtime.printing import print_drawn, print_json, until_listed
-from vgpuscope.runtime.terminal import speak_plainly
-from vgpuscope.sources.cluster_api import PendingApi
-from vgpuscope.views.pending import pending_table, pod_view
+from vgpuscope.sources.clients.cluster import PendingApi
+from vgpuscope.terminal.printing import print_drawn, print_json, until_listed
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.views.cluster.pending import pending_table, pod_view
 
 _SEARCHED = 2000  # pods, for one whose name is like the one that was typed
 DEFAULT_URL = "http://127.0.0.1:31993"

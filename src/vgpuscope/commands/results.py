@@ -16,19 +16,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from vgpuscope.config import WORKING_DIRECTORY, Config, SettingsFile
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.runtime.printing import print_drawn, print_json
-from vgpuscope.runtime.terminal import speak_plainly
 from vgpuscope.services.analyzer.cycle import Board, Cycle
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
-from vgpuscope.sources.analyzer_api import ANALYZER
-from vgpuscope.sources.served_api import Kind, ServedApi
-from vgpuscope.views.results import ResultRow, iso
-from vgpuscope.views.results_state import stale_line, targets_line
-from vgpuscope.views.results_table import looked_at, results_table
-from vgpuscope.views.selection import as_csv
+from vgpuscope.sources.clients.analyzer import ANALYZER
+from vgpuscope.sources.clients.served_api import Kind, ServedApi
+from vgpuscope.terminal.printing import print_drawn, print_json
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.views.fleet.results import ResultRow, iso
+from vgpuscope.views.fleet.results_state import stale_line, targets_line
+from vgpuscope.views.fleet.results_table import looked_at, results_table
+from vgpuscope.views.fleet.selection import as_csv
 
 Form = Literal["table", "json", "csv"]
 T = TypeVar("T")

@@ -9,12 +9,12 @@ from urllib.parse import quote
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.runtime.printing import print_drawn, print_json
-from vgpuscope.runtime.terminal import speak_plainly
-from vgpuscope.sources.analyzer_api import WASTE
-from vgpuscope.sources.served_api import ServedApi
-from vgpuscope.views.selection import as_csv
-from vgpuscope.views.waste_table import waste_table
+from vgpuscope.sources.clients.analyzer import WASTE
+from vgpuscope.sources.clients.served_api import ServedApi
+from vgpuscope.terminal.printing import print_drawn, print_json
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.views.fleet.selection import as_csv
+from vgpuscope.views.fleet.waste_table import waste_table
 
 Form = Literal["table", "json", "csv"]
 

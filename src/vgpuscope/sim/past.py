@@ -25,7 +25,7 @@ from vgpuscope.sim.kinds import Window as Stretch
 from vgpuscope.sim.pods import owner
 from vgpuscope.sim.world import World
 from vgpuscope.sinks.history import History
-from vgpuscope.sources.targets import StaticTargets
+from vgpuscope.sources.fleet.targets import StaticTargets
 
 DAY = 24 * HOUR
 SOURCE = "the simulated day"

@@ -24,19 +24,20 @@ from starlette.routing import Route
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
 from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.http import address
+from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
-from vgpuscope.runtime import address, lifecycle
+from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.heap import one_heap
-from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import OnChange, fields, setup
 from vgpuscope.services.agent.sampler import Sampler
-from vgpuscope.sources.ratio import RatioFile
-from vgpuscope.views.exposition import Page
+from vgpuscope.sources.node.ratio import RatioFile
+from vgpuscope.views.exposition.page import Page
 
 if TYPE_CHECKING:
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -294,7 +295,7 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
 def _guard(config: AgentConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
     if config.web_config_file is None:
         return None
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
     return Guard(config.web_config_file, on_error=on_error)
 
@@ -305,11 +306,11 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
     if kind == "none":
         return None
     if kind.startswith("file:"):
-        from vgpuscope.sources.podfile import PodFile
+        from vgpuscope.sources.node.podfile import PodFile
 
         return PodFile(kind.removeprefix("file:"), node=config.node_name)
     if kind == "kubelet":
-        from vgpuscope.sources.kubelet import KubeletPods
+        from vgpuscope.sources.node.kubelet import KubeletPods
 
         return KubeletPods(
             url=config.kubelet_url or f"https://{config.node_name}:10250",
@@ -324,7 +325,7 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
 def _grant_source(config: AgentConfig) -> Any:
     if config.podresources_socket == "none":
         return None
-    from vgpuscope.sources.podresources import PodResources
+    from vgpuscope.sources.node.podresources import PodResources
 
     return PodResources(config.podresources_socket)
 

@@ -21,13 +21,13 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.sources import selfstat
-from vgpuscope.sources.nvml import Nvml
-from vgpuscope.sources.proc import Proc
-from vgpuscope.sources.ratio import RatioFile
-from vgpuscope.sources.regions import Regions
+from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.sources.node.proc import Proc
+from vgpuscope.sources.node.ratio import RatioFile
+from vgpuscope.sources.node.regions import Regions
 from vgpuscope.views.build import Build
-from vgpuscope.views.exposition import Page, Renderer, Sample
-from vgpuscope.views.node_metrics import SelfUse, node_samples
+from vgpuscope.views.exposition.page import Page, Renderer, Sample
+from vgpuscope.views.node.metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
 

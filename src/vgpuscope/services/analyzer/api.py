@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vgpuscope.config import Config
+from vgpuscope.http.negotiation import prefers
+from vgpuscope.http.operations import Operation, Param, docs_page, openapi
 from vgpuscope.logic.fleet.waste import Ledger, present
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
 from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
@@ -19,14 +21,12 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import GROUPINGS, Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import LONG, long_seconds
-from vgpuscope.runtime.negotiation import prefers
-from vgpuscope.runtime.operations import Operation, Param, docs_page, openapi
 from vgpuscope.services.analyzer.cycle import Board, Stale, Tally
 from vgpuscope.services.analyzer.settings import CHANGEABLE
 from vgpuscope.version import __version__
-from vgpuscope.views import fleet_api as shapes
-from vgpuscope.views.results import ResultRow, Stats, iso, low, stats, units
-from vgpuscope.views.selection import Selection, as_csv, as_json, matching, select
+from vgpuscope.views.fleet import api as shapes
+from vgpuscope.views.fleet.results import ResultRow, Stats, iso, low, stats, units
+from vgpuscope.views.fleet.selection import Selection, as_csv, as_json, matching, select
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (

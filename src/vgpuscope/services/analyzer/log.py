@@ -4,7 +4,7 @@ import logging
 
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.runtime.log import DETAIL, SUMMARY, fields
-from vgpuscope.views import log_detail
+from vgpuscope.views.fleet import log_detail
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from vgpuscope.logic.fleet.scrape_window import WANTED, Choice, Meaning, Pages
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.sources.agent_api import AGENT
-from vgpuscope.sources.served_api import addresses
+from vgpuscope.sources.clients.agent import AGENT
+from vgpuscope.sources.clients.served_api import addresses
 
 log = logging.getLogger(__name__)
 

@@ -20,24 +20,28 @@ from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.config import Config, SettingsFile, tell_file
+from vgpuscope.http import address
+from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.operations import Operation, routes
+from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.runtime import address, lifecycle
+from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.doorman import Doorman
 from vgpuscope.runtime.heap import one_heap
-from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
-from vgpuscope.runtime.operations import Operation, routes
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.sinks.history import History, Outbox, open_history
-from vgpuscope.views.analyzer_metrics import (
+from vgpuscope.views.exposition.page import Sample
+from vgpuscope.views.exposition.sharded import ShardedPage
+from vgpuscope.views.fleet.log_table import low_lines, table_lines
+from vgpuscope.views.fleet.metrics import (
     FLEET_METRICS,
     AnalyzerPage,
     CardsPage,
@@ -45,12 +49,9 @@ from vgpuscope.views.analyzer_metrics import (
     cards_page,
     fleet_samples,
 )
-from vgpuscope.views.exposition import Sample
-from vgpuscope.views.log_table import low_lines, table_lines
-from vgpuscope.views.sharded import ShardedPage
 
 if TYPE_CHECKING:
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -454,6 +455,6 @@ def _on_hangup(reload: Any) -> Iterator[None]:
 def _guard(config: Config, on_error: Any) -> "Guard | None":
     if config.analyzer.web_config_file is None:
         return None
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
     return Guard(config.analyzer.web_config_file, on_error=on_error)

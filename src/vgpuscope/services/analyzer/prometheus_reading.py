@@ -41,7 +41,7 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.sources.promapi import PromApi
+from vgpuscope.sources.fleet.promapi import PromApi
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer.cycle import Source
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
-from vgpuscope.sources.cluster_api import CLUSTER
-from vgpuscope.sources.cluster_nodes import ClusterNodes
+from vgpuscope.sources.clients.cluster import CLUSTER
+from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
+from vgpuscope.sources.fleet.owners import Owners
+from vgpuscope.sources.fleet.targets import ServiceTargets, StaticTargets
 from vgpuscope.sources.kube import Api, open_client
-from vgpuscope.sources.owners import Owners
-from vgpuscope.sources.targets import ServiceTargets, StaticTargets
 
 log = logging.getLogger(__name__)
 

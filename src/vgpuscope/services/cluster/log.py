@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from vgpuscope.model.cluster import Capacity, NodeLedger
 from vgpuscope.model.quantity import MIB, Seconds
 from vgpuscope.runtime.log import DETAIL, SUMMARY, fields
-from vgpuscope.views.cluster_log import device_fields, node_fields
+from vgpuscope.views.cluster.log import device_fields, node_fields
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from vgpuscope.logic.cluster.owners import OwnerBook, Rung
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.sources.cluster.controllers import controller_of, plural
 from vgpuscope.sources.kube import Api, open_client
-from vgpuscope.sources.kube_owners import controller_of, plural
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,9 @@ from starlette.routing import Route
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
 from vgpuscope.formats.kube import dra, events, objects
+from vgpuscope.http import address
+from vgpuscope.http.operations import Param, read_params
+from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.dra import DraBook
 from vgpuscope.logic.cluster.fit import advice
@@ -35,23 +38,21 @@ from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
-from vgpuscope.runtime import address, lifecycle
+from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.http import App, Readiness, Server, make_app
 from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
-from vgpuscope.runtime.operations import Param, read_params
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import Group, Kind, merged
 from vgpuscope.sources.kube import check_kubeconfig
-from vgpuscope.views.cluster_metrics import NodeSamples, cluster_samples, namespace_samples
-from vgpuscope.views.pending_api import pending_list
-from vgpuscope.views.pending_metrics import pending_samples
-from vgpuscope.views.scheduling_metrics import scheduling_samples
-from vgpuscope.views.sharded import ShardedPage
+from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
+from vgpuscope.views.cluster.pending_api import pending_list
+from vgpuscope.views.cluster.pending_metrics import pending_samples
+from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
+from vgpuscope.views.exposition.sharded import ShardedPage
 
 if TYPE_CHECKING:
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -379,6 +380,6 @@ def _blocker(pod: PendingPod) -> str:
 def _guard(config: ClusterConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
     if config.web_config_file is None:
         return None
-    from vgpuscope.runtime.guard import Guard
+    from vgpuscope.http.guard import Guard
 
     return Guard(config.web_config_file, on_error=on_error)
