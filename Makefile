@@ -46,15 +46,15 @@ soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and s
 	$(BIN)/python -m pytest -m soak -s
 
 gen: $(STAMP)  ## write all generated files
-	$(BIN)/python tools/gen.py
+	$(BIN)/python -m tools.gen
 
 check-gen: $(STAMP)  ## fail if a generated file is not current
-	$(BIN)/python tools/gen.py --check
+	$(BIN)/python -m tools.gen --check
 
 check: lint check-gen test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
-	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/test_golden.py tests/views/test_top.py; git diff --stat -- tests
+	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/test_top.py; git diff --stat -- tests
 
 demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
@@ -67,7 +67,7 @@ bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, c
 	$(BIN)/python -m bench $(BENCH)
 
 pictures: $(STAMP)  ## draw the pictures of the documentation anew from the demo's nodes
-	$(BIN)/python tools/pictures.py
+	$(BIN)/python -m tools.pictures
 
 lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock

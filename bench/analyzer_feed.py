@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 from bench.analyzer_fleet import NAMES, STEP, WINDOW, Holder, holders, values
 from tests.contract import promworld
-from tests.sources.promstub import STALE, Labels, Samples
+from tests.services.analyzer.promstub import STALE, Labels, Samples
 
 _AHEAD = 600  # seconds for which samples are written beforehand: every window is full whenever it ends
 _AT_ONCE = 4000  # series in memory

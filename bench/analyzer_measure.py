@@ -233,7 +233,9 @@ class _Measured:
 
     def _shown(self) -> str:
         health = json.loads(self._get("/health"))
-        assert not health["error"], health
+        error = health["error"]
+        # the stand-in has one thread: while it sends an answer of 100,000 GPUs, it does not answer a health check
+        assert not error or error["code"] == "SOURCE_DOWN", health
         return str(health["last_success"])
 
     def _noted(self, outside: float) -> float:

@@ -5,8 +5,8 @@ import gzip
 import sys
 from pathlib import Path
 
-from vgpuscope.runtime import address
-from vgpuscope.runtime.http import Readiness, Server, make_app
+from vgpuscope.http import address
+from vgpuscope.http.server import Readiness, Server, make_app
 
 
 class _Fixed:

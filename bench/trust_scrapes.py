@@ -13,7 +13,7 @@ from math import inf
 from msgspec import Struct
 
 from bench.trust_world import Gpu, Labels, Row, agent_page, base_unit_page, dcgm_page
-from tests.sources.promstub import STALE
+from tests.services.analyzer.promstub import STALE
 
 Samples = list[tuple[float, float]]
 Page = list[Row]

@@ -4,34 +4,34 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tools.writers import codes, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
 from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
-from vgpuscope.formats.schemas import RECORDED_EVERY, recording_rules
+from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.logic.fleet.queries import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
-from vgpuscope.runtime.http import HTTP_ERRORS
-from vgpuscope.views import docs, docs_codes, docs_config, rules
 
 ROOT = Path(__file__).resolve().parents[1]
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "docs/metrics.md": lambda: docs.metrics_page("Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES),
-    "docs/metrics-cluster.md": lambda: docs.metrics_page(
+    "docs/metrics.md": lambda: metrics.metrics_page("Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES),
+    "docs/metrics-cluster.md": lambda: metrics.metrics_page(
         "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES
     ),
-    "docs/metrics-analyzer.md": lambda: docs.metrics_page(
+    "docs/metrics-analyzer.md": lambda: metrics.metrics_page(
         "Metrics of the analyzer", analyzer_catalog.METRICS, ANALYZER_SCOPES, fixed=analyzer_catalog.FAMILIES
     ),
-    "docs/configuration.md": lambda: docs_config.settings_page(SETTINGS),
-    "docs/scheduling-codes.md": docs_codes.codes_page,
-    "docs/xid.md": docs_codes.xid_page,
+    "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
+    "docs/scheduling-codes.md": codes.codes_page,
+    "docs/xid.md": codes.xid_page,
     "deploy/recording-rules.yaml": lambda: rules.rules_file(
         [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],
         every=RECORDED_EVERY,
     ),
-    "docs/errors.md": lambda: docs_config.errors_page(error_types(), HTTP_ERRORS),
+    "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
 }
 
 

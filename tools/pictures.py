@@ -18,16 +18,16 @@ from rich.console import Console, RenderableType
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.log import setup
-from vgpuscope.services.agent_sampler import Sampler
+from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.binding import Binding
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.node import Node
-from vgpuscope.sources.podfile import PodFile
-from vgpuscope.sources.podresources import PodResources
-from vgpuscope.views import top
-from vgpuscope.views.pending import pending_table
-from vgpuscope.views.results import ResultRow
-from vgpuscope.views.results_table import results_table
+from vgpuscope.sources.node.podfile import PodFile
+from vgpuscope.sources.node.podresources import PodResources
+from vgpuscope.views.cluster.pending import pending_table
+from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results_table import results_table
+from vgpuscope.views.node import top
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"
 WIDTH = 150

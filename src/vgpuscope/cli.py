@@ -115,7 +115,7 @@ def _add_agent(commands: Any) -> None:
 def _agent(args: argparse.Namespace) -> int:
     file = _file(args)
     loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("agent", "log", "logging"))
-    from vgpuscope.services import agent
+    from vgpuscope.services.agent import process as agent
 
     return agent.main(loaded.config, once=args.once, file=file)
 
@@ -139,7 +139,7 @@ def _add_cluster(commands: Any) -> None:
 def _cluster(args: argparse.Namespace) -> int:
     file = _file(args)
     loaded = config.load(flags=_given(args), environ=os.environ, file=file.path, sections=("cluster", "log", "logging"))
-    from vgpuscope.services import cluster
+    from vgpuscope.services.cluster import process as cluster
 
     return cluster.main(loaded.config, file=file)
 
@@ -172,7 +172,7 @@ def _add_top(commands: Any) -> None:
 
 
 def _top(args: argparse.Namespace) -> int:
-    from vgpuscope.services import top
+    from vgpuscope.commands import top
 
     return top.main(
         url=args.url,
@@ -223,7 +223,7 @@ def _add_inventories(commands: Any) -> None:
 
 
 def _inventory(args: argparse.Namespace) -> int:
-    from vgpuscope.services import inventory
+    from vgpuscope.commands import inventory
 
     return inventory.main(args.what, url=args.url, as_json=args.json)
 
@@ -253,7 +253,7 @@ def _add_pending(commands: Any) -> None:
 
 
 def _pending(args: argparse.Namespace) -> int:
-    from vgpuscope.services import pending
+    from vgpuscope.commands import pending
 
     return pending.main(args.words, everything=args.all, as_json=args.json)
 
@@ -278,7 +278,7 @@ def _add_analyzer(commands: Any) -> None:
 
 
 def _analyzer(args: argparse.Namespace) -> int:
-    from vgpuscope.services import analyzer
+    from vgpuscope.services.analyzer import process as analyzer
 
     return analyzer.main(flags=_given(args), environ=os.environ, file=_file(args))
 
@@ -297,7 +297,7 @@ def _add_analyze(commands: Any) -> None:
 
 
 def _analyze(args: argparse.Namespace) -> int:
-    from vgpuscope.services import results
+    from vgpuscope.commands import results
 
     return results.analyze_once(flags=_given(args), environ=os.environ, file=_file(args), form=_form(args))
 
@@ -315,7 +315,7 @@ def _add_results(commands: Any) -> None:
 
 
 def _results(args: argparse.Namespace) -> int:
-    from vgpuscope.services import results
+    from vgpuscope.commands import results
 
     return results.results(url=args.url, only_low=args.low, form=_form(args))
 
@@ -340,7 +340,7 @@ def _add_waste(commands: Any) -> None:
 
 
 def _waste(args: argparse.Namespace) -> int:
-    from vgpuscope.services import waste
+    from vgpuscope.commands import waste
 
     return waste.main(url=args.url, since=args.since, group_by=args.group_by, limit=args.limit, form=_form(args))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.controlplane import Object, node, pod
 from tests.needed import needed
 from tests.ports import free_port
-from tests.services.noderoot import WITHIN, RunningAgent, Samples
+from tests.services.agent.noderoot import WITHIN, RunningAgent, Samples
 from vgpuscope.catalog.scheduling import PENDING_OLDEST
 
 MIB = 2**20

@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 
 from tests.ports import free_port
-from tests.services.noderoot import WITHIN, Samples
-from tests.sources.promstub import STALE, Engine, Reply, SpoilingServer
-from vgpuscope.formats.schemas import recording_rules
+from tests.services.agent.noderoot import WITHIN, Samples
+from tests.services.analyzer.promstub import STALE, Engine, Reply, SpoilingServer
+from vgpuscope.logic.fleet.queries import recording_rules
 
 STEP = 30
 MODEL = "NVIDIA A100-SXM4-80GB"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.needed import needed
 from tests.ports import free_port
-from tests.services.noderoot import RunningAgent
-from tests.sources.promstub import Labels, Samples, is_stale
+from tests.services.agent.noderoot import RunningAgent
+from tests.services.analyzer.promstub import Labels, Samples, is_stale
 
 
 @contextlib.contextmanager

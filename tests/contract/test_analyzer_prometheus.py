@@ -15,14 +15,14 @@ import httpx2
 import pytest
 
 from tests.contract.promworld import prometheus, victoria_metrics, write
-from tests.sources.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
+from tests.services.analyzer.promstub import STALE, Cut, Drop, Engine, Hang, Reply, SpoilingServer
 from vgpuscope.catalog import node as m
-from vgpuscope.logic.fleet import assemble
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Tenant, Track
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.sources.prometheus import PrometheusSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("promql")]
 

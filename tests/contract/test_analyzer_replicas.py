@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from tests.contract.postgres import Postgres
-from tests.services.analyzing import uuid
-from tests.services.test_analyzer import fleet
-from tests.sources.promstub import SpoilingServer
+from tests.services.analyzer.analyzing import uuid
+from tests.services.analyzer.promstub import SpoilingServer
+from tests.services.analyzer.test_analyzer import fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
 WITHIN = 60

@@ -9,9 +9,9 @@ import pytest
 
 from tests.controlplane import node, pod
 from tests.native.scenario import GIB
-from tests.services.noderoot import NodeRoot, container_id
+from tests.services.agent.noderoot import NodeRoot, container_id
 from vgpuscope.catalog import node as m
-from vgpuscope.formats.pods import decode_pods
+from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods

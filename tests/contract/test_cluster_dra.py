@@ -3,23 +3,22 @@
 import asyncio
 import json
 import uuid
-from pathlib import Path
 
 import pytest
 
 from tests.contract.clusterrun import exporter
 from tests.controlplane import node, pod, until
+from tests.paths import TESTS
 from vgpuscope.catalog.cluster import UNPLACED
-from vgpuscope.formats import cluster_objects as objects
-from vgpuscope.formats import dra
-from vgpuscope.logic.cluster_dra import DraBook
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.formats.kube import dra, objects
+from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.quantity import MIB
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 
 pytestmark = pytest.mark.real
 
-FIXTURES = Path(__file__).parent.parent / "fixtures/dra"
+FIXTURES = TESTS / "fixtures/dra"
 GROUP = "/apis/resource.k8s.io"
 GATES = (
     "DRAConsumableCapacity",

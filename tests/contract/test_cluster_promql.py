@@ -21,7 +21,7 @@ from tests.contract.test_prometheus import Prometheus
 from tests.native.scenario import GIB, gpu_uuid
 from tests.needed import needed
 from tests.ports import free_port
-from tests.services.noderoot import NodeRoot, RunningAgent
+from tests.services.agent.noderoot import NodeRoot, RunningAgent
 from vgpuscope.catalog import cluster as m
 
 pytestmark = pytest.mark.real

@@ -8,9 +8,9 @@ from zlib import crc32
 
 import pytest
 
+from tests.commands.test_inventory import run
 from tests.contract.clusterrun import exporter, holder, quota, registered
 from tests.controlplane import node, pod, until
-from tests.services.test_inventory import run
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import scheduling as m
 

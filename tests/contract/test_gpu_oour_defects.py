@@ -17,9 +17,9 @@ import pytest
 
 from tests.contract.oour_world import BUSY, BUSY_SCORE, H100, Fleet, Proxy, analyzer, called_idle, command, uuid
 from tests.contract.promworld import prometheus, write
-from tests.services.analyzing import PATIENT
-from tests.services.noderoot import WITHIN
-from tests.sources.promstub import Cut, Drop, Hang, Reply
+from tests.services.agent.noderoot import WITHIN
+from tests.services.analyzer.analyzing import PATIENT
+from tests.services.analyzer.promstub import Cut, Drop, Hang, Reply
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour")]
 TOKEN = "a-token-of-the-tests"

@@ -1,14 +1,13 @@
 """Owners of pods, beside a real API server: the top of the chain with the rights that we ship, one level without."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from tests.contract.clusterrun import exporter, holder, registered
+from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.real
-MANIFEST = Path(__file__).parents[2] / "deploy" / "cluster.yaml"
+MANIFEST = REPOSITORY / "deploy" / "cluster.yaml"
 PATHS = {"StatefulSet": "apps/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "Job": "batch/v1"}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 

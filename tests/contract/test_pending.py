@@ -6,9 +6,9 @@ import time
 import pytest
 
 from tests.controlplane import node, pod, until
-from vgpuscope.formats.cluster_objects import decode_cluster_pods
-from vgpuscope.formats.events import decode_events
-from vgpuscope.logic.pending import PendingBook
+from vgpuscope.formats.kube.events import decode_events
+from vgpuscope.formats.kube.objects import decode_cluster_pods
+from vgpuscope.logic.cluster.pending import PendingBook
 
 pytestmark = pytest.mark.real
 

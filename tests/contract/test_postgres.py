@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.postgres import Postgres
+from tests.paths import REPOSITORY
 from tests.ports import free_port
 from tests.sinks.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
 from tests.sinks.laws import assert_equal_points, every_point, rolled
@@ -146,7 +146,7 @@ class Replica:
 
     def __init__(self, url: str, name: str) -> None:
         command = [sys.executable, "-c", REPLICA, url, name, str(LEASE)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
 
     def leads(self) -> bool:
         """What it is told the next time that it asks."""

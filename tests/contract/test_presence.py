@@ -9,7 +9,7 @@ import pytest
 from tests.contract.oour_world import analyzer
 from tests.contract.promworld import prometheus
 from tests.ports import free_port
-from tests.services.noderoot import NodeRoot, RunningAgent
+from tests.services.agent.noderoot import NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
 QUICK = {"INTERVAL": "1", "VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL": "1", "QUERY_CONDITION": "{}"}

@@ -10,7 +10,7 @@ import pytest
 from tests.native.scenario import GIB, gpu_uuid
 from tests.needed import needed
 from tests.ports import free_port
-from tests.services.noderoot import WITHIN, NodeRoot, RunningAgent
+from tests.services.agent.noderoot import WITHIN, NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
 A = gpu_uuid(0)

@@ -2,17 +2,17 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.needed import needed
+from tests.paths import REPOSITORY
 from tests.sinks import fleets
 from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
-from vgpuscope.views.analyzer_metrics import cards_page
+from vgpuscope.views.fleet.metrics import cards_page
 
 pytestmark = pytest.mark.real
-RULES = Path(__file__).parents[2] / "deploy" / "recording-rules.yaml"
+RULES = REPOSITORY / "deploy" / "recording-rules.yaml"
 
 
 @pytest.fixture

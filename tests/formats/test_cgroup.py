@@ -1,14 +1,13 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import TESTS
 from vgpuscope.formats.cgroup import owner_of
 
 SAMPLES = [
     line.split("\t")
-    for line in (Path(__file__).parents[1] / "fixtures/cgroup/samples.tsv").read_text().splitlines()
+    for line in (TESTS / "fixtures/cgroup/samples.tsv").read_text().splitlines()
     if line and not line.startswith("#")
 ]
 UID = "6a1c0f3e-5b7d-4e52-9d38-0c9be1f7a2d4"

@@ -1,19 +1,19 @@
 import contextlib
 import importlib.util
 import warnings
-from pathlib import Path
 
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import TESTS
 from vgpuscope.formats.podresources import WireInvalid, decode_grants
 from vgpuscope.model.pod import Grant
 
 
 def _generated():
-    path = Path(__file__).parents[1] / "fixtures/podresources/podresources_pb2.py"
+    path = TESTS / "fixtures/podresources/podresources_pb2.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings():

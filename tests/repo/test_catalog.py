@@ -2,14 +2,14 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.paths import REPOSITORY
 from vgpuscope.catalog import analyzer, cluster, node, rows
 from vgpuscope.catalog.metric import FAMILY_HELP
 
-SOURCE = Path(__file__).parents[2] / "src" / "vgpuscope"
+SOURCE = REPOSITORY / "src" / "vgpuscope"
 ALL = frozenset(FAMILY_HELP)
 ROWS = {
     "gpu": rows.GpuRow,

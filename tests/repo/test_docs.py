@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import REPOSITORY
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer, cluster, node
 from vgpuscope.catalog.metric import FAMILY_HELP
 from vgpuscope.config import SETTINGS
-from vgpuscope.formats.schemas import GROUPS
+from vgpuscope.http.server import HTTP_ERRORS
+from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.errors import error_types
-from vgpuscope.runtime.http import HTTP_ERRORS
 
-ROOT = Path(__file__).parents[2]
+ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
 PAGES = (*READMES, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
 

@@ -8,7 +8,7 @@ from bench.trust_judge import Claim, Judged, Subject, claims, judged, oour_score
 from bench.trust_kinds import KINDS
 from bench.trust_scrapes import Setup, Target, recorded
 from bench.trust_world import Gpu, Tenant, flat
-from tests.sources.promstub import is_stale
+from tests.services.analyzer.promstub import is_stale
 
 WORLDS = {"long": 1800.0}
 SHARES = ("_UTIL", "GR_ENGINE_ACTIVE", "SM_UTIL_RATIO", "GPU_UTIL_RATIO")

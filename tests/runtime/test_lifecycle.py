@@ -10,10 +10,11 @@ import textwrap
 import httpx2
 import pytest
 
+from tests.http.serving import SOON, Numbers, until
 from tests.loopclock import forward
-from tests.runtime.serving import SOON, Numbers, until
+from vgpuscope.http import address
+from vgpuscope.http import server as http
 from vgpuscope.model.errors import DriverHung
-from vgpuscope.runtime import address, http
 from vgpuscope.runtime.lifecycle import Lifecycle
 
 FOREVER = 3600

@@ -11,18 +11,18 @@ import time
 import pytest
 
 from tests.contract.clusterrun import exporter, holder, registered
-from tests.runtime.serving import SOON, until
-from tests.services.analyzing import uuid
-from tests.services.badapi import bad_api
-from tests.services.test_analyzer import fleet, heard, process  # noqa: F401 - a fixture
+from tests.http.serving import SOON, until
+from tests.services.analyzer.analyzing import uuid
+from tests.services.analyzer.promstub import SpoilingServer
+from tests.services.analyzer.test_analyzer import fleet, heard, process  # noqa: F401 - a fixture
+from tests.services.cluster.badapi import bad_api
 from tests.sinks import fleets
-from tests.sources.promstub import SpoilingServer
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.services.analyzer_log import tell_analysis
-from vgpuscope.services.cluster_log import ClusterNews
-from vgpuscope.sources.prometheus import PrometheusSource
-from vgpuscope.sources.scrape import ScrapeSource
-from vgpuscope.sources.targets import StaticTargets
+from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.cluster.log import ClusterNews
+from vgpuscope.sources.fleet.targets import StaticTargets
 
 PASSWORD, HEADER, TOKEN = "hunter2hunter2", "header-s3cret", "api-s3cret-of-sixteen"
 STEPS = [("4", {"node"}), ("5", {"node", "device"}), ("6", {"node", "device", "query"})]
@@ -195,7 +195,7 @@ def test_a_summary_that_is_not_logged_is_not_made(level):
 def test_detail_that_is_not_logged_is_not_made(level, monkeypatch):
     level(logging.INFO - 4)
     made = []
-    monkeypatch.setattr("vgpuscope.views.log_detail.gpu_events", lambda analysis: made.append(analysis) or ())
+    monkeypatch.setattr("vgpuscope.views.fleet.log_detail.gpu_events", lambda analysis: made.append(analysis) or ())
     tell_analysis(fleets.fleet(fleets.NOON, 3))
     assert made == []
 

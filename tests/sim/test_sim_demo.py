@@ -20,13 +20,13 @@ import pytest
 
 from tests.needed import needed
 from tests.ports import free_port
-from vgpuscope.services import pending
+from vgpuscope.commands import pending
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.news import Event
 from vgpuscope.sinks.history import open_history
-from vgpuscope.sources.agent_api import AGENT
-from vgpuscope.sources.cluster_api import CLUSTER
+from vgpuscope.sources.clients.agent import AGENT
+from vgpuscope.sources.clients.cluster import CLUSTER
 
 END = "Ctrl-C ends everything."
 

@@ -9,8 +9,8 @@ import httpx2
 import msgspec
 import pytest
 
-from vgpuscope.formats import cluster_objects as objects_format
-from vgpuscope.logic.cluster_ledger import ClusterLedger
+from vgpuscope.formats.kube import objects as objects_format
+from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.sim import cluster, kubeapi
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects

@@ -13,7 +13,7 @@ from vgpuscope.formats.podresources import decode_grants
 from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SLICED, WHOLE_CARDS
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.podresources import Granted, list_response
-from vgpuscope.sources.regions import Regions
+from vgpuscope.sources.node.regions import Regions
 
 BEGAN = 1_700_000_000.0
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from vgpuscope.logic.fleet import assemble, remembered
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble, remembered
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Reading, Window
 from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.kinds import PLANS, WHOLE_CARDS

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.paths import REPOSITORY, TESTS
 from tests.sinks.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, runs, tenant
 from tests.sinks.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Evidence, Score, Stat
@@ -540,7 +541,7 @@ async def test_a_migration_that_fails_is_undone_whole(path):
 
 async def test_a_file_of_version_1_is_still_read(path):
     file = sqlite3.connect(path)
-    file.executescript((Path(__file__).parents[1] / "fixtures/history/v1.sql").read_text())
+    file.executescript((TESTS / "fixtures/history/v1.sql").read_text())
     file.close()
     async with history(path) as store:
         found = await every_point(store)
@@ -577,7 +578,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 def acknowledged(path: Path, first: int, *, more: int, seconds: float) -> int:
     """Let a process save until it is killed, so long after so many; the last analysis that it said was saved."""
     command = [sys.executable, "-c", WRITER, str(path), str(first)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:
         assert process.stdout is not None
         for number in range(first, first + 1 + more):
@@ -613,7 +614,7 @@ async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
 def killed_young(path: Path, seconds: float) -> None:
     """Let a process make the file, and kill it so long after the file is there."""
     command = [sys.executable, "-c", WRITER, str(path), "1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=REPOSITORY)
     try:
         while not path.exists():
             assert process.poll() is None

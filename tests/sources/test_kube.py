@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loopclock import forward
-from vgpuscope.formats.pods import decode_event, decode_pods
+from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods, Watch

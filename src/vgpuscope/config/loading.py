@@ -30,10 +30,11 @@ from vgpuscope.config.analyzer import (
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
 from vgpuscope.config.shared import LogConfig
-from vgpuscope.formats import promql
+from vgpuscope.formats.prom import promql
+from vgpuscope.http import address
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.wording import nearest
-from vgpuscope.runtime import address, duration, log, yamlfile
+from vgpuscope.runtime import duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
 # variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings

@@ -7,10 +7,9 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from vgpuscope.model.errors import ScopeError
-from vgpuscope.runtime.http import Server
 from vgpuscope.runtime.log import fields
 
 log = logging.getLogger(__name__)
@@ -19,6 +18,19 @@ GRACE = 5.0  # seconds from the signal to the end, whatever hangs
 DRAIN = 0.2  # seconds between saying "not ready" and closing the door
 
 Loop = Callable[[], Awaitable[None]]
+
+
+class Server(Protocol):
+    """What serves while the loops run."""
+
+    async def run(self) -> None:
+        """Serve until told to stop."""
+
+    def not_ready(self) -> None:
+        """Report not ready from now on."""
+
+    def stop(self) -> None:
+        """Let run() finish."""
 
 
 def main(work: Callable[["Lifecycle"], Coroutine[Any, Any, None]], *, grace: float = GRACE) -> int:

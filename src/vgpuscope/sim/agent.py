@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from vgpuscope import config
-from vgpuscope.services import agent
+from vgpuscope.services.agent import process as agent
 from vgpuscope.sim.binding import Binding
 from vgpuscope.sim.leash import end_with_stdin
 

@@ -10,8 +10,8 @@ import sys
 import time
 
 from vgpuscope import config as configuration
-from vgpuscope.services import analyzer
-from vgpuscope.services.analyzer_sources import make_source
+from vgpuscope.services.analyzer import process as analyzer
+from vgpuscope.services.analyzer.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
 from vgpuscope.sim.past import Minutes, Remembering, remember
 from vgpuscope.sinks.history import open_history

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from vgpuscope import config
-from vgpuscope.services import cluster
+from vgpuscope.services.cluster import process as cluster
 from vgpuscope.sim.leash import end_with_stdin
 
 

@@ -17,11 +17,11 @@ from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.model.xid import advice
-from vgpuscope.sources.agent_api import AgentApi
-from vgpuscope.sources.analyzer_api import ANALYZER
-from vgpuscope.sources.cluster_api import PendingApi
-from vgpuscope.sources.served_api import ServedApi
-from vgpuscope.views.top_text import span
+from vgpuscope.sources.clients.agent import AgentApi
+from vgpuscope.sources.clients.analyzer import ANALYZER
+from vgpuscope.sources.clients.cluster import PendingApi
+from vgpuscope.sources.clients.served_api import ServedApi
+from vgpuscope.views.text import span
 
 LOOK_EVERY = 2.0  # seconds
 _TIMEOUT = 5.0

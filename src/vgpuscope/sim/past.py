@@ -12,10 +12,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vgpuscope.config import Config
-from vgpuscope.logic.fleet import assemble, remembered
-from vgpuscope.logic.scoring import Thresholds, Weights
-from vgpuscope.logic.verdict import VerdictRules
+from vgpuscope.logic.fleet.assembly import assemble, remembered
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
 from vgpuscope.sim.hardware import MIB, Card, Instance
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
@@ -24,8 +25,7 @@ from vgpuscope.sim.kinds import Window as Stretch
 from vgpuscope.sim.pods import owner
 from vgpuscope.sim.world import World
 from vgpuscope.sinks.history import History
-from vgpuscope.sources.scrape import ScrapeSource
-from vgpuscope.sources.targets import StaticTargets
+from vgpuscope.sources.fleet.targets import StaticTargets
 
 DAY = 24 * HOUR
 SOURCE = "the simulated day"

@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from vgpuscope.formats.apigroup import decode_group_versions
-from vgpuscope.formats.kubelist import Event, Fault, Page, decode_status
-from vgpuscope.formats.pods import decode_event, decode_pods
+from vgpuscope.formats.kube.api_groups import decode_group_versions
+from vgpuscope.formats.kube.lists import Event, Fault, Page, decode_status
+from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds

@@ -1,0 +1,280 @@
+"""The devices of a node, as the plugins of all vendors register them in its annotations.
+
+    json      an array of objects; what is zero or false is left out, so what has no `health` is unhealthy
+    text      `id,count,MiB,cores,type,numa,health[,index,mode]:` for each device: NVIDIA until v2.7.1, Hygon, Iluvatar
+    metax     Metax' own array of sGPUs
+    enflame   an object with the slices of each card, and the profiles they can be joined to
+    capacity  nothing at all: cards are counted from the resources that the kubelet advertises
+
+json and text are told apart by the first character, since NVIDIA has written both.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from sys import intern
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from vgpuscope.knowledge.vendors import VENDORS, Cards, Vendor
+from vgpuscope.model.allocation import RegisteredDevice
+from vgpuscope.model.errors import AnnotationMalformed
+from vgpuscope.model.quantity import MIB, Bytes
+
+CORDON = "hami.io/device-cordon"
+_MOST = 1024  # devices of one vendor on one node; what has more is noise
+_INT32 = 2**31 - 1
+
+Name = Annotated[str, Meta(max_length=253)]
+Id = Annotated[str, Meta(min_length=1, max_length=253)]
+Amount = Annotated[int, Meta(ge=0, le=_INT32)]
+Numa = Annotated[int, Meta(ge=-1, le=_INT32)]
+
+
+def physical_memory(model: str) -> Bytes | None:
+    """A GPU's own memory, where its model's name says it: NVIDIA A100-SXM4-80GB."""
+    found = _GIGABYTES.search(model)
+    return int(found[1]) * 1024 * MIB if found else None
+
+
+_GIGABYTES = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})GB(?![0-9A-Za-z])")
+
+
+def registered_devices(
+    annotations: Mapping[str, str], capacity: Mapping[str, int], node_name: str
+) -> tuple[tuple[RegisteredDevice, ...], tuple[str, ...]]:
+    """A node's devices, and why those of a vendor are missing where its annotation cannot be read."""
+    found: dict[str, RegisteredDevice] = {}
+    reasons: list[str] = []
+    for vendor in VENDORS:
+        try:
+            devices = _of_vendor(vendor, annotations=annotations, capacity=capacity, node=node_name)
+        except AnnotationMalformed as e:
+            reasons.append(str(e))
+            continue
+        twice = [device.id for device in devices if found.setdefault(device.id, device) is not device]
+        if twice:
+            reasons.append(f"{vendor.word}: {len(twice)} devices are registered twice, {twice[0]} among them")
+    cordoned = _listed(annotations.get(CORDON, "")) & found.keys()
+    for id_ in cordoned:
+        found[id_] = msgspec.structs.replace(found[id_], cordoned=True)
+    return tuple(found.values()), tuple(reasons)
+
+
+def _listed(text: str) -> set[str]:
+    return {item.strip() for item in text.split(",")}
+
+
+def _of_vendor(
+    vendor: Vendor, *, annotations: Mapping[str, str], capacity: Mapping[str, int], node: str
+) -> Iterable[RegisteredDevice]:
+    if vendor.cards is not None:
+        return list(_counted(vendor, vendor.cards, capacity=capacity, node=node)) if capacity else ()
+    key = next((key for key in vendor.registers if key in annotations), None)
+    text = annotations[key].strip() if key else ""
+    if key is None or not text:
+        return ()
+    try:
+        match vendor.registration:
+            case "metax":
+                return _metax(vendor, text)
+            case "enflame":
+                return _enflame(vendor, text, node)
+            case _:
+                return _json_or_text(vendor, text)
+    except (ValueError, RecursionError) as e:  # msgspec's errors are ValueErrors
+        raise AnnotationMalformed(f"{key}: {_short(str(e))}") from e
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= 200 else reason[:199] + "…"
+
+
+# --- json -------------------------------------------------------------------------------------------------------------
+
+
+class _Device(Struct):
+    id: Id
+    index: Amount = 0
+    count: Amount = 0
+    devmem: Amount = 0
+    devcore: Amount = 0
+    type: Name = ""
+    numa: Numa = 0
+    mode: Name = ""
+    health: bool = False
+
+
+_devices = msgspec.json.Decoder(Annotated[list[_Device], Meta(max_length=_MOST)])
+
+
+def _json_or_text(vendor: Vendor, text: str) -> list[RegisteredDevice]:
+    found = _devices.decode(text) if text.startswith("[") else _from_text(text)
+    return [
+        RegisteredDevice(
+            id=intern(one.id),
+            vendor=vendor.word,
+            index=one.index,
+            slots=one.count,
+            memory=one.devmem * MIB,
+            physical=physical_memory(one.type),
+            cores=one.devcore,
+            type=intern(one.type),
+            numa=one.numa,
+            mode=intern(one.mode),
+            healthy=one.health,
+        )
+        for one in found
+    ]
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_BOOLEANS = {  # as Go reads them
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+def _from_text(text: str) -> list[_Device]:
+    if text.count(":") > _MOST:
+        raise ValueError(f"more than {_MOST} devices")
+    return [_from_fields(device) for device in text.split(":") if device]
+
+
+def _from_fields(device: str) -> _Device:
+    fields = device.split(",", 9)
+    if len(fields) == 7:
+        fields += ["0", "hami-core"]
+    numbers = [fields[i] for i in (1, 2, 3, 5, 7)] if len(fields) == 9 else [""]
+    if not all(map(_NUMBER.fullmatch, numbers)) or fields[6] not in _BOOLEANS:
+        raise ValueError(f"{device[:80]!r} is not id,count,memory,cores,type,numa,health[,index,mode]")
+    count, devmem, devcore, numa, index = map(int, numbers)
+    return msgspec.convert(
+        {
+            "id": fields[0],
+            "index": index,
+            "count": count,
+            "devmem": devmem,
+            "devcore": devcore,
+            "type": fields[4],
+            "numa": numa,
+            "mode": fields[8],
+            "health": _BOOLEANS[fields[6]],
+        },
+        _Device,
+    )
+
+
+# --- Metax ------------------------------------------------------------------------------------------------------------
+
+
+class _Sgpu(Struct, rename={"vram": "totalVRam", "slots": "totalDevCount", "cores": "totalCompute", "id": "uuid"}):
+    id: Id
+    slots: Amount = 0
+    cores: Amount = 0
+    vram: Amount = 0
+    numa: Numa = 0
+    healthy: bool = False
+
+
+_sgpus = msgspec.json.Decoder(Annotated[list[_Sgpu], Meta(max_length=_MOST)])
+
+
+def _metax(vendor: Vendor, text: str) -> list[RegisteredDevice]:
+    """HAMi numbers them by their place in the array."""
+    return [
+        RegisteredDevice(
+            id=intern(one.id),
+            vendor=vendor.word,
+            index=index,
+            slots=one.slots,
+            memory=one.vram * MIB,
+            cores=one.cores,
+            type=vendor.word,
+            numa=one.numa,
+            mode="",
+            healthy=one.healthy,
+        )
+        for index, one in enumerate(_sgpus.decode(text))
+    ]
+
+
+# --- Enflame ----------------------------------------------------------------------------------------------------------
+
+
+class _Drs(Struct):
+    index: str | int | None = None
+    capacity: str | int = 0
+
+
+class _DrsNode(Struct):
+    devices: Annotated[list[_Drs], Meta(max_length=_MOST)]
+    profiles: dict[str, object]
+
+
+_drs_node = msgspec.json.Decoder(_DrsNode)
+_PROFILE = re.compile(r"([0-9]{1,4})g\.([0-9]{1,6})gb")
+
+
+def _enflame(vendor: Vendor, text: str, node: str) -> list[RegisteredDevice]:
+    """A card holds as much as its largest profile, and has as many slots as slices."""
+    found = _drs_node.decode(text)
+    sizes = [int(profile[2]) for profile in map(_PROFILE.fullmatch, found.profiles) if profile]
+    if not sizes:
+        raise ValueError("no profile like 3g.20gb")
+    devices = []
+    for place, one in enumerate(found.devices):
+        index = _amount(one.index if one.index not in {None, ""} else place)
+        devices.append(
+            RegisteredDevice(
+                id=intern(f"{node}-enflame-drs-{index}"),
+                vendor=vendor.word,
+                index=index,
+                slots=_amount(one.capacity),
+                memory=max(sizes) * 1024 * MIB,
+                cores=100,
+                type=vendor.word,
+                mode="",
+                healthy=True,
+            )
+        )
+    return devices
+
+
+def _amount(value: object) -> int:
+    if not _NUMBER.fullmatch(str(value)) or not 0 <= int(str(value)) <= _INT32:
+        raise ValueError(f"{str(value)[:80]!r} is no amount")
+    return int(str(value))
+
+
+# --- capacity ---------------------------------------------------------------------------------------------------------
+
+
+def _counted(vendor: Vendor, cards: Cards, *, capacity: Mapping[str, int], node: str) -> Iterator[RegisteredDevice]:
+    counted = capacity.get(cards.counted_in, 0)
+    number = -(-counted // cards.per_card)
+    if number > _MOST:
+        raise AnnotationMalformed(f"{cards.counted_in}: {counted} of it would be more than {_MOST} cards")
+    slots, cores, memory = cards.slots, cards.cores, cards.memory
+    if vendor.core_unit == "mask" and number > 0:
+        slots = min(capacity.get(vendor.core or "", 0) // number, 32)
+        cores = (1 << slots) - 1
+    if vendor.memory and vendor.memory_unit and counted > 0:
+        in_mib = capacity.get(vendor.memory, 0) * (vendor.memory_unit // MIB) * cards.per_card // counted
+        memory = min(in_mib, _INT32) * MIB
+    for index in range(number):
+        yield RegisteredDevice(
+            id=intern(f"{node}-{cards.name}-{index}"),
+            vendor=vendor.word,
+            index=index,
+            slots=slots,
+            memory=memory,
+            cores=cores,
+            type=vendor.word,
+            numa=index * cards.numa_nodes // number,
+            mode="",
+            healthy=True,
+        )

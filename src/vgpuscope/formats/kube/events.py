@@ -1,0 +1,120 @@
+"""Events about pods, as the Kubernetes API lists and watches them → how their scheduling goes, in our words.
+
+An event that is about something else, or says nothing about scheduling, is no item. Two generations write them: the
+old recorders count in `count` and `lastTimestamp`, the new ones in `series`, with the old fields empty.
+"""
+
+from sys import intern
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.times import from_rfc3339
+from vgpuscope.formats.scheduler.reasons import reasons, success
+from vgpuscope.model.pending import PodEvent
+from vgpuscope.model.quantity import UnixTime
+
+_Name = Annotated[str, Meta(max_length=253)]
+_MESSAGE = 8192  # characters that are read: Kubernetes itself cuts events at 1,024
+_MOST = 2**31 - 1  # Kubernetes counts in 32 bits
+_COMBINED = "(combined from similar events): "  # what a recorder puts before the latest of many texts
+
+
+def decode_events(data: bytes) -> Page[PodEvent]:
+    """The events of a list that say how a pod's scheduling goes; KubeUnreadable for anything that is no such list."""
+    return decode_page(_EVENTS, data)
+
+
+def decode_event_line(line: bytes) -> Event[PodEvent]:
+    """What one line of a watch of events says, without an item where it says nothing about a pod's scheduling."""
+    return decode_line(_EVENTS, line)
+
+
+class _Metadata(Struct, rename="camel"):
+    uid: _Name = ""
+    name: _Name = ""
+    namespace: _Name | None = None
+    resource_version: str | None = None
+    creation_timestamp: str | None = None
+
+
+class _Object(Struct):
+    kind: str | None = None
+    namespace: _Name | None = None
+    name: _Name | None = None
+    uid: _Name | None = None
+
+
+class _Series(Struct, rename="camel"):
+    count: int | None = None
+    last_observed_time: str | None = None
+
+
+class _Source(Struct):
+    component: str | None = None
+
+
+class _Event(Struct, rename="camel"):
+    metadata: _Metadata
+    kind: str | None = None
+    involved_object: _Object | None = None
+    reason: str | None = None
+    message: str | None = None
+    source: _Source | None = None
+    reporting_component: str | None = None
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+
+
+def _event(found: _Event, wrong: list[str]) -> PodEvent | None:
+    about, reason = found.involved_object, found.reason or ""
+    if about is None or about.kind != "Pod" or not about.uid:
+        return None
+    component = ((found.source and found.source.component) or found.reporting_component or "")[:253]
+    message = (found.message or "")[:_MESSAGE]
+    combined = message.startswith(_COMBINED)
+    said = reasons(component, reason, message.removeprefix(_COMBINED))
+    if not said and success(component, reason) is None:
+        return None
+    if not found.metadata.uid:
+        wrong.append("it has no uid")
+        return None
+    first, last = _times(found)
+    return PodEvent(
+        uid=found.metadata.uid,
+        pod_uid=about.uid,
+        namespace=intern(about.namespace or found.metadata.namespace or "default"),
+        pod=about.name or "",
+        component=intern(component),
+        reason=intern(reason[:253]),
+        said=said,
+        combined=combined,
+        count=_count(found),
+        first=first,
+        last=last,
+    )
+
+
+def _count(found: _Event) -> int:
+    """How often it happened; an event that does not count happened once."""
+    series = found.series.count if found.series else None
+    return min(max(1, found.count or 0, series or 0), _MOST)
+
+
+def _times(found: _Event) -> tuple[UnixTime | None, UnixTime | None]:
+    """When it happened first and last, whoever wrote it; both None if nobody says."""
+    series = found.series.last_observed_time if found.series else None
+    texts = (found.first_timestamp, found.event_time, found.last_timestamp, series)
+    times = [moment for text in texts if (moment := from_rfc3339(text)) is not None]
+    if not times:
+        created = from_rfc3339(found.metadata.creation_timestamp)
+        return created, created
+    return min(times), max(times)
+
+
+_EVENTS = Kind[PodEvent]("Event", msgspec.json.Decoder(_Event), _event)

@@ -1,0 +1,159 @@
+"""Pods as the Kubernetes API writes them in JSON: lists, pages of lists and lines of a watch → Pod.
+
+Only what we need is decoded. One bad pod, or one bad annotation of a pod, costs itself and is named as a fault.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
+from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.model.errors import AnnotationMalformed
+from vgpuscope.model.pod import Container, Pod
+
+T = TypeVar("T")
+
+PodPage = Page[Pod]
+PodEvent = Event[Pod]
+
+
+def decode_pods(data: bytes, *, origin: str = "pods", node: str | None = None) -> PodPage:
+    """The pods of a list (of this node only, if one is named); KubeUnreadable for anything that is no list of pods."""
+    return decode_page(_PODS if node is None else _pods_of(node), data, origin=origin)
+
+
+def decode_event(line: bytes) -> PodEvent:
+    """What one line of a watch of pods says; KubeUnreadable for a line that is no event."""
+    return decode_line(_PODS, line)
+
+
+# --- the shape of the JSON: unknown fields are skipped, null is as good as absent -------------------------------------
+
+
+class _Resources(Struct):
+    limits: dict[str, object] | None = None
+    requests: dict[str, object] | None = None
+
+
+class _ContainerSpec(Struct):
+    name: str
+    resources: _Resources | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    node_name: str | None = None
+    containers: list[_ContainerSpec] | None = None
+    init_containers: list[_ContainerSpec] | None = None
+
+
+class _Mark(Struct):
+    """An object of which it matters only that it is there."""
+
+
+class _State(Struct):
+    running: _Mark | None = None
+
+
+class _ContainerStatus(Struct):
+    name: str
+    id: str | None = field(default=None, name="containerID")
+    state: _State | None = None
+
+
+class _Status(Struct, rename="camel"):
+    phase: str | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class _PodMeta(Struct, rename="camel"):
+    uid: str
+    name: str
+    namespace: str | None = None
+    resource_version: str | None = None
+    annotations: dict[str, str | None] | None = None
+
+
+class _Pod(Struct):
+    metadata: _PodMeta
+    kind: str | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+# --- from that shape to the model -------------------------------------------------------------------------------------
+
+
+def _pods_of(node: str) -> Kind[Pod]:
+    """How pods are read where those of other nodes do not matter."""
+
+    def read(found: _Pod, wrong: list[str]) -> Pod | None:
+        elsewhere = found.spec is not None and found.spec.node_name not in {None, "", node}
+        return None if elsewhere else _pod(found, wrong)
+
+    return Kind("Pod", _PODS.decoder, read)
+
+
+def _pod(found: _Pod, wrong: list[str]) -> Pod:
+    spec, status, meta = found.spec or _Spec(), found.status or _Status(), found.metadata
+    annotations = {key: text for key, text in (meta.annotations or {}).items() if text}
+    containers = tuple(_containers(spec, status))
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        phase=status.phase or "Unknown",
+        config_hash=annotations.get("kubernetes.io/config.hash") or annotations.get("kubernetes.io/config.mirror"),
+        containers=containers,
+        shares=_unless_malformed(lambda: pod_shares(annotations, containers), wrong),
+        migs=_unless_malformed(lambda: mig_allocations(annotations), wrong),
+    )
+
+
+def _unless_malformed(decode: Callable[[], tuple[T, ...]], wrong: list[str]) -> tuple[T, ...]:
+    try:
+        return decode()
+    except AnnotationMalformed as e:
+        wrong.append(str(e))
+        return ()
+
+
+def _containers(spec: _Spec, status: _Status) -> Iterator[Container]:
+    """Init containers first, as HAMi counts them."""
+    yield from _joined(spec.init_containers or [], status.init_container_statuses or [], init=True)
+    yield from _joined(spec.containers or [], status.container_statuses or [], init=False)
+
+
+def _joined(specs: list[_ContainerSpec], statuses: list[_ContainerStatus], *, init: bool) -> Iterator[Container]:
+    by_name = {status.name: status for status in statuses}
+    for spec in specs:
+        status = by_name.get(spec.name)
+        yield Container(
+            name=spec.name,
+            id=_bare(status.id) if status else None,
+            init=init,
+            gpu_request=_asks_for_gpu(spec.resources),
+            running=(status.state is not None and status.state.running is not None) if status else None,
+        )
+
+
+def _bare(container_id: str | None) -> str | None:
+    """The id without the runtime's name before it, as cgroups carry it."""
+    return (container_id or "").rpartition("://")[2] or None
+
+
+_GPU = re.compile(r"nvidia\.com/(gpu|gpu\.shared|mig-.+|gpumem.*|gpucores)")
+
+
+def _asks_for_gpu(resources: _Resources | None) -> bool:
+    if resources is None:
+        return False
+    named: Mapping[str, object] = {**(resources.requests or {}), **(resources.limits or {})}
+    return any(amount not in (0, "0", None) for name, amount in named.items() if _GPU.fullmatch(name))
+
+
+_PODS = Kind[Pod]("Pod", msgspec.json.Decoder(_Pod), _pod)

@@ -1,0 +1,318 @@
+"""PromQL and the answers of Prometheus' HTTP API: selectors from matchers, rows from bytes.
+
+An answer is {"status", "data": {"resultType", "result"}, "warnings", "isPartial"}; a row of a vector is {"metric":
+{label: value}, "value": [time, "number"]}, one of a matrix has "values". Of tens of thousands of rows in dozens of
+answers nearly all labels are the same again, so those of a vector stay bytes until somebody needs them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.formats.prom import re2
+from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
+from vgpuscope.model.quantity import Seconds
+
+T = TypeVar("T")
+
+
+# ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Matcher(NamedTuple):
+    """One condition on a label; the value is the text itself, without quotes and escapes."""
+
+    label: str
+    op: str  # = != =~ !~
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.label}{self.op}{_quoted(self.value)}"
+
+
+_SPACE = r"(?:[ \t\r\n]|#[^\r\n]*[\r\n])*"  # a comment counts as one
+_STRING = r'"(?:[^"\\\n\ufffd]|\\.)*"|' + r"'(?:[^'\\\n\ufffd]|\\.)*'|`[^`\ufffd]*`"
+_BODY = re.compile(rf"[ \t\r\n]*\{{{_SPACE}(.*)\}}[ \t\r\n]*", re.DOTALL)
+_MATCHER = re.compile(rf"([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}(=~|!~|!=|=){_SPACE}({_STRING}){_SPACE}(?:,{_SPACE}|$)")
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
+_SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")  # what means something in a regular expression of RE2
+EXAMPLE = '{pod!="",cluster="a"}'
+
+
+def parse_condition(text: str) -> tuple[Matcher, ...]:
+    """The matchers of {label="value", …}; ConfigInvalid when it is anything else."""
+    try:
+        return read_condition(text)
+    except ValueError as e:
+        raise _wrong(text, str(e)) from e
+
+
+def read_condition(text: str) -> tuple[Matcher, ...]:
+    """The same; ValueError says why not. All that read conditions read them here, and as Prometheus does."""
+    body = _BODY.fullmatch(text)
+    if body is None:
+        raise ValueError(f"expected matchers in braces, such as {EXAMPLE}")
+    at, found = 0, []
+    while at < len(body[1]):
+        matched = _MATCHER.match(body[1], at)
+        if matched is None:
+            raise ValueError(f"expected matchers in braces, such as {EXAMPLE}; {body[1][at : at + 40]!r} is not one")
+        at = matched.end()
+        found.append(_checked(Matcher(matched[1], matched[2], _unquoted(matched[3]))))
+    return tuple(found)
+
+
+def _checked(matcher: Matcher) -> Matcher:
+    if matcher.label == "__name__":
+        raise ValueError("__name__ cannot be a condition: the analyzer asks for metrics by name")
+    if "~" in matcher.op:
+        try:
+            re2.read(matcher.value)
+        except ValueError as e:
+            raise ValueError(f"{matcher.value!r} is not a regular expression of RE2: {e}") from e
+    return matcher
+
+
+def chosen_by(matchers: Iterable[Matcher]) -> Callable[[Mapping[str, str]], bool]:
+    """Whether labels fulfil all matchers, as an engine would say: what is not there is empty. ConfigInvalid."""
+    tests = [(matcher.label, matcher.op[0] == "=", _pattern(matcher)) for matcher in matchers]
+    return lambda labels: all((p.fullmatch(labels.get(label, "")) is not None) == wanted for label, wanted, p in tests)
+
+
+def _pattern(matcher: Matcher) -> re.Pattern[str]:
+    if "~" not in matcher.op:
+        return re.compile(re.escape(matcher.value))
+    found = re2.read(matcher.value)
+    if not found.exact:
+        raise _wrong(f"{{{matcher}}}", "own scrapes cannot tell classes of Unicode (\\p); only an engine can")
+    try:
+        return re.compile(found.python)
+    except (re.error, RecursionError, OverflowError) as e:
+        raise _wrong(f"{{{matcher}}}", f"it is too much for own scrapes ({e}); an engine may take it") from e
+
+
+def selector(name: str, matchers: Iterable[Matcher]) -> str:
+    """The series of a metric that fulfil all matchers."""
+    return f"{name}{{{','.join(map(str, matchers))}}}"
+
+
+def one_of(label: str, values: Iterable[str]) -> Matcher:
+    """The label is one of these texts."""
+    return Matcher(label, "=~", "|".join(_SPECIAL.sub(r"\\\g<0>", value) for value in values))
+
+
+def window(seconds: Seconds) -> str:
+    """A range that holds as many samples in every engine.
+
+    Prometheus 2 counts a sample that is exactly as old as the range, others do not; a millisecond less, and none does.
+    """
+    return f"{max(1, round(seconds * 1000) - 1)}ms"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\ufffd", "\\ufffd")
+    bytewise = _NO_TEXT.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", escaped)
+    return f'"{bytewise}"'
+
+
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as Python keeps it
+
+
+def _unquoted(literal: str) -> str:
+    if literal[0] == "`":
+        return literal[1:-1]
+    quote, body = literal[0], literal[1:-1]
+    try:
+        parts = _ESCAPE.split(body)  # text, escape, text, …
+        data = b"".join(_bytes(part, quote) if at % 2 else part.encode() for at, part in enumerate(parts))
+    except (ValueError, OverflowError) as e:
+        raise ValueError(f"{literal} is not a string of PromQL") from e
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(code: str, quote: str) -> bytes:
+    """What an escape stands for: \\x and octal ones for a byte, which need not be a character."""
+    if code[0] == "x" and len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    if code[0] in "uU" and len(code) > 1:
+        return chr(int(code[1:], 16)).encode()
+    if len(code) == 3:
+        return bytes([int(code, 8)])
+    if code == quote:
+        return code.encode()
+    if code in _SHORT:
+        return _SHORT[code].encode()
+    raise ValueError(code)
+
+
+def _wrong(text: str, why: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"the query condition {text!r} is not valid: {why}", hint=f"Write matchers in braces: {EXAMPLE}."
+    )
+
+
+# ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+Sample: TypeAlias = tuple[float, float]  # time and value
+
+
+class Row(Struct, gc=False):
+    """One series of a vector; its labels are still JSON."""
+
+    metric: msgspec.Raw
+    value: Sample
+
+
+class Line(Struct, gc=False):
+    """One series of a matrix; its labels and its samples are still JSON."""
+
+    metric: msgspec.Raw
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+
+    def samples(self) -> list[Sample]:
+        """In time; AnswerUnreadable if one is no number."""
+        try:
+            return _decoded(_SAMPLES, self.values)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+            raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
+
+
+class Answer(Struct, Generic[T], frozen=True):
+    """What came back; `missing` says which part of the truth did not, if the server said so."""
+
+    rows: list[T]
+    missing: str = ""
+
+
+class _Data(Struct, Generic[T]):
+    type: str = msgspec.field(name="resultType")
+    result: list[T]
+
+
+class _Envelope(Struct, Generic[T]):
+    status: str
+    data: T | None = None
+    error: str = ""
+    kind: str = msgspec.field(name="errorType", default="")
+    warnings: tuple[str, ...] | None = ()
+    partial: bool | None = msgspec.field(name="isPartial", default=False)
+
+
+# numbers are written as text: not to be strict is to take them
+_VECTOR = msgspec.json.Decoder(_Envelope[_Data[Row]], strict=False)
+_MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
+_SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
+_INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
+_NAMES = msgspec.json.Decoder(_Envelope[list[str]])
+_ANY = msgspec.json.Decoder(_Envelope[msgspec.Raw])
+_LABELS = msgspec.json.Decoder(dict[str, str])
+
+
+def decode_vector(data: bytes) -> Answer[Row]:
+    """The rows of an instant query; AnswerUnreadable or QueryFailed."""
+    return _table(_opened(_VECTOR, data), "vector")
+
+
+def decode_matrix(data: bytes) -> Answer[Line]:
+    """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
+    return _table(_opened(_MATRIX, data), "matrix")
+
+
+def decode_names(data: bytes) -> Answer[str]:
+    """The values of a label; AnswerUnreadable or QueryFailed."""
+    envelope = _opened(_NAMES, data)
+    return Answer(envelope.data or [], _missing(envelope))
+
+
+def decode_labels(raw: bytes | msgspec.Raw) -> dict[str, str]:
+    """The labels of a row, without the metric's name, which some engines keep; AnswerUnreadable."""
+    return decode_named(raw)[1]
+
+
+def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
+    """The metric's name, if it is there, and the other labels; AnswerUnreadable."""
+    try:
+        labels = _LABELS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        raise AnswerUnreadable(f"labels that are not text: {e}") from e
+    return labels.pop("__name__", ""), labels
+
+
+def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:
+    """Labels of series as they are written for another metric of the same things."""
+    given = f'"__name__":"{name}"'.encode()
+    lead, first, later = b"{" + given + b",", given + b",", b"," + given
+    skipped = len(lead)
+    return [
+        b"{" + raw[skipped:] if raw.startswith(lead) else raw.replace(first, b"", 1).replace(later, b"", 1)
+        for raw in raws
+    ]
+
+
+def in_order(raw: bytes) -> bytes:
+    """Labels without the metric's name, in the order that engines keep in vectors; AnswerUnreadable."""
+    return msgspec.json.encode(dict(sorted(decode_labels(raw).items())))
+
+
+def decode_error(status: int, data: bytes) -> str:
+    """What the server said of an error, in one line."""
+    try:
+        envelope = _ANY.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"{status} {_looks_like(data)}".strip()
+    return f"{status} {envelope.kind}: {_line(envelope.error)}" if envelope.error else str(status)
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
+    """The decoder knows Inf without its sign, and with the other one. It is rare, so it is looked for only then."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        changed, number = _INFINITE.subn(b'"Inf"', data)
+        if not number:
+            raise
+        return decoder.decode(changed)
+
+
+def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:
+    content = envelope.data
+    if content is None or content.type != kind:
+        raise AnswerUnreadable(f"the answer is {content.type if content else 'nothing'}, not a {kind}")
+    return Answer(content.result, _missing(envelope))
+
+
+def _opened(decoder: "msgspec.json.Decoder[_Envelope[T]]", data: bytes) -> _Envelope[T]:
+    try:
+        envelope = _decoded(decoder, data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        what = _looks_like(data) or "cut off or of another shape"
+        raise AnswerUnreadable(f"the answer is not Prometheus' JSON ({what}): {e}") from e
+    if envelope.status != "success":
+        raise QueryFailed(f"the server says {envelope.status}: {envelope.kind} {_line(envelope.error)}".rstrip())
+    return envelope
+
+
+def _looks_like(data: bytes) -> str:
+    start = data[:200].lstrip().lower()
+    if not start:
+        return "empty"
+    if start.startswith(b"<"):
+        return "HTML"
+    return "" if start.startswith((b"{", b"[")) else _line(data[:80].decode("utf-8", "replace"))
+
+
+def _missing(envelope: _Envelope[T]) -> str:
+    """Why the answer is not whole. What the language itself warns of is not about missing data."""
+    said = [text for text in envelope.warnings or () if not text.startswith("PromQL ")]
+    if said:
+        return "; ".join(map(_line, said[:3]))
+    return "the server calls its answer partial" if envelope.partial else ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]

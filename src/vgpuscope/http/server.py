@@ -1,0 +1,474 @@
+"""The HTTP shell of every service: /metrics, /healthz, /readyz, one shape of errors, bounds against bad clients.
+
+A scrape picks bytes that are ready; nothing is computed, no middleware is passed.
+"""
+
+import asyncio
+import html
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
+import uvicorn
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Router
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from vgpuscope.http import address
+from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
+from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.service import HEADER, ServiceName
+from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.runtime.log import fields
+from vgpuscope.version import __version__
+
+if TYPE_CHECKING:
+    from vgpuscope.http.guard import Guard
+
+log = logging.getLogger(__name__)
+
+TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+KEEP_ALIVE = 75  # seconds; longer than the usual pause between two scrapes, so that TLS is not set up for each
+REQUEST_WITHIN = 10.0  # seconds from the first byte of a request to its last, and from connecting to the first
+RESPONSE_WITHIN = 30.0  # seconds for a client to take an answer
+HANDSHAKE_WITHIN = 10.0
+MOST_CONNECTIONS = 256
+LONGEST_HEAD = 64 * 1024
+LONGEST_REQUEST = 2 * 1024 * 1024
+
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # the kubelet has no credentials
+_JSON = b"application/json"
+HTTP_ERRORS = {  # status → code, message, hint
+    401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
+    404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
+    405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
+    429: ("TOO_MANY_REQUESTS", "the rate limit is exceeded", "Retry after 1 s."),
+    500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
+}
+
+
+class Page(Protocol):
+    """One state of /metrics as bytes that are ready to send."""
+
+    def text(self) -> bytes: ...
+    def openmetrics(self) -> bytes: ...
+    def gzipped(self, openmetrics: bool) -> bytes: ...
+
+
+@runtime_checkable
+class LargePage(Protocol):
+    """One state of /metrics that is made while it is sent, a chunk at a time."""
+
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
+        """How many bytes there are in all, where that is known before they are made; and they."""
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """What is still missing before this process does its work; nothing: it is ready."""
+
+    missing: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.missing
+
+
+def make_app(
+    *,
+    title: str,
+    metrics: Callable[[], Page],
+    ready: Callable[[], Readiness],
+    guard: "Guard | None" = None,
+    routes: Sequence[BaseRoute] = (),
+    links: Sequence[tuple[str, str]] = (),
+    admit: Callable[[Request], None] | None = None,
+    service: ServiceName | None = None,
+) -> "App":
+    """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
+
+    `admit` raises for who may not read /metrics; routes have to ask for themselves. `service` is what the process says
+    it is, to clients that may have been pointed at the wrong one.
+    """
+    return App(
+        title=title,
+        metrics=metrics,
+        ready=ready,
+        guard=guard,
+        routes=routes,
+        links=links,
+        admit=admit,
+        service=service,
+    )
+
+
+class App:
+    """Dispatches: common paths by a table, others by the service's routes, every error to one shape."""
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        metrics: Callable[[], Page],
+        ready: Callable[[], Readiness],
+        guard: "Guard | None",
+        routes: Sequence[BaseRoute],
+        links: Sequence[tuple[str, str]],
+        admit: Callable[[Request], None] | None,
+        service: ServiceName | None,
+    ) -> None:
+        self._name = (HEADER.encode(), service.encode()) if service else None
+        self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
+        self._index = _index(title, links)
+        self._own = Router(routes, redirect_slashes=False)
+        self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
+        if not any(getattr(route, "path", None) == "/" for route in routes):
+            self._common["/"] = self._serve_index
+        own = [getattr(route, "path", "") for route in routes]
+        self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
+        self.stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if self._name is not None and path != "/metrics":
+            send = _named(send, self._name)
+        if self._guard is not None and path not in _OPEN_PATHS:
+            status = await self._guard.judge(scope["headers"])
+            if status != 200:
+                await _send_http_error(send, status, headers=self._guard.challenges() if status == 401 else [])
+                return
+        common = self._common.get(path)
+        if common is None:
+            await self._serve_own(scope, receive, send)
+        elif scope["method"] in {"GET", "HEAD"}:
+            await self._guarded(common(scope, send), send)
+        else:
+            await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")], at=scope)
+
+    async def _serve_metrics(self, scope: Scope, send: Send) -> None:
+        if self._admit is not None:
+            self._admit(Request(scope))
+        accept = encoding = b""
+        for name, value in scope["headers"]:
+            if name == b"accept":
+                accept = accept + b"," + value if accept else value
+            elif name == b"accept-encoding":
+                encoding = encoding + b"," + value if encoding else value
+        page = self._metrics()
+        openmetrics, gzipped = bool(accept) and wants_openmetrics(accept), bool(encoding) and wants_gzip(encoding)
+        headers = [(b"content-type", OPENMETRICS if openmetrics else TEXT), (b"vary", b"accept, accept-encoding")]
+        if gzipped:
+            headers.append((b"content-encoding", b"gzip"))
+        if isinstance(page, LargePage):
+            await _send_chunks(send, headers, *page.chunks(openmetrics=openmetrics, gzipped=gzipped))
+        elif gzipped:
+            await _send(send, 200, headers, page.gzipped(openmetrics))
+        else:
+            await _send(send, 200, headers, page.openmetrics() if openmetrics else page.text())
+
+    async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
+        state = Readiness(missing=("stopping",)) if self.stopping else self._ready()
+        body = msgspec.json.encode({"ready": state.ready, "missing": state.missing})
+        await _send(send, 200 if state.ready else 503, [(b"content-type", _JSON), _NO_STORE], body)
+
+    async def _serve_index(self, scope: Scope, send: Send) -> None:  # noqa: ARG002
+        await _send(send, 200, [(b"content-type", b"text/html; charset=utf-8")], self._index)
+
+    async def _serve_own(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        scope["app"] = self  # makes the router raise for 404 and 405 instead of answering in its own way
+        await self._guarded(self._own(scope, receive, watched), send, begun=lambda: begun, at=scope)
+
+    async def _guarded(
+        self, work: Any, send: Send, begun: Callable[[], bool] = lambda: False, at: Scope | None = None
+    ) -> None:
+        """Every error becomes one shape; once an answer has begun, the server can only cut the connection."""
+        try:
+            await work
+        except ScopeError as e:
+            if begun():
+                raise
+            await _send_error(send, e.status, code=e.code, message=str(e), hint=e.advice)
+        except HTTPException as e:
+            headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (e.headers or {}).items()]
+            await _send_http_error(send, e.status_code, headers=headers, message=e.detail, at=at, paths=self._paths)
+        except Exception:
+            if begun():
+                raise
+            log.exception("request failed", extra=fields(error_code=ScopeError.code))
+            await _send_http_error(send, 500)
+
+
+class Server:
+    """Serves an application on a bound socket until it is told to stop; renews TLS and users while it runs."""
+
+    def __init__(self, app: App, *, sock: socket.socket, guard: "Guard | None" = None) -> None:
+        self._app = app
+        self._sock = sock
+        self._guard = guard
+        self._inner = _Uvicorn(app, sock=sock, guard=guard)
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached, as a browser on this machine would say."""
+        place = address.shown(self._sock).replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+        return f"http{'s' if self._guard and self._guard.web.tls else ''}://{place}"
+
+    async def run(self) -> None:
+        """Serve; returns after stop() once the answers under way are out."""
+        try:
+            await self._inner.serve()
+        finally:
+            self._inner.close()
+            self._sock.close()
+            if self._guard:
+                self._guard.close()
+
+    async def started(self) -> None:
+        """Wait until requests are answered."""
+        await self._inner.listening.wait()
+
+    def not_ready(self) -> None:
+        """Say no at /readyz from now on."""
+        self._app.stopping = True
+
+    def stop(self) -> None:
+        """Let run() finish."""
+        self.not_ready()
+        self._inner.should_exit = True
+        self._inner.leaving.set()
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handlers, listening on a socket that is ours, looking around once a second."""
+
+    def __init__(self, app: App, *, sock: socket.socket, guard: "Guard | None") -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=_Connection,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=2,
+                headers=[(k.decode(), v.decode()) for k, v in guard.web.headers] if guard else [],
+            )
+        )
+        self._sock = sock
+        self._guard = guard
+        self.listening = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.servers: list[asyncio.base_events.Server] = []
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._serve(sockets)  # serve() of the base class would take over SIGTERM and SIGINT
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - ours is bound
+        await self._listen()
+        self.started = True
+        self.listening.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            try:
+                await asyncio.wait_for(self.leaving.wait(), 1.0)
+            except TimeoutError:
+                await self._look_around()
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+    async def _look_around(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, _Connection):
+                connection.judge(now)
+        if self._guard and self._guard.refresh():
+            self.config.encoded_headers = list(self._guard.web.headers)
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Accept with the TLS state of now; the kernel's queue stays, so no connection is refused in between."""
+        before = self.servers
+        tls = self._guard.web.tls if self._guard else None
+        server = await asyncio.get_running_loop().create_server(
+            self._connection,
+            sock=self._sock.dup(),
+            ssl=tls,
+            backlog=address.BACKLOG,
+            ssl_handshake_timeout=HANDSHAKE_WITHIN if tls else None,
+            ssl_shutdown_timeout=2.0 if tls else None,
+        )
+        self.servers = [server]
+        for old in before:
+            old.close()
+
+    def _connection(self) -> "_Connection":
+        connection = _Connection(config=self.config, server_state=self.server_state, app_state={})
+        connection.guard = self._guard
+        return connection
+
+
+class _Connection(HttpToolsProtocol):
+    """One connection, with bounds on how long and how much a client may keep us waiting."""
+
+    guard: "Guard | None" = None
+    _waiting_since: float | None = None  # for the rest of a request
+    _sending_since: float | None = None
+    _in_head = False
+    _received = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+        if len(self.connections) > MOST_CONNECTIONS or not self._client_allowed():
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
+        if self._in_head and self._received > LONGEST_HEAD:
+            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+        elif self._received > LONGEST_REQUEST:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._waiting_since = self.loop.time()
+        self._in_head = True
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._waiting_since = None
+        self._received = 0
+        super().on_message_complete()
+
+    def judge(self, now: float) -> None:
+        """Cut a client that is too slow to send, or too slow to take."""
+        if not self.transport.get_write_buffer_size():
+            self._sending_since = None
+        elif self._sending_since is None:
+            self._sending_since = now
+        late_request = self._waiting_since is not None and now - self._waiting_since > REQUEST_WITHIN
+        late_answer = self._sending_since is not None and now - self._sending_since > RESPONSE_WITHIN
+        if late_request or late_answer:
+            self.transport.abort()
+
+    def _client_allowed(self) -> bool:
+        if self.guard is None or not self.guard.web.client_sans:
+            return True
+        return self.guard.allows_client(self.transport.get_extra_info("peercert"))
+
+
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+async def _serve_health(scope: Scope, send: Send) -> None:  # noqa: ARG001
+    await _send(send, 200, [(b"content-type", b"text/plain; charset=utf-8"), _NO_STORE], b"ok\n")
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _named(send: Send, name: tuple[bytes, bytes]) -> Send:
+    """Answers with one more header."""
+
+    async def named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), name]
+        await send(message)
+
+    return named
+
+
+async def _send_chunks(
+    send: Send, headers: list[tuple[bytes, bytes]], length: int | None, chunks: Iterator[bytes]
+) -> None:
+    """Send what is made on the way: others get their turn between two chunks, and a slow client keeps one waiting.
+
+    With a length no chunk is copied once more to be framed.
+    """
+    if length is not None:
+        headers = [*headers, (b"content-length", b"%d" % length)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for chunk in chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await asyncio.sleep(0)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_error(
+    send: Send,
+    status: int,
+    *,
+    code: str,
+    message: str,
+    hint: str,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    body = msgspec.json.encode({"error": {"code": code, "message": message, "hint": hint}})
+    await _send(send, status, [(b"content-type", _JSON), *headers], body)
+
+
+async def _send_http_error(
+    send: Send,
+    status: int,
+    *,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    message: str = "",
+    at: Scope | None = None,
+    paths: Sequence[str] = (),
+) -> None:
+    """`at` is the request, for errors that depend on it; `paths` are those that are served."""
+    code, usual, hint = HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
+    if at is not None and status == 404:
+        usual = f"nothing is served under {at['path'][:80]!r}"
+        hint = sentences(nearest(at["path"], paths), hint)
+    elif at is not None and status == 405:
+        usual = f"{at['method'][:20]} is not allowed for {at['path'][:80]!r}"
+        allowed = dict(headers).get(b"allow", b"").decode().split(", ")  # in any order
+        hint = f"Allowed: {', '.join(sorted(allowed))}."
+    await _send_error(send, status, code=code, message=usual or message, hint=hint, headers=headers)
+
+
+def _index(title: str, links: Sequence[tuple[str, str]]) -> bytes:
+    known = [
+        ("metrics", "what Prometheus scrapes"),
+        ("healthz", "this process is alive"),
+        ("readyz", "this process does its work"),
+    ]
+    rows = "".join(
+        f'<li><a href="{html.escape(path.lstrip("/"))}">/{html.escape(path.lstrip("/"))}</a> {html.escape(what)}</li>'
+        for path, what in (*links, *known)
+    )
+    name = html.escape(title)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
+        '<meta name="viewport" content="width=device-width"><style>body{font:16px/1.6 system-ui,sans-serif;'
+        "max-width:40rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}a{font-family:monospace}</style>"
+        f"<h1>{name}</h1><p>vgpuscope {__version__}</p><ul>{rows}</ul></html>\n"
+    ).encode()

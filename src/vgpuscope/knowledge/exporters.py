@@ -1,0 +1,249 @@
+"""The exporters that are understood: which metric gives which term, in which unit, by which labels.
+
+A group is a set of series with one set of labels: dcgm-exporter has one, our agent has three (cards, MIG instances,
+containers). A quantity is a row of a group's table: the metrics that give its statistics, the first that exists first.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.catalog import node as m
+from vgpuscope.catalog.metric import Metric
+from vgpuscope.model.analysis import Schema, Term
+from vgpuscope.model.quantity import MIB
+
+Statistic: TypeAlias = Literal["mean", "max", "p95", "samples", "last"]
+STATISTICS: Final[tuple[Statistic, ...]] = ("mean", "max", "p95", "samples", "last")
+Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are ours, for others' sake
+
+# What no card has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
+# beyond all of them, also as one sample of a mean, as long as the mean is of fewer than MANY_SAMPLES.
+_MOST_MEMORY = 4096.0 * 1024 * MIB
+_MOST_POWER = 10_000.0
+_MOST_CLOCK = 10e9
+_MOST_TRAFFIC = 1e12
+MANY_SAMPLES: Final = 256
+_ROUNDING = 1 + 1e-6  # a mean of ones may end a little above 1
+_PERCENT = 100.0
+SENTINELS: Final = (float(2**31 - 16), float(2**63 - 16), float(2**47))
+
+
+class Quantity(Struct, frozen=True, kw_only=True):
+    """One term of a group: where its statistics come from, and between what a sample must lie to be true."""
+
+    part: Part
+    scale: float = 1.0  # theirs of ours, as in the catalog: 100 for percent
+    high: float = 1.0
+    mean: tuple[str, ...] = ()
+    max: tuple[str, ...] = ()
+    p95: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
+    counter: bool = False  # it counts up, and its rate is what is meant
+    twin: bool = False  # of another quantity, in base units: a second name for the same
+    by_values: bool = False  # the name leaves open whether it is 0-1 or 0-100; see `percent`
+
+    @property
+    def term(self) -> str:
+        """The term that suffers if this is not known."""
+        return "mem_total" if self.part in {"mem_free", "mem_reserved"} else self.part
+
+    def names(self, statistic: Statistic, *, many: bool) -> tuple[str, ...]:
+        """The metrics that could give a statistic."""
+        found: tuple[str, ...] = getattr(self, statistic)
+        return self.max_if_many if many and statistic == "max" and not found else found
+
+    @property
+    def highest(self) -> float:
+        """In our unit, or where only its values can tell the unit, in the larger one."""
+        return (_PERCENT if self.by_values else self.high) * _ROUNDING
+
+    def percent(self, most: float) -> bool:
+        """Whether one exporter's values, of which this is the highest, are 0-100 though the name says ratio.
+
+        In doubt they are 0-1: that is the busier reading.
+        """
+        return self.by_values and most > self.high * _ROUNDING
+
+    def plausible(self, value: float) -> bool:
+        """Whether a sample in the metric's own unit can be true; NaN cannot."""
+        return 0.0 <= value / self.scale <= self.highest
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Series with one set of labels."""
+
+    schema: Schema
+    kind: Literal["device", "instance", "container"]
+    uuid: str  # the label that holds the card's UUID
+    quantities: tuple[Quantity, ...]
+    info: str = ""  # a metric whose labels say more: model, index, profile
+    state: str = ""  # a metric that is 1 for the state that its label of the same name says
+    state_label: str = ""
+    xids: str = ""  # a metric that shows XIDs
+
+    @property
+    def measures(self) -> frozenset[str]:
+        """Every metric that gives a statistic."""
+        return frozenset(name for q in self.quantities for s in STATISTICS for name in q.names(s, many=True))
+
+    @property
+    def clocks(self) -> frozenset[str]:
+        """Metrics whose samples say how many there are of it, and when."""
+        return frozenset(name for quantity in self.quantities for name in quantity.last)
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """Metrics whose labels tell something, not their numbers."""
+        return frozenset(filter(None, (self.info, self.state)))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric that may be asked for."""
+        return self.measures | self.facts | frozenset(filter(None, (self.xids,)))
+
+
+# ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _twin(part: Part, name: str, *wanted: Statistic, high: float = 1.0) -> Quantity:
+    """A quantity of dcgm-exporter under its name of DCGM 4.7, in base units."""
+    by = dict.fromkeys(wanted, (name,))
+    ratio = name.endswith("_RATIO")  # in some releases before, such a name held 0-100
+    return Quantity(part=part, high=high, twin=True, by_values=ratio, **by)  # type: ignore[arg-type]
+
+
+def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -> Quantity:
+    """A quantity of dcgm-exporter; name and scale of those that our agent can imitate are in the catalog."""
+    name, scale = (metric, 1.0) if isinstance(metric, str) else _imitated(metric)
+    by = dict.fromkeys(wanted, (name,))
+    return Quantity(part=part, scale=scale, **by, **more)  # type: ignore[arg-type]
+
+
+def _imitated(metric: Metric) -> tuple[str, float]:
+    alias = next(alias for alias in metric.aliases if alias.family == "dcgm")
+    return alias.name, alias.scale
+
+
+def _ours(part: Part, *, high: float = 1.0, **by: Metric | tuple[Metric, ...]) -> Quantity:
+    names = {key: tuple(x.name for x in (value if isinstance(value, tuple) else (value,))) for key, value in by.items()}
+    return Quantity(part=part, high=high, **names)  # type: ignore[arg-type]
+
+
+def _rate(part: Part, metric: Metric, *, high: float) -> Quantity:
+    return Quantity(part=part, high=high, mean=(metric.name,), counter=True)
+
+
+_FB_USED = _imitated(m.GPU_MEMORY_USED)[0]
+
+DCGM: Final = Group(
+    schema="dcgm",
+    kind="device",
+    uuid="UUID",
+    quantities=(
+        _dcgm("gpu_util", m.GPU_UTILIZATION, *STATISTICS),
+        _dcgm("mem_copy", m.GPU_MEMORY_CONTROLLER, "mean", "max"),
+        Quantity(part="mem_used", scale=1 / MIB, high=_MOST_MEMORY, mean=(_FB_USED,), max_if_many=(_FB_USED,)),
+        _dcgm("mem_free", m.GPU_MEMORY_FREE, "mean", high=_MOST_MEMORY),
+        _dcgm("mem_reserved", m.GPU_MEMORY_RESERVED, "mean", high=_MOST_MEMORY),
+        _dcgm("mem_total", m.GPU_MEMORY_TOTAL, "max", high=_MOST_MEMORY),
+        _dcgm("power", m.GPU_POWER, "mean", high=_MOST_POWER),
+        _dcgm("power_limit", m.GPU_POWER_LIMIT, "max", high=_MOST_POWER),
+        _dcgm("power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT", "max", high=_MOST_POWER),
+        _dcgm("sm_clock", m.GPU_SM_CLOCK, "mean", high=_MOST_CLOCK),
+        _dcgm("encoder", m.GPU_ENCODER, "mean", "max"),
+        _dcgm("pcie_in", "DCGM_FI_PROF_PCIE_RX_BYTES", "mean", high=_MOST_TRAFFIC),
+        _dcgm("pcie_out", "DCGM_FI_PROF_PCIE_TX_BYTES", "mean", high=_MOST_TRAFFIC),
+        Quantity(part="energy", scale=1000, high=_MOST_POWER, mean=(m.GPU_TOTAL_ENERGY.name,), counter=True),
+        _dcgm("decoder", m.GPU_DECODER, "mean", "max"),
+        _dcgm("sm_active", "DCGM_FI_PROF_SM_ACTIVE", *STATISTICS),
+        _dcgm("engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", *STATISTICS),
+        _twin("gpu_util", "DCGM_FI_DEV_GPU_UTIL_RATIO", *STATISTICS),
+        _twin("mem_copy", "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "mean", "max"),
+        _twin("mem_used", "DCGM_FI_DEV_FB_USED_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_free", "DCGM_FI_DEV_FB_FREE_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_reserved", "DCGM_FI_DEV_FB_RESERVED_BYTES", "mean", high=_MOST_MEMORY),
+        _twin("mem_total", "DCGM_FI_DEV_FB_CAPACITY_BYTES", "max", high=_MOST_MEMORY),
+        _twin("power", "DCGM_FI_DEV_BOARD_POWER_WATTS", "mean", high=_MOST_POWER),
+        _twin("sm_clock", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "mean", high=_MOST_CLOCK),
+        _twin("encoder", "DCGM_FI_DEV_ENC_UTIL_RATIO", "mean", "max"),
+        Quantity(
+            part="energy", high=_MOST_POWER, mean=("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",), counter=True, twin=True
+        ),
+        _twin("decoder", "DCGM_FI_DEV_DEC_UTIL_RATIO", "mean", "max"),
+        _twin("sm_active", "DCGM_FI_PROF_SM_UTIL_RATIO", *STATISTICS),
+        _twin("engine_active", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", *STATISTICS),
+    ),
+    xids=m.GPU_LAST_XID.name,
+)
+
+# Our agent samples more often than it is scraped, and keeps mean and maximum of its last window: what happened between
+# two scrapes is in these.
+CARDS: Final = Group(
+    schema="vgpuscope",
+    kind="device",
+    uuid="gpu_uuid",
+    info=m.GPU_INFO.name,
+    state=m.GPU_HEALTH.name,
+    state_label="health",
+    xids=m.GPU_XIDS.name,
+    quantities=(
+        _ours(
+            "gpu_util",
+            mean=(m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION),
+            max=(m.GPU_UTILIZATION_MAX, m.GPU_UTILIZATION),
+            p95=m.GPU_UTILIZATION,
+            samples=m.GPU_UTILIZATION,
+            last=m.GPU_UTILIZATION,
+        ),
+        _ours(
+            "mem_copy",
+            mean=(m.GPU_MEMORY_CONTROLLER_MEAN, m.GPU_MEMORY_CONTROLLER),
+            max=(m.GPU_MEMORY_CONTROLLER_MAX, m.GPU_MEMORY_CONTROLLER),
+        ),
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.GPU_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.GPU_MEMORY_TOTAL),
+        _ours("power", high=_MOST_POWER, mean=(m.GPU_POWER_MEAN, m.GPU_POWER)),
+        _ours("power_limit", high=_MOST_POWER, max=m.GPU_POWER_LIMIT),
+        _ours("sm_clock", high=_MOST_CLOCK, mean=(m.GPU_SM_CLOCK_MEAN, m.GPU_SM_CLOCK)),
+        _ours("encoder", mean=m.GPU_ENCODER, max=m.GPU_ENCODER),
+        _ours("decoder", mean=m.GPU_DECODER, max=m.GPU_DECODER),
+        _ours("jpeg", mean=m.GPU_JPEG, max=m.GPU_JPEG),
+        _ours("ofa", mean=m.GPU_OFA, max=m.GPU_OFA),
+        _rate("pcie_in", m.GPU_PCIE_RECEIVED, high=_MOST_TRAFFIC),
+        _rate("pcie_out", m.GPU_PCIE_SENT, high=_MOST_TRAFFIC),
+        _rate("energy", m.GPU_ENERGY, high=_MOST_POWER),
+    ),
+)
+INSTANCES: Final = Group(
+    schema="vgpuscope",
+    kind="instance",
+    uuid="gpu_uuid",
+    info=m.MIG_INFO.name,
+    quantities=(
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.MIG_MEMORY_USED, samples=m.MIG_MEMORY_USED, last=m.MIG_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.MIG_MEMORY_TOTAL),
+    ),
+)
+CONTAINERS: Final = Group(
+    schema="vgpuscope",
+    kind="container",
+    uuid="gpu_uuid",
+    state=m.CONTAINER_STATE.name,
+    state_label="state",
+    quantities=(
+        _ours("presence", high=1e9, samples=m.CONTAINER_PROCESSES, last=m.CONTAINER_PROCESSES),
+        _ours(
+            "process_sm",
+            mean=(m.CONTAINER_SM_MEAN, m.CONTAINER_SM),
+            max=(m.CONTAINER_SM_MAX, m.CONTAINER_SM),
+            p95=m.CONTAINER_SM,
+            samples=m.CONTAINER_SM,
+        ),
+        _ours("mem_used", high=_MOST_MEMORY, mean=m.CONTAINER_MEMORY_USED),
+        _ours("mem_total", high=_MOST_MEMORY, max=m.CONTAINER_MEMORY_TOTAL),
+    ),
+)
+GROUPS: Final = (DCGM, CARDS, INSTANCES, CONTAINERS)

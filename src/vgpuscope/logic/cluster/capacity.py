@@ -1,0 +1,188 @@
+"""What can still be had: of a node, of a type of card, of the cluster.
+
+A node's figures are made from its cards; those of types and the cluster are sums that nodes are put into and taken
+out of, so that a change on one node costs one node.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, get_args
+
+from msgspec import structs
+
+from vgpuscope.knowledge.vendors import BY_WORD
+from vgpuscope.model.cluster import Amount, Capacity, DeviceLedger, LostReason, NodeLedger
+from vgpuscope.model.quantity import Bytes
+
+_TypeKey: TypeAlias = tuple[str, str]  # vendor, type
+_ALL: _TypeKey = ("", "")
+
+_PARTS = ("total", "allocated", "free", "stranded", "mig", "whole")
+_REASONS: tuple[LostReason, ...] = get_args(LostReason)
+_NOTHING = Amount()
+
+
+class _Sums:
+    """Amounts that are being added up; only parts that there are."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[int]] = {}
+
+    def add(self, part: str, cards: int, slots: int, memory: Bytes, cores: int) -> None:
+        sums = self.parts.get(part)
+        if sums is None:
+            self.parts[part] = [cards, slots, memory, cores]
+        else:
+            sums[0] += cards
+            sums[1] += slots
+            sums[2] += memory
+            sums[3] += cores
+
+    def add_all(self, capacity: Capacity, sign: int) -> None:
+        for part in _PARTS:
+            self._add_amount(part, getattr(capacity, part), sign)
+        for reason, amount in capacity.lost.items():
+            self._add_amount(reason, amount, sign)
+
+    def _add_amount(self, part: str, amount: Amount, sign: int) -> None:
+        if amount is not _NOTHING:
+            self.add(part, sign * amount.cards, sign * amount.slots, sign * amount.memory, sign * amount.cores)
+
+    def amount(self, part: str) -> Amount:
+        sums = self.parts.get(part)
+        return Amount(*sums) if sums and any(sums) else _NOTHING
+
+    def capacity(self, key: _TypeKey, *, largest_memory: Bytes, largest_cores: int, whole_cards: int) -> Capacity:
+        return Capacity(
+            vendor=key[0],
+            type=key[1],
+            total=self.amount("total"),
+            lost={reason: amount for reason in _REASONS if (amount := self.amount(reason)) is not _NOTHING},
+            allocated=self.amount("allocated"),
+            free=self.amount("free"),
+            stranded=self.amount("stranded"),
+            mig=self.amount("mig"),
+            whole=self.amount("whole"),
+            largest_memory=largest_memory,
+            largest_cores=largest_cores,
+            whole_cards=whole_cards,
+        )
+
+
+def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capacity, ...]]:
+    """What one node can still take: altogether, and for each type of card."""
+    cards: dict[_TypeKey, list[DeviceLedger]] = {}
+    for one in devices:
+        cards.setdefault((one.device.vendor, one.device.type), []).append(one)
+    types = tuple(_capacity(key, cards[key]) for key in sorted(cards))
+    if len(types) == 1:
+        return structs.replace(types[0], vendor="", type=""), types
+    sums = _Sums()
+    whole: dict[str, int] = {}  # a pod asks for cards of one vendor, whatever their type
+    for one_type in types:
+        sums.add_all(one_type, 1)
+        whole[one_type.vendor] = whole.get(one_type.vendor, 0) + one_type.whole_cards
+    return (
+        sums.capacity(
+            _ALL,
+            largest_memory=max((one_type.largest_memory for one_type in types), default=0),
+            largest_cores=max((one_type.largest_cores for one_type in types), default=0),
+            whole_cards=max(whole.values(), default=0),
+        ),
+        types,
+    )
+
+
+def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
+    """Where each card's total and what is left of it belongs."""
+    sums = _Sums()
+    largest_memory = largest_cores = 0
+    for one in devices:
+        slots, memory = one.device.slots, one.device.memory
+        cores, cores_taken = _percent(one)
+        sums.add("total", 1, slots, memory, cores)
+        if one.lost:
+            sums.add(one.lost, 1, slots, memory, cores)
+            continue
+        sums.add("allocated", int(one.shared > 0), one.shared, one.memory_allocated, cores_taken)
+        left = (1, one.slots_free, one.memory_free, max(0, cores - cores_taken))
+        part = _part(one, cores_left=left[3], cores=cores)
+        sums.add(part, *left)
+        if part == "free":
+            largest_memory = max(largest_memory, left[2])
+            largest_cores = max(largest_cores, _largest_cores(left[3], cores=cores, held=one.shared > 0))
+            if not one.shared:
+                sums.add("whole", *left)
+    return sums.capacity(
+        key,
+        largest_memory=largest_memory,
+        largest_cores=largest_cores,
+        whole_cards=sums.amount("whole").cards,
+    )
+
+
+def _part(one: DeviceLedger, *, cores_left: int, cores: int) -> str:
+    """What is left is free if some request can have it: every request takes a slot, memory, and a card with compute."""
+    exhausted = (one.device.memory and not one.memory_free) or (cores and not cores_left)
+    if not one.slots_free or exhausted:
+        return "stranded"
+    return "mig" if one.device.mode == "mig" else "free"
+
+
+def _percent(one: DeviceLedger) -> tuple[int, int]:
+    """A card's cores and those given away, in percent of a card whatever the vendor counts in; 0, 0: cannot be told."""
+    vendor = BY_WORD.get(one.device.vendor)
+    unit = vendor.core_unit if vendor else "percent"
+    if unit == "percent":
+        return one.device.cores, one.cores_allocated
+    if unit == "mask" or not one.device.cores:
+        return 0, 0
+    return 100, -(-one.cores_allocated * 100 // one.device.cores)
+
+
+def _largest_cores(left: int, *, cores: int, held: bool) -> int:
+    """A request is for one card at most; one for all of it is exclusive, so a card that somebody holds refuses it."""
+    return 99 if held and cores == 100 and left >= 100 else min(left, 100)
+
+
+class CapacityTotals:
+    """The capacity of the cluster and of each type of card, kept up to date node by node."""
+
+    def __init__(self) -> None:
+        self._sums: dict[_TypeKey, _Sums] = {}
+        self._nodes: dict[_TypeKey, dict[str, Capacity]] = {}
+
+    def put(self, node: NodeLedger) -> None:
+        """Take the node as it is now in the place of what it was."""
+        self.drop(node.name)
+        for capacity in (node.capacity, *node.types):
+            if capacity.total.cards:
+                key = (capacity.vendor, capacity.type) if capacity is not node.capacity else _ALL
+                self._sums.setdefault(key, _Sums()).add_all(capacity, 1)
+                self._nodes.setdefault(key, {})[node.name] = capacity
+
+    def drop(self, name: str) -> None:
+        """Forget the node, if it was there."""
+        for key in [key for key, nodes in self._nodes.items() if name in nodes]:
+            nodes = self._nodes[key]
+            self._sums[key].add_all(nodes.pop(name), -1)
+            if not nodes:
+                del self._nodes[key], self._sums[key]
+
+    def cluster(self) -> Capacity:
+        """All nodes together; a request must still fit on one of them."""
+        return self._total(_ALL) if _ALL in self._sums else Capacity()
+
+    def types(self) -> tuple[Capacity, ...]:
+        """The same, for each type of card."""
+        return tuple(self._total(key) for key in sorted(self._sums) if key != _ALL)
+
+    def _total(self, key: _TypeKey) -> Capacity:
+        nodes = self._nodes[key].values()
+        return self._sums[key].capacity(
+            key,
+            largest_memory=max(node.largest_memory for node in nodes),
+            largest_cores=max(node.largest_cores for node in nodes),
+            whole_cards=max(node.whole_cards for node in nodes),
+        )

@@ -1,0 +1,163 @@
+"""What would have to change for a pod to fit: only what is certain from what it asks for and what is free.
+
+A pod's requests are known as sums over its containers, so that of a pod that asks for several cards it cannot be told
+how much it wants of each. A card that is too small is too small whatever else the pod demands of it, its type for
+one; that a card has room is therefore only told together with what it does not mean.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from vgpuscope.knowledge.vendors import VENDORS, Vendor
+from vgpuscope.model.cluster import DeviceLedger, NodeLedger
+from vgpuscope.model.quantity import MIB, Bytes
+
+_GIB = 1 << 30
+
+
+class _Wish(Struct, frozen=True):
+    """What is asked of one card; None: not said, which for memory may mean all of it."""
+
+    memory: Bytes | None
+    percentage: int | None  # of the card's memory
+    cores: int  # percent
+
+
+class _Card(Struct, frozen=True):
+    node: str
+    one: DeviceLedger
+
+
+def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker: str = "") -> tuple[str, ...]:
+    """Sentences about why the pod fits nowhere, or where there is room; nothing where nothing is certain.
+
+    `blocker` is what keeps the pod away where capacity does not.
+    """
+    known = list(nodes)
+    lines = [line for vendor in VENDORS for line in _of_vendor(vendor, requests, known)]
+    lines = lines or list(_counted(requests, known))
+    return tuple(f"{line} The blocker is {blocker}." if blocker and line.startswith(_ROOM) else line for line in lines)
+
+
+_ROOM = "Capacity is not the problem"
+
+
+def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
+    """Of GPUs that are only counted; a pod that asks for memory or cores of them needs HAMi."""
+    if len(requests) != 1:
+        return
+    ((resource, count),) = requests.items()
+    offers = [(one.free, node.name, one) for node in nodes for one in node.offers if one.offer.resource == resource]
+    if not offers:
+        return
+    free, name, one = max(offers, key=lambda offer: offer[:2])
+    if free >= count:
+        yield f"{_ROOM}: {name} has {free} of {one.offer.capacity} {resource} free."
+    elif not any(node.devices for node in nodes):  # else HAMi's GPUs may do
+        yield (
+            f"The pod asks for {count} {resource} on one node; the most that is free is {free} of "
+            f"{one.offer.capacity} ({name}): {count - free} missing."
+        )
+
+
+def _of_vendor(vendor: Vendor, requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
+    count = requests.get(vendor.count, 0)
+    cards = [_Card(node.name, one) for node in nodes for one in node.devices if one.device.vendor == vendor.word]
+    if not count or not cards:
+        return
+    usable = [card for card in cards if card.one.lost is None]
+    if count > 1:
+        yield from _several(count, usable)
+    elif vendor.core_unit == "percent" and vendor.memory_counted:
+        yield from _single(_wish(vendor, requests), cards, usable)
+
+
+def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
+    memory = requests.get(vendor.memory) if vendor.memory else None
+    percentage = requests.get(vendor.memory_percentage) if vendor.memory_percentage else None
+    return _Wish(
+        memory=memory * vendor.memory_unit if memory and vendor.memory_unit else None,
+        percentage=percentage if percentage and not memory else None,
+        cores=min(100, requests.get(vendor.core, 0)) if vendor.core else 0,
+    )
+
+
+def _several(count: int, usable: list[_Card]) -> Iterator[str]:
+    """Every card that is given takes a slot, and all of a pod's are on one node."""
+    slots: dict[str, int] = {}
+    for card in usable:
+        slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
+    best = max(slots, key=lambda node: (slots[node], node), default=None)
+    if best is None:
+        yield f"The pod asks for {count} GPUs on one node; no GPU is in service."
+    elif slots[best] < count:
+        yield f"The pod asks for {count} GPUs on one node; no node has more than {slots[best]} free slots ({best})."
+
+
+def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[str]:
+    short = list(_too_small(wish, [card for card in usable if card.one.slots_free]))
+    yield from short
+    roomy = [card for card in usable if _has_room(card.one, wish)]
+    if roomy and not short:
+        card = roomy[0]
+        free = f"{card.one.memory_free / _GIB:.1f} GiB{_scaled(card)} and {min(100, card.one.cores_free)}% of its cores"
+        yield f"{_ROOM}: {_named(card)} has a free slot, {free} free."
+    for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
+        yield f"{_named(card)} would have room, but takes no pods: {card.one.lost}."
+
+
+def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
+    """One sentence for each thing of which no card has enough; a MIG card has at most what is free on it."""
+    if not usable:
+        yield "No GPU in service has a free slot."
+        return
+    if wish.memory is not None:
+        most = max(usable, key=lambda card: card.one.memory_free)
+        if most.one.memory_free < wish.memory:
+            asked, free, missing = _sizes(wish.memory, most.one.memory_free)
+            largest = f"{free}{_scaled(most)} ({_named(most)})"
+            yield f"The pod asks for {asked} of one GPU; the largest free piece is {largest}: {missing} missing."
+    if wish.cores:
+        most = max(usable, key=lambda card: _cores(card.one))
+        if _cores(most.one) < wish.cores:
+            missing = f"{wish.cores - _cores(most.one)}% missing"
+            alone = " A request for all cores needs a GPU without tenants." if wish.cores == 100 else ""
+            yield (
+                f"The pod asks for {wish.cores}% of a GPU's cores; no GPU gives more than {_cores(most.one)}% "
+                f"({_named(most)}): {missing}.{alone}"
+            )
+
+
+def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
+    """Certain only where the memory is said, and no MIG placement decides."""
+    if wish.memory is None and wish.percentage is None:
+        return False
+    memory = wish.memory if wish.memory is not None else -(-one.device.memory * (wish.percentage or 0) // 100)
+    cores = one.device.cores and not one.cores_free
+    fits = one.memory_free >= memory and _cores(one) >= wish.cores and not cores
+    return one.device.mode != "mig" and one.slots_free > 0 and fits
+
+
+def _cores(one: DeviceLedger) -> int:
+    """The largest request it grants: all of a card's cores are only for who is alone on it."""
+    alone = one.device.cores != 100 or not one.shared
+    return min(one.cores_free, 100 if alone else 99)
+
+
+def _named(card: _Card) -> str:
+    return f"{card.node} GPU {card.one.device.index}"
+
+
+def _scaled(card: _Card) -> str:
+    """Why more can be free than the GPU has."""
+    scaling = card.one.device.memory_scaling
+    return f" with memory scaling ×{scaling:.3g}" if scaling else ""
+
+
+def _sizes(one: Bytes, other: Bytes) -> tuple[str, str, str]:
+    """Both, and by how much the first is more, in a unit that tells them apart."""
+    amounts = (one, other, one - other)
+    big = [f"{amount / _GIB:.1f} GiB" for amount in amounts]
+    first, second, rest = big if big[0] != big[1] else [f"{amount / MIB:g} MiB" for amount in amounts]
+    return first, second, rest

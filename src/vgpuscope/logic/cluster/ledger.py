@@ -1,0 +1,204 @@
+"""The ledger of the cluster: a fold over what happens to nodes, pods and quotas.
+
+An event only notes whose conclusions it touches. They are made when somebody asks, for one node or namespace at a
+time, from the objects as they are now: so neither the order of events nor how often one comes makes a difference, and
+a fresh list repairs whatever was missed.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from vgpuscope.logic.cluster.claims import Part, counts, part
+from vgpuscope.logic.cluster.node import settle_node
+from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace
+from vgpuscope.model.allocation import NodeState, PodState, QuotaState
+from vgpuscope.model.cluster import Changes, NamespaceLedger, NodeLedger
+from vgpuscope.model.quantity import PodUID, Seconds
+
+
+class _Wait:
+    """How long a pod has had devices on a node without being bound."""
+
+    __slots__ = ("node", "overdue", "since")
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.since: Seconds | None = None
+        self.overdue = False
+
+
+class ClusterLedger:
+    """All nodes, pods with devices and quotas of a cluster. One writer, the watch."""
+
+    def __init__(self, *, patience: Seconds = 300.0) -> None:
+        self._patience = patience
+        self._nodes: dict[str, NodeState] = {}
+        self._pods: dict[PodUID, PodState] = {}
+        self._parts: dict[PodUID, Part] = {}  # of the pods that a node was settled with
+        self._quotas: dict[str, dict[str, QuotaState]] = {}
+        # By node: pods that are bound or assigned to it. A list comes in order, and who keeps it sorts in no time.
+        self._at: dict[str, dict[PodUID, None]] = {}
+        self._use: dict[str, NamespaceUse] = {}
+        self._waits: dict[PodUID, _Wait] = {}
+        self._changed_nodes: set[str] = set()
+        self._changed_namespaces: set[str] = set()
+
+    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def set_node(self, node: NodeState) -> None:
+        """A node is as given."""
+        if self._nodes.get(node.name) != node:
+            self._nodes[node.name] = node
+            self._changed_nodes.add(node.name)
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone."""
+        if self._nodes.pop(name, None) is not None:
+            self._changed_nodes.add(name)
+
+    def set_pod(self, pod: PodState) -> None:
+        """A pod is as given."""
+        old = self._pods.get(pod.uid)
+        if old == pod:
+            return
+        if old is not None:
+            self._take_out(old)
+        if pod.assignments or pod.instances or pod.requests:
+            self._put_in(pod)
+        self._wait(pod)
+
+    def drop_pod(self, uid: PodUID) -> None:
+        """A pod is gone."""
+        old = self._pods.get(uid)
+        if old is not None:
+            self._take_out(old)
+            self._waits.pop(uid, None)
+
+    def set_quota(self, quota: QuotaState) -> None:
+        """A quota is as given."""
+        quotas = self._quotas.setdefault(quota.namespace, {})
+        if quotas.get(quota.name) != quota:
+            quotas[quota.name] = quota
+            self._changed_namespaces.add(quota.namespace)
+
+    def drop_quota(self, namespace: str, name: str) -> None:
+        """A quota is gone."""
+        quotas = self._quotas.get(namespace, {})
+        if quotas.pop(name, None) is not None:
+            self._changed_namespaces.add(namespace)
+            if not quotas:
+                del self._quotas[namespace]
+
+    def replace_nodes(self, nodes: Iterable[NodeState]) -> None:
+        """These are all nodes there are."""
+        gone = set(self._nodes)
+        for node in nodes:
+            self.set_node(node)
+            gone.discard(node.name)
+        for name in gone:
+            self.drop_node(name)
+
+    def replace_pods(self, pods: Iterable[PodState]) -> None:
+        """These are all pods there are."""
+        gone = set(self._pods)
+        for pod in pods:
+            self.set_pod(pod)
+            gone.discard(pod.uid)
+        for uid in gone:
+            self.drop_pod(uid)
+
+    def replace_quotas(self, quotas: Iterable[QuotaState]) -> None:
+        """These are all quotas there are."""
+        gone = {(namespace, name) for namespace, of_it in self._quotas.items() for name in of_it}
+        for quota in quotas:
+            self.set_quota(quota)
+            gone.discard((quota.namespace, quota.name))
+        for namespace, name in gone:
+            self.drop_quota(namespace, name)
+
+    def pass_time(self, now: Seconds) -> None:
+        """It is `now`, by a clock that is never set: pods that have waited too long for their binding are overdue."""
+        for wait in self._waits.values():
+            if wait.since is None or now < wait.since:
+                wait.since = now
+            elif not wait.overdue and now - wait.since >= self._patience:
+                wait.overdue = True
+                self._changed_nodes.add(wait.node)
+
+    # ── what follows from it ─────────────────────────────────────────────────────────────────────────────────────
+
+    def changed(self) -> Changes:
+        """Whose conclusions may differ from those at the last call, the gone included."""
+        changes = Changes(nodes=frozenset(self._changed_nodes), namespaces=frozenset(self._changed_namespaces))
+        self._changed_nodes.clear()
+        self._changed_namespaces.clear()
+        return changes
+
+    def node(self, name: str) -> NodeLedger | None:
+        """All conclusions about a node; None if there is no such node and no pod refers to it."""
+        node, uids = self._nodes.get(name), self._at.get(name, ())
+        if node is None and not uids:
+            return None
+        overdue = {uid for uid in uids if (wait := self._waits.get(uid)) and wait.overdue} if self._waits else ()
+        pods = [self._pods[uid] for uid in uids]
+        return settle_node(name, node=node, pods=pods, overdue=overdue, part_of=self._part)
+
+    def namespace(self, name: str) -> NamespaceLedger:
+        """All conclusions about a namespace; empty if no pod holds a device there and no quota limits them."""
+        use = self._use.get(name) or NamespaceUse()
+        return settle_namespace(name, use=use, quotas=self._quotas.get(name, {}).values())
+
+    def node_names(self) -> Iterator[str]:
+        """Every node there is something to say about, in no order."""
+        yield from self._nodes.keys() | self._at.keys()
+
+    def namespace_names(self) -> Iterator[str]:
+        """Every namespace there is something to say about, in no order."""
+        yield from self._use.keys() | self._quotas.keys()
+
+    def pod(self, uid: PodUID) -> PodState | None:
+        """A pod as it was last seen."""
+        return self._pods.get(uid)
+
+    # ── the books ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put_in(self, pod: PodState) -> None:
+        self._pods[pod.uid] = pod
+        for name in _places(pod):
+            self._at.setdefault(name, {})[pod.uid] = None
+            self._changed_nodes.add(name)
+        if counts(pod):
+            self._use.setdefault(pod.namespace, NamespaceUse()).add(pod)
+            self._changed_namespaces.add(pod.namespace)
+
+    def _take_out(self, pod: PodState) -> None:
+        del self._pods[pod.uid]
+        self._parts.pop(pod.uid, None)
+        for name in _places(pod):
+            at = self._at[name]
+            at.pop(pod.uid, None)
+            if not at:
+                del self._at[name]
+            self._changed_nodes.add(name)
+        if counts(pod):
+            use = self._use[pod.namespace]
+            use.remove(pod)
+            if not use.pods:
+                del self._use[pod.namespace]
+            self._changed_namespaces.add(pod.namespace)
+
+    def _part(self, pod: PodState) -> Part:
+        found = self._parts.get(pod.uid)
+        if found is None:
+            found = self._parts[pod.uid] = part(pod)
+        return found
+
+    def _wait(self, pod: PodState) -> None:
+        """Go on waiting for the binding to the same node, begin to, or stop."""
+        if not counts(pod) or pod.node:
+            self._waits.pop(pod.uid, None)
+        elif (wait := self._waits.get(pod.uid)) is None or wait.node != pod.place:
+            self._waits[pod.uid] = _Wait(pod.place)
+
+
+def _places(pod: PodState) -> set[str]:
+    return {name for name in (pod.node, pod.assigned_node) if name}

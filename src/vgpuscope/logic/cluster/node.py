@@ -1,0 +1,98 @@
+"""All conclusions about one node, from the node and the pods that have to do with it, and from nothing else."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
+
+from vgpuscope.knowledge.vendors import BY_WORD
+from vgpuscope.logic.cluster.capacity import node_capacity
+from vgpuscope.logic.cluster.claims import Claim, Part, part
+from vgpuscope.logic.cluster.offers import settle_offers
+from vgpuscope.logic.cluster.reconcile import reconcile
+from vgpuscope.model.allocation import NodeState, PodState, RegisteredDevice
+from vgpuscope.model.cluster import DeviceLedger, InstanceHolder, LostReason, NodeLedger
+from vgpuscope.model.quantity import DeviceUUID, PodUID
+
+
+def settle_node(
+    name: str,
+    *,
+    node: NodeState | None,
+    pods: Iterable[PodState],
+    overdue: Collection[PodUID] = (),
+    part_of: Callable[[PodState], Part] = part,
+) -> NodeLedger:
+    """The node's ledger. `pods` may be any that are bound or assigned to it; `overdue` ones wait too long to be bound.
+
+    The pods' order makes no difference. `part_of` may remember what it said of a pod.
+    """
+    parts = sorted(map(part_of, pods), key=attrgetter("order"))
+    here = [one.pod for one in parts]
+    counted = [one for one in parts if one.counts and one.pod.place == name]
+    held = tuple([holder for one in counted for holder in one.holders])
+    devices = _devices(node, counted) if node else ()
+    capacity, types = node_capacity(devices)
+    findings, finding_counts = reconcile(name, node=node, devices=devices, holders=held, pods=here, overdue=overdue)
+    return NodeLedger(
+        name=name,
+        known=node is not None,
+        ready=node.ready if node else True,
+        schedulable=node.schedulable if node else True,
+        devices=devices,
+        holders=held,
+        shares=tuple([share for one in counted for share in one.shares]),
+        offers=settle_offers(node, here) if node else (),
+        capacity=capacity,
+        types=types,
+        findings=findings,
+        finding_counts=finding_counts,
+    )
+
+
+def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ...]:
+    claimed: dict[DeviceUUID, list[Claim]] = {}
+    instances: dict[DeviceUUID, list[InstanceHolder]] = {}
+    for one in counted:
+        for claim in one.claims:
+            claimed.setdefault(claim.device, []).append(claim)
+        for holder in one.instances:
+            instances.setdefault(holder.instance.device, []).append(holder)
+    # A plugin writes its devices in no stable order; the same id twice would be the same card twice.
+    unique = {device.id: device for device in reversed(node.devices)}
+    return tuple(
+        _device(node, device, claimed.get(device.id, ()), instances.get(device.id, ()))
+        for device in sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
+    )
+
+
+def _device(
+    node: NodeState, device: RegisteredDevice, claimed: Sequence[Claim], instances: Sequence[InstanceHolder]
+) -> DeviceLedger:
+    memory = cores = shared = containers = 0
+    for claim in claimed:
+        memory += claim.memory
+        cores += claim.cores
+        shared += claim.slots
+        containers += claim.containers
+    return DeviceLedger(
+        device=device,
+        memory_allocated=memory,
+        cores_allocated=cores,
+        shared=shared,
+        containers=containers,
+        instances=tuple(instances),
+        lost=_lost(node, device),
+    )
+
+
+def _lost(node: NodeState, device: RegisteredDevice) -> LostReason | None:
+    """The first reason why the device takes nothing new; its own come first, because they outlast the node's."""
+    if not device.healthy:
+        return "unhealthy"
+    if device.cordoned:
+        return "cordoned"
+    vendor = BY_WORD.get(device.vendor)
+    if vendor and node.allocatable.get(vendor.count) == 0:
+        return "kubelet-zero"
+    if not node.ready:
+        return "node-not-ready"
+    return None if node.schedulable else "node-unschedulable"

@@ -1,0 +1,345 @@
+"""Which pods wait for devices and why, and what became of those that waited.
+
+Pods and events come from two watches, so either may be first, and an event's object is gone after an hour. Therefore
+events of pods that are not known yet are held for that long, and so are pods that were bound at once: the word of the
+kubelet that refuses one comes after.
+
+Pods that wait are all told, however many. `most` bounds the rest: those that waited, and whose history is kept.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from vgpuscope.logic.cluster.pending_reports import Hearsay
+from vgpuscope.model.allocation import PodState, Refusal
+from vgpuscope.model.decision import Reason
+from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+
+NOT_TRIED, BIND_FAILED = "SCHED_NOT_TRIED", "SCHED_BIND_FAILED"
+
+_EVENT_LIFE: Seconds = 3600.0  # the API server forgets an event after so long
+_STEP: Seconds = 3600.0  # a longer step of the clock is a jump, and must not make us forget
+_SWEEP: Seconds = 60.0
+_KUBELET = "kubelet"
+_PHASE = "hami.io/bind-phase"
+
+
+class _Entry:
+    """One pod; it waits as long as `ended` is None."""
+
+    __slots__ = ("code", "deleted", "ended", "hearsay", "pod", "tick")
+
+    def __init__(self, pod: PodState, hearsay: Hearsay) -> None:
+        self.pod, self.hearsay = pod, hearsay
+        self.ended: UnixTime | None = None
+        self.tick: Seconds = 0.0  # when it ended, by the book's own clock
+        self.deleted = False
+        self.code: str | None = None  # None: to be found out
+
+
+class _Early:
+    """What was said of a pod that is not known."""
+
+    __slots__ = ("hearsay", "tick")
+
+    def __init__(self) -> None:
+        self.hearsay = Hearsay()
+        self.tick: Seconds = 0.0
+
+
+class PendingBook:
+    """The pods that wait, and for so long and so many those that waited."""
+
+    def __init__(self, keep: Seconds = 86400, most: int = 10_000) -> None:
+        self._keep, self._most = keep, most
+        self._waiting: dict[PodUID, _Entry] = {}
+        self._past: dict[PodUID, _Entry] = {}  # in the order in which they ended
+        self._bound: dict[PodUID, _Entry] = {}  # a while ago, and nobody had said anything against it
+        self._early: dict[PodUID, _Early] = {}
+        self._now: UnixTime | None = None
+        self._tick: Seconds = 0.0  # passes with the clock, but neither backwards nor in jumps
+        self._swept: Seconds = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many pods it holds something of."""
+        return len(self._waiting) + len(self._past) + len(self._bound) + len(self._early)
+
+    def set_pod(self, pod: PodState, now: UnixTime) -> None:
+        """A pod is there, or has changed."""
+        self._advance(now)
+        if not _waits(pod):
+            self._set_placed(pod, now)
+            return
+        if pod.uid in self._past and not self._past[pod.uid].deleted:
+            return  # a pod that has its node keeps it: this is old news
+        if pod.uid in self._bound:
+            return
+        entry = self._waiting.get(pod.uid) or self._past.pop(pod.uid, None)
+        before = entry.pod.refusal if entry else None
+        entry = entry or _Entry(pod, self._heard_early(pod.uid))
+        self._waiting[pod.uid] = entry
+        entry.pod, entry.code, entry.ended, entry.deleted = pod, None, None, False
+        self._hear_condition(entry, pod, before=before, now=now)
+        self._make_room()
+
+    def drop_pod(self, uid: PodUID, now: UnixTime) -> None:
+        """A pod is gone."""
+        self._advance(now)
+        entry = self._waiting.pop(uid, None)
+        if entry is not None:
+            entry.deleted = True
+            self._end(entry, entry.pod, now=now, ended=now)
+
+    def set_event(self, event: PodEvent) -> None:
+        """An event was seen. That it is forgotten by the API server is no news."""
+        if not event.said:
+            return
+        uid = event.pod_uid
+        entry = self._waiting.get(uid) or self._past.get(uid) or self._bound.pop(uid, None)
+        if entry is None:
+            self._hear_early(event)
+            return
+        if self._has_room_for(entry):
+            entry.hearsay.hear(event)
+        else:
+            entry.hearsay.cut += len(event.said)
+        entry.code = None
+        if entry.ended is not None and uid not in self._past:
+            self._past[uid] = entry
+            self._make_room()
+
+    def pass_time(self, now: UnixTime) -> None:
+        """Forget what is old enough."""
+        self._advance(now)
+        if self._tick - self._swept < _SWEEP:
+            return
+        self._swept = self._tick
+        for kept, life in ((self._past, self._keep), (self._bound, _EVENT_LIFE)):
+            for uid in [uid for uid, entry in kept.items() if self._tick - entry.tick > life]:
+                del kept[uid]
+        for uid in [uid for uid, early in self._early.items() if self._tick - early.tick > _EVENT_LIFE]:
+            del self._early[uid]
+
+    def pods(self, *, namespace: str | None = None, name: str | None = None, all: bool = False) -> list[PendingPod]:  # noqa: A002
+        """Those that wait, oldest first; if all are asked for, then those that waited, newest first."""
+
+        def chosen(entries: dict[PodUID, _Entry]) -> list[_Entry]:
+            return [
+                entry
+                for entry in entries.values()
+                if namespace in {None, entry.pod.namespace} and name in {None, entry.pod.name}
+            ]
+
+        found = sorted(chosen(self._waiting), key=_by_age)
+        if all:
+            found += sorted(chosen(self._past), key=_by_end, reverse=True)
+        return [_told(entry) for entry in found]
+
+    def counts(self, now: UnixTime, most: int = 500) -> list[WaitingCount]:
+        """Pods that wait, by namespace and code; beyond so many pairs, the smallest are told without a namespace."""
+        pairs: dict[tuple[str, str], tuple[int, UnixTime | None]] = {}
+        for entry in self._waiting.values():
+            _add(pairs, (entry.pod.namespace, _code(entry)), 1, entry.pod.times.created)
+        order = sorted(pairs, key=lambda pair: (-pairs[pair][0], pair))
+        shown = {pair: pairs[pair] for pair in sorted(order[:most])}
+        for pair in order[most:]:
+            _add(shown, ("", pair[1]), *pairs[pair])
+        return [
+            WaitingCount(namespace=pair[0], code=pair[1], pods=pods, oldest=_age(created, now))
+            for pair, (pods, created) in shown.items()
+        ]
+
+    # --- how a pod stops waiting --------------------------------------------------------------------------------------
+
+    def _set_placed(self, pod: PodState, now: UnixTime) -> None:
+        """A pod that has a node, or will never have one."""
+        uid = pod.uid
+        known = self._past.get(uid) or self._bound.get(uid)
+        if known is not None:
+            known.pod, known.code = _slim(pod, known.pod.refusal), None
+            if known.deleted and pod.node:
+                known.deleted = False  # it was bound after all
+            if _allocation_failed(pod):
+                self._hear_plugin(known)
+            return
+        entry = self._waiting.pop(uid, None)
+        ended = _ended(pod, now)
+        if entry is None:
+            recent = now - ended <= _EVENT_LIFE
+            if uid not in self._early and not recent:
+                return  # the usual case: it has been running for long
+            entry = _Entry(pod, self._heard_early(uid))
+        entry.deleted = not pod.node and not pod.ended
+        self._end(entry, pod, now=now, ended=ended)
+
+    def _end(self, entry: _Entry, pod: PodState, *, now: UnixTime, ended: UnixTime) -> None:
+        entry.pod, entry.code, entry.ended = _slim(pod, entry.pod.refusal), None, ended
+        entry.tick = self._tick - max(0.0, now - ended)
+        if _allocation_failed(pod):
+            self._hear_plugin(entry)
+        told = entry.hearsay or entry.deleted or entry.pod.refusal
+        (self._past if told else self._bound)[pod.uid] = entry
+        self._make_room()
+
+    def _hear_plugin(self, entry: _Entry) -> None:
+        """HAMi's device plugin says on the pod itself that it has not handed out the devices."""
+        entry.hearsay.hear(_plugin_event(entry.pod, entry.ended))
+        if self._bound.pop(entry.pod.uid, None):
+            self._past[entry.pod.uid] = entry
+
+    # --- what is said -------------------------------------------------------------------------------------------------
+
+    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: Refusal | None, now: UnixTime) -> None:
+        """The condition tells since when the pod is refused; when its words changed, only who sees it knows."""
+        refusal = pod.refusal
+        if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(entry):
+            entry.hearsay.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
+
+    def _has_room_for(self, entry: _Entry) -> bool:
+        return bool(entry.hearsay) or len(self._waiting) <= self._most
+
+    def _hear_early(self, event: PodEvent) -> None:
+        early = self._early.pop(event.pod_uid, None) or _Early()
+        early.hearsay.hear(event)
+        early.tick = self._tick
+        self._early[event.pod_uid] = early
+        if len(self._early) > self._most:
+            del self._early[next(iter(self._early))]
+
+    def _heard_early(self, uid: PodUID) -> Hearsay:
+        early = self._early.pop(uid, None)
+        return early.hearsay if early else Hearsay()
+
+    # --- bounds -------------------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        while len(self._bound) > self._most:
+            del self._bound[next(iter(self._bound))]
+        while self._past and len(self._waiting) + len(self._past) > self._most:
+            del self._past[next(iter(self._past))]
+
+    def _advance(self, now: UnixTime) -> None:
+        if self._now is not None:
+            self._tick += min(max(0.0, now - self._now), _STEP)
+        self._now = now
+
+
+def _waits(pod: PodState) -> bool:
+    return not pod.node and not pod.deleting and not pod.ended
+
+
+def _allocation_failed(pod: PodState) -> bool:
+    return bool(pod.node) and pod.times.bind_phase == "failed" and pod.times.started is None
+
+
+def _plugin_event(pod: PodState, at: UnixTime | None) -> PodEvent:
+    """The annotation, as if it were an event."""
+    said = Reason(code="SCHED_ALLOCATE_FAILED", nodes=(pod.node,), node_count=1, detail=f"{_PHASE}: failed")
+    return PodEvent(
+        uid=_PHASE,
+        pod_uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        component="hami-device-plugin",
+        reason=_PHASE,
+        said=(said,),
+        first=at,
+        last=at,
+    )
+
+
+def _ended(pod: PodState, now: UnixTime) -> UnixTime:
+    """When the waiting ended; never in the future, should clocks differ."""
+    return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
+
+
+def _slim(pod: PodState, refusal: Refusal | None) -> PodState:
+    """What is still of interest when it no longer waits, with the last refusal."""
+    last = pod.refusal or refusal
+    return structs.replace(
+        pod, assignments=(), instances=(), refusal=structs.replace(last, message="") if last else None
+    )
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def _told(entry: _Entry) -> PendingPod:
+    pod, said = entry.pod, entry.hearsay.said(entry.pod.scheduler, _condition(entry))
+    tried = pod.refusal is not None and pod.refusal.reason != "SchedulingGated"
+    return PendingPod(
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        owner=pod.owner,
+        scheduler=pod.scheduler,
+        requests=pod.requests,
+        asking=pod.asking,
+        claims=pod.claims,
+        outcome=_outcome(entry),
+        code=_main(said, pod),
+        created=pod.times.created,
+        ended=entry.ended,
+        node=pod.node,
+        attempts=max(entry.hearsay.attempts, int(tried)),
+        said=tuple(said),
+        said_cut=entry.hearsay.cut,
+    )
+
+
+def _code(entry: _Entry) -> str:
+    if entry.code is None:
+        said = entry.hearsay.said(entry.pod.scheduler, _condition(entry))
+        entry.code = _main(said, entry.pod)
+    return entry.code
+
+
+def _main(said: Sequence[Said], pod: PodState) -> str:
+    """The code that counts most; of a pod that nobody speaks of, its annotation may say that it was tried."""
+    if said:
+        return said[0].reason.code
+    return BIND_FAILED if pod.times.bind_phase == "failed" else NOT_TRIED
+
+
+def _condition(entry: _Entry) -> tuple[Reason, ...]:
+    """What the condition says, or said last; of a pod that was refused by its node that is long past."""
+    return entry.pod.refusal.said if entry.pod.refusal and _outcome(entry) != "failed" else ()
+
+
+def _outcome(entry: _Entry) -> Outcome:
+    """Failed is who never started because its node refused it, or because it ended without one."""
+    pod = entry.pod
+    if entry.ended is None:
+        return "waiting"
+    if entry.deleted:
+        return "deleted"
+    refused = entry.hearsay.by(_KUBELET) or not pod.node
+    failed = _allocation_failed(pod) or (refused and pod.phase == "Failed" and pod.times.started is None)
+    return "failed" if failed else "scheduled"
+
+
+def _by_age(entry: _Entry) -> tuple[float, str, str]:
+    created = entry.pod.times.created
+    return float("inf") if created is None else created, entry.pod.namespace, entry.pod.name
+
+
+def _by_end(entry: _Entry) -> tuple[float, str, str]:
+    return entry.ended or 0.0, entry.pod.namespace, entry.pod.name
+
+
+def _age(created: UnixTime | None, now: UnixTime) -> Seconds | None:
+    return None if created is None else max(0.0, now - created)
+
+
+def _add(
+    pairs: dict[tuple[str, str], tuple[int, UnixTime | None]],
+    pair: tuple[str, str],
+    pods: int,
+    created: UnixTime | None,
+) -> None:
+    known, oldest = pairs.get(pair, (0, None))
+    both = [moment for moment in (oldest, created) if moment is not None]
+    pairs[pair] = (known + pods, min(both, default=None))

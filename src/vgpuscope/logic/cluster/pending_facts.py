@@ -1,0 +1,444 @@
+"""The numbers behind what schedulers say of a pod: how much it asks for, how much there is, and where.
+
+Schedulers say which reason and which nodes; the ledger knows the rest. Where the ledger sees room, that is said too:
+a scheduler's word is as old as its last attempt.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct, structs
+
+from vgpuscope.knowledge.vendors import BY_RESOURCE, NVIDIA, Vendor, vendor_by_resource
+from vgpuscope.model.cluster import DeviceLedger, NamespaceLedger, NodeLedger, OfferLedger, QuotaUse
+from vgpuscope.model.decision import BY_CODE, Code
+from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.quantity import MIB, Bytes
+
+MOST_NODES = 5  # that are told of one code
+_MOST_DEVICES = 4  # that are named of one node
+_GIB = 1 << 30
+
+
+def facts(
+    pod: PendingPod,
+    names: Iterable[str],
+    *,
+    node_of: Callable[[str], NodeLedger | None],
+    namespace: NamespaceLedger,
+) -> dict[str, tuple[str, ...]]:
+    """By code that is said now: sentences with numbers and names; nothing of codes that the ledger knows nothing of.
+
+    `names` are the nodes to look at for a reason that names none.
+    """
+    said = _said_of(pod)
+    known = {name for named in said.values() for name in named}  # of these another reason is said
+    others = [name for name in names if name not in known]
+    found = {}
+    for code, named in said.items():
+        make = _MAKERS.get(code)
+        if make is None:
+            continue
+        looked = [node for name in (named or others) if (node := node_of(name)) is not None]
+        lines = tuple(make(_Case(pod, _asked(pod), looked, bool(named), namespace)))
+        if lines:
+            found[code] = lines
+    return found
+
+
+def explain(pod: PendingPod) -> dict[str, Code]:
+    """The codes that are said of the pod, with its own names in what to do."""
+    named = _said_of(pod, current=False)
+    codes = {pod.code: (), **named}
+    return {code: _filled(BY_CODE[code], pod, nodes) for code, nodes in codes.items() if code in BY_CODE}
+
+
+def _said_of(pod: PendingPod, *, current: bool = True) -> dict[str, tuple[str, ...]]:
+    """By code: the nodes it is said of, where they are named."""
+    found: dict[str, dict[str, None]] = {}
+    for one in pod.said:
+        if one.current or not current:
+            found.setdefault(one.reason.code, {}).update(dict.fromkeys(one.reason.nodes))
+    return {code: tuple(nodes) for code, nodes in found.items()}
+
+
+# --- what to do -------------------------------------------------------------------------------------------------------
+
+_PLACEHOLDERS = re.compile(r"(?: node)? NODE\b|\b(?:NAMESPACE|POD|SCHEDULER)\b")
+_FEW = 3  # nodes in a command
+
+
+def _filled(code: Code, pod: PendingPod, nodes: Sequence[str]) -> Code:
+    known = {"NAMESPACE": pod.namespace, "POD": pod.pod, "SCHEDULER": pod.scheduler or "default-scheduler"}
+
+    def name(found: re.Match[str]) -> str:
+        word = found[0]
+        if not word.endswith("NODE"):
+            return known[word]
+        if nodes:
+            return f"{word.removesuffix(' NODE')} {' '.join(nodes[:_FEW])}"
+        return f"{word.removesuffix(' NODE')}s" if word.startswith(" node") else ""
+
+    return structs.replace(code, runbook=_PLACEHOLDERS.sub(name, code.runbook))
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+class _Asked(Struct, frozen=True):
+    """What a pod wants of each GPU, and of how many; None: it does not say, or it cannot be told from the sums."""
+
+    resource: str  # that counts what it wants
+    count: int
+    vendor: Vendor
+    each: bool  # the amounts below are those of each GPU
+    memory: Bytes | None
+    percentage: int | None  # of the GPU's memory
+    cores: int | None
+
+    def of(self, one: DeviceLedger) -> Bytes | None:
+        """The memory it wants of this GPU."""
+        if self.memory is None and self.percentage is not None:
+            return -(-one.device.memory * self.percentage // 100)
+        return self.memory
+
+
+def _asked(pod: PendingPod) -> _Asked:
+    """A pod's requests are sums over its containers: of one container they are those of each of its GPUs."""
+    wanted = pod.requests
+    resource = next((name for name in wanted if _counts(name)), "")
+    vendor = vendor_by_resource(resource) or NVIDIA
+    count = wanted.get(resource, 0)
+    each = pod.asking == 1 or count == 1
+    memory, share, cores = (
+        wanted.get(name) if name and each else None for name in (vendor.memory, vendor.memory_percentage, vendor.core)
+    )
+    return _Asked(
+        resource=resource,
+        count=count,
+        vendor=vendor,
+        each=each,
+        memory=memory * vendor.memory_unit if memory and vendor.memory_unit else None,
+        percentage=share if not memory else None,
+        cores=min(100, cores) if cores and vendor.core_unit == "percent" else None,
+    )
+
+
+def _counts(resource: str) -> bool:
+    """Whether one of the resource is one device."""
+    vendor = BY_RESOURCE.get(resource)
+    return vendor.count == resource if vendor else vendor_by_resource(resource) is not None
+
+
+class _Case(Struct, frozen=True):
+    """One pod and one code."""
+
+    pod: PendingPod
+    asked: _Asked
+    nodes: Sequence[NodeLedger]  # those that are named, or all
+    named: bool
+    namespace: NamespaceLedger
+
+    def devices(self, node: NodeLedger) -> list[DeviceLedger]:
+        return [one for one in node.devices if one.device.vendor == self.asked.vendor.word]
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def _quota(case: _Case) -> Iterator[str]:
+    """Those that are exceeded; if by our numbers none is, all that limit what the pod asks for."""
+    limited = [(one, asked) for one in case.namespace.quotas if one.limit is not None and (asked := _total(case, one))]
+    over = [(one, asked) for one, asked in limited if one.used + asked > _limit(one)]
+    for one, asked in over or limited:
+        unit = " MiB" if one.resource == case.asked.vendor.memory else ""
+        name = min(one.limits, key=lambda limit: limit.limit).name
+        least = "" if case.asked.each else "at least "
+        missing = one.used + asked - _limit(one)
+        verdict = f": {missing}{unit} too much." if missing > 0 else ", which fits now."
+        yield (
+            f"Quota {name} of namespace {case.namespace.name}: {one.resource} {one.used} of {_limit(one)}{unit} used; "
+            f"the pod asks for {least}{asked}{unit}{verdict}"
+        )
+
+
+def _limit(quota: QuotaUse) -> int:
+    return (quota.limit or 0) * quota.factor
+
+
+def _total(case: _Case, quota: QuotaUse) -> int:
+    """What all GPUs of the pod take of it: what one container asks for is that of each of its GPUs."""
+    asked = case.pod.requests.get(quota.resource, 0) * quota.factor
+    return asked * case.asked.count if case.asked.each else asked
+
+
+# --- memory, cores and numbers ----------------------------------------------------------------------------------------
+
+
+class _Line(Struct, frozen=True):
+    """A sentence about a node, and how near it comes to what is asked for."""
+
+    text: str
+    best: float = 0.0
+
+
+def _memory(case: _Case) -> Iterator[str]:
+    yield from _each_node(case, _memory_of)
+
+
+def _memory_of(case: _Case, node: NodeLedger) -> _Line:
+    open_ = [one for one in case.devices(node) if not one.lost and one.slots_free]
+    if not open_:
+        return _Line(_closed(case, node), -1.0)
+    best = max(open_, key=lambda one: one.memory_free)
+    asked = case.asked.of(best)
+    if asked is None:
+        free, total = _sizes(best.memory_free, best.device.memory)
+        rest = "the pod names no amount, which is a whole GPU by HAMi's default." if case.asked.each else ""
+        rest = rest or "how much of it the pod wants on each GPU cannot be told."
+    else:
+        missing = asked - best.memory_free
+        free, total, wanted, lacking = _sizes(best.memory_free, best.device.memory, asked, max(0, missing))
+        rest = f"the pod asks for {wanted}" + (f": {lacking} missing." if missing > 0 else ", which fits now.")
+    total += f" with memory scaling ×{best.device.memory_scaling:.3g}" if best.device.memory_scaling else ""
+    return _Line(
+        f"{node.name}: {_gpu(best)} has the most free memory, {free} of {total}; {rest}", float(best.memory_free)
+    )
+
+
+def _cores(case: _Case) -> Iterator[str]:
+    if case.asked.cores is not None:
+        yield from _each_node(case, _cores_of)
+
+
+def _cores_of(case: _Case, node: NodeLedger) -> _Line:
+    open_ = [one for one in case.devices(node) if not one.lost and one.slots_free]
+    if not open_:
+        return _Line(_closed(case, node), -1.0)
+    best, asked = max(open_, key=lambda one: one.cores_free), case.asked.cores or 0
+    alone = asked == 100 and best.device.cores == 100 and best.shared > 0
+    missing = asked - min(100, best.cores_free)
+    rest = ", which needs a GPU without tenants" if alone else ""
+    rest += f": {missing}% missing." if missing > 0 else "." if alone else ", which fits now."
+    free = f"{best.cores_free}% of {best.device.cores}%"
+    return _Line(
+        f"{node.name}: {_gpu(best)} has the most free cores, {free}; the pod asks for {asked}%{rest}",
+        float(best.cores_free),
+    )
+
+
+def _count(case: _Case) -> Iterator[str]:
+    yield from _each_node(case, _count_of)
+
+
+def _count_of(case: _Case, node: NodeLedger) -> _Line | None:
+    offer = _offer(case, node)
+    if offer:
+        return _Line(_offered(case, node, offer), float(offer.free))
+    devices, asked = case.devices(node), case.asked
+    if not devices:
+        return _Line(_closed(case, node), -1.0) if case.named else None
+    fits = sum(_has_room(one, asked) for one in devices)
+    wants = [_size(asked.memory)] if asked.memory is not None else []
+    wants += [f"{asked.percentage}% of the memory"] if asked.percentage is not None else []
+    wants += [f"{asked.cores}% of the cores"] if asked.cores is not None else []
+    room = f"room for {' and '.join(wants)}" if wants else "a free slot"
+    verb = "has" if 1 in {fits, len(devices)} else "have"
+    return _Line(
+        f"{node.name}: {fits} of {_many(len(devices), 'GPU')} {verb} {room}; the pod asks for {asked.count}"
+        + (f": {asked.count - fits} missing." if asked.count > fits else ", which fits now."),
+        float(fits),
+    )
+
+
+def _has_room(one: DeviceLedger, asked: _Asked) -> bool:
+    memory, cores = asked.of(one) or 0, asked.cores or 0
+    alone = cores < 100 or one.device.cores != 100 or not one.shared
+    full = bool(one.device.cores) and not one.cores_free
+    enough = one.memory_free >= memory and one.cores_free >= cores and not full
+    return one.lost is None and one.slots_free > 0 and enough and alone
+
+
+def _slots(case: _Case) -> Iterator[str]:
+    for node in _with_devices(case):
+        devices = case.devices(node)
+        used, total = sum(one.shared for one in devices), sum(one.device.slots for one in devices)
+        yield f"{node.name}: {used} of {total} slots used on {_many(len(devices), 'GPU')}."
+
+
+def _exclusive(case: _Case) -> Iterator[str]:
+    for node in _with_devices(case):
+        devices = case.devices(node)
+        free = sum(not one.shared for one in devices)
+        held = _listed([f"{_gpu(one)} has {one.containers}" for one in devices if one.shared])
+        verb = "has" if 1 in {free, len(devices)} else "have"
+        yield f"{node.name}: {free} of {_many(len(devices), 'GPU')} {verb} no tenant{f'; {held}' if held else ''}."
+
+
+# --- what GPUs and nodes are like -------------------------------------------------------------------------------------
+
+
+def _types(case: _Case) -> Iterator[str]:
+    for node in _with_devices(case):
+        types = dict.fromkeys(one.device.type or "no type" for one in case.devices(node))
+        yield f"{node.name}: {', '.join(types)}."
+
+
+def _uuids(case: _Case) -> Iterator[str]:
+    for node in _with_devices(case):
+        yield f"{node.name}: {_listed([one.device.id for one in case.devices(node)])}."
+
+
+def _modes(case: _Case) -> Iterator[str]:
+    for node in _with_devices(case):
+        modes = [f"{_gpu(one)} is {one.device.mode or 'in no mode'}" for one in case.devices(node)]
+        yield f"{node.name}: {_listed(modes)}."
+
+
+def _unhealthy(case: _Case) -> Iterator[str]:
+    yield from _lost_devices(case, "unhealthy")
+
+
+def _cordoned(case: _Case) -> Iterator[str]:
+    yield from _lost_devices(case, "cordoned")
+
+
+def _lost_devices(case: _Case, why: str) -> Iterator[str]:
+    found = [
+        f"{node.name}: {_gpu(one)} ({one.device.id}) is {why}."
+        for node in case.nodes
+        for one in case.devices(node)
+        if (one.device.cordoned if why == "cordoned" else not one.device.healthy)
+    ]
+    yield from _at_most(found, "GPU", "are out of service too")
+
+
+def _mig(case: _Case) -> Iterator[str]:
+    lines = []
+    for node in case.nodes:
+        offer = _offer(case, node)
+        if offer:
+            lines.append(_offered(case, node, offer))
+        for one in case.devices(node):
+            if one.device.mode == "mig":
+                held = _many(len(one.instances), "MIG instance")
+                free, total = _sizes(one.memory_free, one.device.memory)
+                lines.append(f"{node.name}: {_gpu(one)} holds {held}, {free} of {total} free.")
+    yield from _at_most(lines, "GPU", "are not listed")
+
+
+def _unregistered(case: _Case) -> Iterator[str]:
+    for node in case.nodes[:MOST_NODES] if case.named else ():
+        if not case.devices(node):
+            yield _closed(case, node)
+
+
+def _not_ready(case: _Case) -> Iterator[str]:
+    found = [f"{node.name} is not ready." for node in _of_interest(case) if not node.ready]
+    yield from _at_most(found, "node", "are not ready either")
+
+
+def _unschedulable(case: _Case) -> Iterator[str]:
+    found = [f"{node.name} is cordoned." for node in _of_interest(case) if not node.schedulable]
+    yield from _at_most(found, "node", "are cordoned too")
+
+
+def _of_interest(case: _Case) -> Iterator[NodeLedger]:
+    """Where no node is named: those with GPUs."""
+    return (node for node in case.nodes if case.named or node.devices or node.offers)
+
+
+def _claims(case: _Case) -> Iterator[str]:
+    if case.pod.claims:
+        yield f"ResourceClaims of the pod: {', '.join(case.pod.claims)}."
+
+
+_MAKERS: dict[str, Callable[[_Case], Iterator[str]]] = {
+    "SCHED_QUOTA_EXCEEDED": _quota,
+    "SCHED_INSUFFICIENT_GPU_MEMORY": _memory,
+    "SCHED_INSUFFICIENT_GPU_CORES": _cores,
+    "SCHED_INSUFFICIENT_GPU_COUNT": _count,
+    "SCHED_SLOTS_EXHAUSTED": _slots,
+    "SCHED_EXCLUSIVE_CONFLICT": _exclusive,
+    "SCHED_DEVICE_TYPE_MISMATCH": _types,
+    "SCHED_DEVICE_UUID_MISMATCH": _uuids,
+    "SCHED_DEVICE_UNHEALTHY": _unhealthy,
+    "SCHED_DEVICE_CORDONED": _cordoned,
+    "SCHED_MODE_MISMATCH": _modes,
+    "SCHED_MIG_INFEASIBLE": _mig,
+    "SCHED_NODE_UNREGISTERED": _unregistered,
+    "SCHED_NODE_NOT_READY": _not_ready,
+    "SCHED_NODE_UNSCHEDULABLE": _unschedulable,
+    "SCHED_DRA_UNALLOCATABLE": _claims,
+}
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def _each_node(case: _Case, make: Callable[[_Case, NodeLedger], _Line | None]) -> Iterator[str]:
+    """A sentence for each node that is named; else for those that come nearest."""
+    nodes = case.nodes if case.named else [node for node in case.nodes if case.devices(node) or _offer(case, node)]
+    lines = [line for node in nodes if (line := make(case, node)) is not None]
+    if not case.named:
+        lines.sort(key=lambda line: -line.best)
+    yield from _at_most([line.text for line in lines], "node", "have less" if not case.named else "are not listed")
+
+
+def _at_most(lines: Sequence[str], what: str, verb: str) -> Iterator[str]:
+    yield from lines[:MOST_NODES]
+    rest = len(lines) - MOST_NODES
+    if rest > 0:
+        yield f"{rest} more {what}{'' if rest == 1 else 's'} {verb}."
+
+
+def _with_devices(case: _Case) -> list[NodeLedger]:
+    return [node for node in case.nodes if case.devices(node)][:MOST_NODES]
+
+
+def _closed(case: _Case, node: NodeLedger) -> str:
+    if case.devices(node):
+        return f"{node.name}: no GPU in service has a free slot."
+    offered = [f"{one.offer.capacity} {one.offer.resource}" for one in node.offers]
+    return f"{node.name}: registers no GPU" + (f"; its kubelet offers {', '.join(offered)}." if offered else ".")
+
+
+def _offer(case: _Case, node: NodeLedger) -> OfferLedger | None:
+    """What the node's kubelet counts of what the pod wants; a pod that asks for memory or cores needs HAMi."""
+    whole = set(case.pod.requests) <= {case.asked.resource}
+    return next((one for one in node.offers if whole and one.offer.resource == case.asked.resource), None)
+
+
+def _offered(case: _Case, node: NodeLedger, one: OfferLedger) -> str:
+    asked, lost = case.asked.count, f" ({one.lost})" if one.lost else ""
+    return (
+        f"{node.name}: {one.free} of {one.offer.capacity} {one.offer.resource} free{lost}; the pod asks for {asked}"
+        + (f": {asked - one.free} missing." if asked > one.free else ", which fits now.")
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    rest = len(words) - _MOST_DEVICES
+    return ", ".join(words[:_MOST_DEVICES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _gpu(one: DeviceLedger) -> str:
+    return f"GPU {one.device.index}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _size(amount: Bytes) -> str:
+    if not amount:
+        return "0"
+    return f"{amount / _GIB:.1f} GiB" if amount >= _GIB else f"{amount / MIB:g} MiB"
+
+
+def _sizes(*amounts: Bytes) -> list[str]:
+    """All in one unit that tells them apart."""
+    texts = [_size(amount) for amount in amounts]
+    if len(set(texts)) == len(set(amounts)) and not any(text.startswith("0.0") for text in texts):
+        return texts
+    return [f"{amount / MIB:g} MiB" if amount else "0" for amount in amounts]

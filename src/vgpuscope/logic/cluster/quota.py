@@ -1,0 +1,78 @@
+"""What each namespace uses of what its quotas limit, kept up to date pod by pod."""
+
+from collections.abc import Iterable
+
+from vgpuscope.knowledge.vendors import BY_WORD, VENDORS
+from vgpuscope.logic.cluster.claims import claims, counts
+from vgpuscope.model.allocation import PodState, QuotaState
+from vgpuscope.model.cluster import NamespaceLedger, QuotaLimit, QuotaUse
+from vgpuscope.model.quantity import MIB
+
+_FACTORS = {
+    name: max(1, (vendor.memory_unit or MIB) // MIB) if name == vendor.memory else 1
+    for vendor in VENDORS
+    for name in vendor.quotas
+}
+
+
+class NamespaceUse:
+    """The devices that pods of one namespace hold, by vendor: bytes, cores and claims."""
+
+    __slots__ = ("pods", "vendors")
+
+    def __init__(self) -> None:
+        self.pods = 0
+        self.vendors: dict[str, list[int]] = {}
+
+    def add(self, pod: PodState) -> None:
+        self._change(pod, 1)
+
+    def remove(self, pod: PodState) -> None:
+        self._change(pod, -1)
+
+    def _change(self, pod: PodState, sign: int) -> None:
+        if not counts(pod):
+            return
+        self.pods += sign
+        for claim in claims(pod):
+            sums = self.vendors.setdefault(claim.vendor, [0, 0, 0])
+            sums[0] += sign * claim.memory
+            sums[1] += sign * claim.cores
+            sums[2] += sign
+            if not sums[2]:
+                del self.vendors[claim.vendor]
+
+
+def settle_namespace(name: str, *, use: NamespaceUse, quotas: Iterable[QuotaState]) -> NamespaceLedger:
+    """The namespace's ledger; the order of its quotas makes no difference."""
+    used = _used(use)
+    limits: dict[str, list[QuotaLimit]] = {}
+    for quota in sorted(quotas, key=lambda quota: quota.name):
+        for key, limit in quota.hard.items():
+            resource = key.removeprefix("limits.")
+            if resource in _FACTORS:  # the count of devices is Kubernetes' own affair
+                limits.setdefault(resource, []).append(QuotaLimit(name=quota.name, limit=limit))
+    return NamespaceLedger(
+        name=name,
+        pods=use.pods,
+        quotas=tuple(
+            QuotaUse(
+                resource=resource,
+                used=used.get(resource, 0),
+                limits=tuple(limits.get(resource, ())),
+                factor=_FACTORS[resource],
+            )
+            for resource in sorted(used.keys() | limits.keys())
+        ),
+    )
+
+
+def _used(use: NamespaceUse) -> dict[str, int]:
+    used: dict[str, int] = {}
+    for word, (memory, cores, _) in use.vendors.items():
+        vendor = BY_WORD.get(word)
+        if vendor and vendor.memory:
+            used[vendor.memory] = memory // MIB
+        if vendor and vendor.core:
+            used[vendor.core] = cores
+    return used

@@ -1,0 +1,124 @@
+"""What does not add up on one node: allocations nobody can use, users nobody allocated for, and numbers too large."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from vgpuscope.knowledge.vendors import BY_WORD
+from vgpuscope.model.allocation import NodeState, PodState
+from vgpuscope.model.cluster import DeviceLedger, Finding, FindingCount, FindingKind, Holder
+from vgpuscope.model.dra import UNUSED
+from vgpuscope.model.quantity import DeviceUUID, PodUID
+
+# Enough to see what is going on; the counts go on telling how much of it there is.
+LISTED = 32
+
+
+def reconcile(
+    name: str,
+    *,
+    node: NodeState | None,
+    devices: Sequence[DeviceLedger],
+    holders: Sequence[Holder],
+    pods: Sequence[PodState],
+    overdue: Collection[PodUID],
+) -> tuple[tuple[Finding, ...], tuple[FindingCount, ...]]:
+    """At most `LISTED` findings, those that hold capacity first, and how many there are of each kind."""
+    found = [
+        *_devices_over(name, devices),
+        *_kubelet_zero(name, node, devices),
+        *_held_in_vain(name, node, devices, holders),
+        *_ghosts(name, node, pods, overdue),
+        *_unallocated_users(name, devices, pods),
+    ]
+    if not found:
+        return (), ()
+    totals = Counter((one.kind, one.reason) for one in found)
+    # Devices of ended pods are free again: whoever has to choose wants to see the others.
+    listed = sorted(found, key=lambda one: one.reason == "ended")[:LISTED]
+    return tuple(listed), tuple(
+        FindingCount(kind=kind, reason=reason, count=count) for (kind, reason), count in sorted(totals.items())
+    )
+
+
+def _devices_over(name: str, devices: Sequence[DeviceLedger]) -> Iterator[Finding]:
+    for one in devices:
+        device = one.device
+        for reason, taken, total in (
+            ("memory", one.memory_allocated, device.memory),
+            ("cores", one.cores_allocated, device.cores),
+            ("slots", one.shared, device.slots),
+        ):
+            if taken > total > 0:  # a total of 0: the vendor does not count it
+                yield Finding(kind="over-allocated", reason=reason, node=name, device=device.id)
+
+
+def _kubelet_zero(name: str, node: NodeState | None, devices: Sequence[DeviceLedger]) -> Iterator[Finding]:
+    """Vendors whose devices are registered while the kubelet offers none: pods placed here will be refused."""
+    for word in sorted({one.device.vendor for one in devices}):
+        vendor = BY_WORD.get(word)
+        if node and vendor and node.allocatable.get(vendor.count) == 0:
+            yield Finding(kind="kubelet-zero", node=name, resource=vendor.count)
+
+
+def _held_in_vain(
+    name: str, node: NodeState | None, devices: Sequence[DeviceLedger], holders: Sequence[Holder]
+) -> Iterator[Finding]:
+    """Pods with devices on a node that is not there; or with devices that are not."""
+    missing = {one.device for one in holders} - {one.device.id for one in devices}
+    if not missing:
+        return
+    found: dict[tuple[PodUID, DeviceUUID], Holder] = {}
+    for one in holders:
+        if one.device in missing:
+            found.setdefault((one.pod_uid, one.device if node else ""), one)
+    for (uid, device), one in found.items():
+        kind: FindingKind = "vanished-device" if node else "node-unknown"
+        yield Finding(kind=kind, node=name, device=device, namespace=one.namespace, pod=one.pod, pod_uid=uid)
+
+
+def _ghosts(
+    name: str, node: NodeState | None, pods: Sequence[PodState], overdue: Collection[PodUID]
+) -> Iterator[Finding]:
+    silent = node is not None and not node.ready
+    for pod in pods:
+        if pod.phase == "Running" and pod.node == name and not pod.deleting:
+            continue  # nearly all of them
+        if pod.assignments and pod.place == name and (reason := _ghost(pod, silent=silent, overdue=overdue)):
+            yield Finding(
+                kind="ghost", reason=reason, node=name, namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid
+            )
+
+
+def _ghost(pod: PodState, *, silent: bool, overdue: Collection[PodUID]) -> str:
+    if pod.ended:
+        return "ended"
+    if pod.node and pod.node != pod.place:
+        return "elsewhere"
+    if pod.phase == "Unknown":
+        return "unknown"
+    if pod.deleting and silent:
+        return "terminating"
+    if pod.uid not in overdue:
+        return ""
+    return "unused" if pod.phase == UNUSED else "unbound"
+
+
+def _unallocated_users(name: str, devices: Sequence[DeviceLedger], pods: Sequence[PodState]) -> Iterator[Finding]:
+    """Bound pods that ask for a device this node registers, without one having been given to them here.
+
+    Where nothing is registered another plugin hands devices out, and no assignment is to be expected.
+    """
+    vendors = {vendor.count for one in devices if (vendor := BY_WORD.get(one.device.vendor))}
+    for pod in pods:
+        if pod.node != name or (pod.assignments and pod.place == name) or pod.ended:
+            continue
+        for resource in sorted(vendors & pod.requests.keys()):
+            if pod.requests[resource] > 0:
+                yield Finding(
+                    kind="unallocated-user",
+                    node=name,
+                    namespace=pod.namespace,
+                    pod=pod.name,
+                    pod_uid=pod.uid,
+                    resource=resource,
+                )

@@ -1,0 +1,225 @@
+"""From tracks to cards: each physical card or MIG instance once, with those who have it and what is concluded of it.
+
+What a former tenant did with a card says nothing about the present one.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from vgpuscope.logic.fleet.scoring import (
+    DEFAULT_POWER,
+    WORK,
+    WORK_OF_INSTANCE,
+    Thresholds,
+    Weights,
+    believable,
+    measured_value,
+    score,
+    status,
+)
+from vgpuscope.logic.fleet.sightings import NEW, UNUSABLE, Case, Desk, Guest, Key, Past, case_of, units_of
+from vgpuscope.logic.fleet.tenants import Concluded, former_use, key_of, not_started, tenant_uses, unknown
+from vgpuscope.logic.fleet.verdict import VerdictRules, highest, judge
+from vgpuscope.model.analysis import GpuUse, Reading, Score, Stat, Tenant, TenantUse, Term, Track
+from vgpuscope.model.quantity import Bytes, DeviceUUID, UnixTime, Watts
+
+
+def assemble(
+    reading: Reading,
+    *,
+    previous: Mapping[Key, Past],
+    weights: Weights,
+    thresholds: Thresholds,
+    rules: VerdictRules,
+    owners: Mapping[tuple[str, str], str],
+    default_power: Watts = DEFAULT_POWER,
+    default_memory: Bytes | None = None,
+) -> tuple[GpuUse, ...]:
+    """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
+    desk = Desk(
+        source=reading.source,
+        window=reading.window,
+        previous=previous,
+        weights=weights,
+        thresholds=thresholds,
+        rules=rules,
+        owners=owners,
+        default_power=default_power,
+        default_memory=default_memory,
+        partial=reading.partial,
+        faults=tuple(fault for fault in reading.faults if fault.terms),
+    )
+    cards: dict[DeviceUUID, list[Track]] = {}
+    for track in reading.tracks:
+        cards.setdefault(track.gpu_id, []).append(track)
+    units = [unit for tracks in cards.values() for unit in units_of(tracks, desk)]
+    found: list[GpuUse] = []
+    for at in range(0, len(units), _BLOCK):
+        found += _uses(units[at : at + _BLOCK], desk)
+    return tuple(sorted(found, key=_order))
+
+
+def card_key(use: GpuUse) -> Key:
+    """What a card or MIG instance is remembered by from one analysis to the next."""
+    return (use.gpu_id, use.mig)
+
+
+def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
+    """What a tenant of a card is remembered by; a pod of the same name that replaced it is another."""
+    return key_of(use.gpu_id, use.mig, tenant)
+
+
+def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, Past] = {}) -> dict[Key, Past]:
+    """What the next analysis has to know of this one: its `previous`. `before`: what this one had to know."""
+    previous: dict[Key, Past] = {}
+    for use in uses:
+        key = card_key(use)
+        previous[key] = _past(use, before.get(key, NEW))
+        for one in use.tenants:
+            key = tenant_key(use, one.tenant)
+            if one.own or one.idle_since is not None or key in before:
+                previous[key] = _past(one, before.get(key, NEW))
+    return previous
+
+
+def _past(use: GpuUse | TenantUse, before: Past) -> Past:
+    """Idleness that cannot be said for a while, as after a restart, is not over; work ends it."""
+    seen = use.evidence
+    if use.verdict == "unknown" and before.idle_since is not None:
+        return Past("unknown", seen.steady_for, before.idle_since, before.until)
+    return Past(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
+
+
+# ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _uses(units: Iterable[list[Track]], desk: Desk) -> list[GpuUse]:
+    """Cards and instances, step by step for all of them: Python takes half the time where it repeats itself."""
+    cases = [case for unit in units if (case := case_of(unit, desk)) is not None]
+    scores = [_score(case, desk) for case in cases]
+    concluded = [_judged(case, found, desk) for case, found in zip(cases, scores, strict=True)]
+    return [_use(*all_of_it, desk) for all_of_it in zip(cases, scores, concluded, strict=True)]
+
+
+_BLOCK = 500  # cards of one step
+
+
+def _score(case: Case, desk: Desk) -> Score:
+    base = case.base
+    found = score(
+        _of_instance(case.shown) if base.mig else case.shown,
+        model=base.model,
+        weights=desk.weights,
+        work=WORK_OF_INSTANCE if base.mig else WORK,
+        default_power=desk.default_power,
+        default_memory=desk.default_memory,
+        expected=desk.pace(base).expected,
+    )
+    return replace(found, value=None) if base.health in UNUSABLE else found  # what it did before says nothing now
+
+
+def _judged(case: Case, found: Score, desk: Desk) -> Concluded:
+    base, guests = case.base, case.guests
+    past = desk.previous.get((base.gpu_id, base.mig), NEW)
+    concluded = judge(
+        _of_instance(base.terms) if base.mig else base.terms,
+        window=desk.pace(base).window,
+        first=base.first,
+        last=base.last,
+        previous=past.verdict,
+        rules=desk.rules,
+        status=status(measured_value(found, case.shown), desk.thresholds),
+        schema=base.schema,
+        model=base.model,
+        default_power=desk.default_power,
+        source=desk.source,
+        partial=desk.partial,
+        failed=desk.failed(case.schemas, own=False),
+        origins=case.origins,
+        beside=guests[0].most if len(guests) == 1 else max([guest.most for guest in guests], default=None),
+        held_since=guests[0].since if len(guests) == 1 else _latest([guest.since for guest in guests]),
+        handed_over=_handover(base, guests, case.seen_since, desk) if case.several else None,
+        steady=past.steady,
+    )
+    if base.health in UNUSABLE:
+        return unknown(concluded[2], "VERDICT_GPU_LOST")
+    if base.mig:
+        concluded = _of_its_own(concluded)
+    if concluded[0] == "idle" and guests and all(map(not_started, guests)):
+        return "unknown", "not-started", unknown(concluded[2], "VERDICT_NOT_STARTED")[2]
+    return _with_span(concluded, case) if case.span else concluded
+
+
+def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
+    """What of a MIG instance's terms can be scored and judged.
+
+    Power is the whole card's, or a part of it by guess, and the limit is the whole card's. Utilisation and memory
+    traffic are not defined for instances: above 0 they show work, and 0 only says that somebody wrote 0.
+    """
+    return {
+        name: stat
+        for name, stat in terms.items()
+        if name not in _OF_CARDS and (name not in _ONLY_ABOVE_ZERO or highest(stat) > 0)
+    }
+
+
+_OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
+_ONLY_ABOVE_ZERO: frozenset[Term] = frozenset({"gpu_util", "mem_copy"})
+
+
+def _of_its_own(concluded: Concluded) -> Concluded:
+    """An instance is not idle by its utilisation alone, and the reason says what is missing."""
+    verdict, _, evidence = concluded
+    blind = evidence.signal in {None, "gpu_util"}
+    if blind and (verdict == "idle" or evidence.reasons[0] == "VERDICT_NO_SIGNAL"):
+        return unknown(evidence, "VERDICT_MIG_NO_SIGNAL")
+    return concluded
+
+
+def _with_span(concluded: Concluded, case: Case) -> Concluded:
+    """The same, and that the numbers of the card and of its tenants are not of the same time."""
+    verdict, use_class, evidence = concluded
+    came = _latest([guest.track.first for guest in case.guests])
+    return verdict, use_class, replace(evidence, reasons=(*evidence.reasons, case.span), held_since=came)
+
+
+def _use(case: Case, found: Score, concluded: Concluded, desk: Desk) -> GpuUse:
+    base, (verdict, use_class, evidence) = case.base, concluded
+    past = desk.previous.get((base.gpu_id, base.mig), NEW) if verdict == "idle" else NEW
+    return GpuUse(
+        gpu_id=base.gpu_id,
+        mig=base.mig,
+        profile=base.profile,
+        gpu_index=base.gpu_index,
+        hostname=base.hostname,
+        model=base.model,
+        terms=case.shown,
+        score=found,
+        status=believable(status(found.value, desk.thresholds), verdict),
+        verdict=verdict,
+        use_class=use_class,
+        evidence=evidence,
+        tenants=tenant_uses(case, concluded, found, desk) if case.guests else (),
+        former=tuple(former_use(guest, desk) for guest in case.gone) if case.gone else (),
+        idle_since=desk.idle_since(past, desk.since(base)) if verdict == "idle" else None,
+        target=base.target,
+        health=base.health,
+        xids=base.xids,
+    )
+
+
+def _handover(base: Track, guests: Iterable[Guest], seen_since: UnixTime | None, desk: Desk) -> UnixTime | None:
+    """When the card last came into other hands, where it was seen before."""
+    began = (base.first, *(guest.since for guest in guests))
+    return _latest([at for at in began if desk.later(at, seen_since)])
+
+
+def _latest(times: Iterable[UnixTime | None]) -> UnixTime | None:
+    return max((at for at in times if at is not None), default=None)
+
+
+def _order(use: GpuUse) -> tuple[str, bool, int, str, str, str]:
+    index = use.gpu_index
+    number = int(index) if index.isascii() and index.isdigit() and len(index) < 10 else -1
+    return (use.hostname, number < 0, number, index, use.gpu_id, use.mig)

@@ -1,0 +1,117 @@
+"""Several questions to a PromQL engine in one request, and which part of the answer belongs to which question.
+
+Statistics of different metrics come as one vector: each part carries a label that says which it is. Samples of
+different metrics come as one matrix: there the metrics keep their names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from vgpuscope.formats.prom.promql import Line, Row, decode_named, one_of, selector
+from vgpuscope.logic.fleet.queries import Ask
+
+T = TypeVar("T")
+
+_LABEL = "zz_vgpuscope_part"
+_MARK = f'"{_LABEL}":"'.encode()
+_NAME = b'"__name__":"'
+
+
+class Bundle(NamedTuple):
+    """Questions that are asked in one request: all for samples, by the same matchers, or all for a statistic."""
+
+    asks: tuple[Ask, ...]
+
+    @property
+    def raw(self) -> bool:
+        return self.asks[0].raw
+
+    @property
+    def part(self) -> str:
+        """What is missing if it fails."""
+        return ", ".join(ask.part for ask in self.asks)
+
+    def query(self, window: str) -> str:
+        if len(self.asks) == 1:
+            return self.asks[0].query(window)
+        if self.raw:
+            names = one_of("__name__", sorted({ask.name for ask in self.asks}))
+            return f"{selector('', (names, *self.asks[0].matchers))}[{window}]"
+        parts = [f'label_replace({ask.query(window)},"{_LABEL}","{at}","","")' for at, ask in enumerate(self.asks)]
+        return _union(parts)
+
+
+def bundled(
+    asks: Sequence[Ask], *, size: Callable[[Ask], int], most_rows: int, most_samples: int, expected: float
+) -> list[Bundle]:
+    """The same questions in as few requests as answers of a sensible size allow; `size`: series of a question."""
+    raw = _parcels([ask for ask in asks if ask.raw], lambda ask: round(size(ask) * expected), most_samples)
+    return [*raw, *_parcels([ask for ask in asks if not ask.raw], size, most_rows)]
+
+
+def _parcels(asks: Iterable[Ask], weight: Callable[[Ask], int], most: int) -> Iterator[Bundle]:
+    """Questions side by side, as many as fit."""
+    kinds: dict[object, list[Ask]] = {}
+    for ask in asks:
+        kinds.setdefault(ask.matchers if ask.raw else None, []).append(ask)
+    for alike in kinds.values():
+        parcel: list[Ask] = []
+        filled = 0
+        for ask in alike:
+            if parcel and filled + weight(ask) > most:
+                yield Bundle(tuple(parcel))
+                parcel, filled = [], 0
+            parcel.append(ask)
+            filled += weight(ask)
+        if parcel:
+            yield Bundle(tuple(parcel))
+
+
+def _union(parts: Sequence[str]) -> str:
+    """All of them, as a tree: an engine compares the two sides of each `or`."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return f"({_union(parts[:half])} or {_union(parts[half:])})"
+
+
+def rows_by_ask(bundle: Bundle, rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows of each question, by its place in the bundle, without the label that says so."""
+    found: dict[int, list[Row]] = {at: [] for at in range(len(bundle.asks))}
+    for row in rows:
+        at, metric = _unmarked(bytes(row.metric))
+        if at in found:
+            found[at].append(Row(metric, row.value))
+    return found
+
+
+def lines_by_name(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    """The series of each metric."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(_name(bytes(line.metric)), []).append(line)
+    return found
+
+
+def _unmarked(raw: bytes) -> tuple[int, msgspec.Raw]:
+    begin = raw.find(_MARK)
+    end = raw.find(b'"', begin + len(_MARK))
+    number = raw[begin + len(_MARK) : end]
+    if begin < 0 or not number.isdigit():
+        return -1, msgspec.Raw(raw)
+    before, after = raw[:begin], raw[end + 1 :]
+    if after.startswith(b","):
+        after = after[1:]
+    elif before.endswith(b","):
+        before = before[:-1]
+    return int(number), msgspec.Raw(before + after)
+
+
+def _name(raw: bytes) -> str:
+    """The metric's name, which has no character that JSON escapes."""
+    begin = raw.find(_NAME)
+    if begin < 0:
+        return decode_named(raw)[0]
+    return raw[begin + len(_NAME) : raw.find(b'"', begin + len(_NAME))].decode("ascii", "replace")

@@ -1,0 +1,568 @@
+"""Answers of PromQL queries, column after column, as a table by series; and what only raw samples can explain of it.
+
+take     one answer becomes a column; values that cannot be true mark their series
+settle   all columns are in: who each series is
+probes   some series of each job whose samples show how often there are some, where no samples were asked for
+time     how often each job's series have samples, which are missing, whether a series is still there
+puzzles  series that only raw samples can explain: false values, tenants that change, series that begin or end
+look     what the raw samples say of these
+"""
+
+import math
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.formats.prom.promql import (
+    Line,
+    Matcher,
+    Row,
+    Sample,
+    decode_labels,
+    decode_named,
+    in_order,
+    one_of,
+    without_name,
+)
+from vgpuscope.knowledge.exporters import SENTINELS, STATISTICS, Group
+from vgpuscope.knowledge.series_labels import Place, displaced_jobs, place
+from vgpuscope.logic.fleet import pace
+from vgpuscope.logic.fleet.queries import Ask
+from vgpuscope.model.analysis import Hole, Stat, Tenant
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+WIDTH: Final = len(STATISTICS)
+MEAN, MAX, P95, SAMPLES, LAST = range(WIDTH)
+
+_NEARLY = 0.9  # of the expected samples: nothing of note is missing
+_BATCH = 250  # UUIDs in one query: VictoriaMetrics takes 16 KiB
+_ENDLESS = 1e15  # more than any count or time, less than infinity
+_RAW_AT_MOST = 1_000_000  # samples, of all series that are looked at
+_LOOKED_AT = 200  # series of a job whose samples tell how often there are some
+_PROBES = 20  # series of a job that are asked for samples where only statistics are wanted
+
+Cells: TypeAlias = list[float | None]
+Times: TypeAlias = "array[float]"
+_Statistics: TypeAlias = tuple[float | None, float | None, float | None, int, UnixTime]  # in the order of STATISTICS
+_Weighed: TypeAlias = tuple[_Statistics, UnixTime, list[UnixTime]]  # with the first time, and those of true samples
+Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pace
+Identity: TypeAlias = frozenset[tuple[str, str]]  # labels of a series, without the metric's name
+
+
+class Known(NamedTuple):
+    """What the labels of a series say."""
+
+    place: Place | None  # None: it names no card
+    scope: Scope
+    target: str  # cluster and instance
+
+
+class Seen(Struct, gc=False, eq=False):
+    """One series: what its labels say, its row of the table, and what was found out about it."""
+
+    raw: bytes
+    cells: Cells
+    place: Place
+    scope: Scope
+    target: str
+    count: int = 0  # samples in the window
+    first: UnixTime | None = None  # None: not known
+    last: UnixTime | None = None
+    exact: bool = False  # first and last are known from the samples themselves
+    gone: bool = False  # it has ended before the window did
+    fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
+    times: dict[int, Times] = {}  # of true samples, by quantity, where these were asked for
+    holes: dict[int, tuple[Hole, ...]] = {}  # what the times show to be missing
+
+
+class Puzzle(NamedTuple):
+    """A query for raw samples."""
+
+    group: Group
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    def series(self, matchers: Iterable[Matcher]) -> str:
+        parts = (one_of("__name__", self.names), one_of(self.group.uuid, self.devices), *matchers)
+        return f"{{{','.join(map(str, parts))}}}"
+
+
+class Places:
+    """Who the series of one group are. What was found out is kept for the next reading: most labels come again."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._known: dict[bytes, Known] = {}
+        self._displaced: frozenset[str] = frozenset()
+
+    def of(self, raws: Set[bytes]) -> Mapping[bytes, Known]:
+        """What the labels of all series say."""
+        displaced = displaced_jobs(decode_labels(raw) for raw in raws if b'"exported_' in raw)
+        if displaced != self._displaced:
+            self._known, self._displaced = {}, displaced
+        words: dict[str, str] = {}  # what thousands of series have in common is kept once
+        for raw in raws:
+            if raw not in self._known:
+                self._known[raw] = self._found(raw, displaced, words)
+        for raw in self._known.keys() - raws if len(self._known) > len(raws) else ():
+            del self._known[raw]
+        return self._known
+
+    def place(self, labels: Mapping[str, str]) -> Place | None:
+        """Whom a series is about that is not one of those."""
+        return place(self._group, labels, displaced=labels.get("job", "") in self._displaced)
+
+    def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> Known:
+        labels = decode_labels(raw)
+        job, cluster = labels.get("job", ""), labels.get("cluster", "")
+        where = place(self._group, labels, displaced=job in displaced, words=words)
+        scope, target = (words.setdefault(cluster, cluster), words.setdefault(job, job)), target_of(labels)
+        return Known(where, scope, words.setdefault(target, target))
+
+
+class Table:
+    """All series of one group in one window, which begins right after `begin`."""
+
+    def __init__(
+        self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds, places: Places | None = None
+    ) -> None:
+        self.group, self.begin, self.end = group, begin, end
+        self._places = places or Places(group)
+        self.seen: list[Seen] = []
+        self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
+        self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
+        self.marked_series: dict[bytes, Seen] = {}  # the marked ones
+        self.intervals: dict[Scope, Seconds] = {}  # as samples show them; a job of which none were seen has none
+        self.xids: dict[str, set[int]] = {}  # by card
+        self.frozen: set[str] = set()  # targets whose pages are made, but of one and the same sample
+        self._percents: set[tuple[int, str]] = set()  # quantities of exporters that are 0-100 though they say ratio
+        self._probed: dict[Scope, list[Seconds]] = defaultdict(list)  # distances between samples of some series
+        self._step = step
+        self._rows: dict[bytes, Cells] = {}
+        self._order: list[bytes] = []  # of the rows, as they came
+        self._cells: list[Cells] = []  # in that order
+        self._taken: dict[tuple[int, ...], int] = {}  # series of each answer, by its columns
+        self._names: dict[int, str] = {}  # metric, by column
+        self._more: dict[str, dict[str, str]] = {}
+        self._states: dict[tuple[str, str, Tenant | None], str] = {}
+        self._spans: dict[bytes, tuple[UnixTime, UnixTime]] = {}  # what samples have shown already
+        self._times: dict[bytes, dict[int, Times]] = {}
+        self._fixed: dict[bytes, dict[int, Stat]] = {}
+
+    # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, ask: Ask, rows: Sequence[Row], *, missing: str = "") -> None:
+        """Rows of an answer become a column."""
+        [column], quantity = ask.columns, self.group.quantities[ask.quantity]
+        self._note(ask, missing)
+        plain = column % WIDTH in {SAMPLES, LAST}
+        scale, high = (1.0, _ENDLESS) if plain else (quantity.scale, quantity.highest)
+        for raw, cells, row in zip(*self._found(ask, rows), rows, strict=True):
+            ours = row.value[1] / scale
+            if 0.0 <= ours <= high:
+                cells[column] = ours
+            elif not plain:  # a count or a time that is no number is none
+                cells[column] = ours
+                self.marked.setdefault(raw, set()).add(ask.quantity)
+
+    def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
+        """Series with all their samples become several columns; AnswerUnreadable if a sample is no number."""
+        quantity, columns = self.group.quantities[ask.quantity], ask.columns
+        at = ask.quantity * WIDTH
+        timed, counted, full = at + LAST in columns, at + SAMPLES in columns, len(columns) == WIDTH
+        self._note(ask, missing)
+        most, scale = quantity.highest * quantity.scale, quantity.scale
+        tail = at + P95 in columns
+        weighed = [_weighed(line, most, scale, tail=tail) for line in lines]
+        for raw, cells, found in zip(*self._found(ask, lines), weighed, strict=True):
+            if found is None:
+                continue
+            statistics, first, times = found
+            _, _, _, count, last = statistics
+            dropped = count - len(times)
+            if full:
+                cells[at : at + WIDTH] = statistics
+            else:
+                for column in columns:
+                    cells[column] = statistics[column - at]
+            if timed:
+                self._spans[raw] = (first, last)
+            if counted:
+                self._times.setdefault(raw, {})[ask.quantity] = array("d", times)
+            if dropped:
+                mean, top, high = cells[at : at + SAMPLES]
+                stat = Stat(mean=mean, max=top, p95=high, samples=count - dropped, dropped=dropped)
+                self.marked.setdefault(raw, set()).add(ask.quantity)
+                self._fixed.setdefault(raw, {})[ask.quantity] = stat
+
+    def forget(self, ask: Ask) -> None:
+        """The columns of an answer that turned out to be no good."""
+        for column in ask.columns:
+            if self.states.pop(column, None):
+                for cells in self._rows.values():
+                    cells[column] = None
+        for times in self._times.values():
+            times.pop(ask.quantity, None)
+
+    def _note(self, ask: Ask, missing: str) -> None:
+        for column in ask.columns:
+            self.states[column] = "partial" if missing else "whole"
+            self._names[column] = ask.name
+
+    def _found(self, ask: Ask, series: Sequence[Row] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
+        """Labels and cells of the next series of an answer. Engines keep their order, so most need no looking up."""
+        raws, begin = _keys(ask.name, series), self._taken.get(ask.columns, 0)
+        end = self._taken[ask.columns] = begin + len(raws)
+        known = self._order[begin:end]
+        if raws == known:
+            return known, self._cells[begin:end]
+        return raws, [self._rows.get(raw) or self._new(raw) for raw in raws]
+
+    def _new(self, raw: bytes) -> Cells:
+        cells: Cells = [None] * (WIDTH * len(self.group.quantities))
+        self._rows[raw] = cells
+        self._order.append(raw)
+        self._cells.append(cells)
+        return cells
+
+    @property
+    def size(self) -> int:
+        """Series so far."""
+        return len(self._rows)
+
+    def learn(self, name: str, labels: dict[str, str]) -> None:
+        """The labels of a metric that tells a fact of this group, once everything is settled."""
+        if name == self.group.info:
+            self._more[labels.get("mig_uuid") or labels.get(self.group.uuid, "")] = labels
+        elif name == self.group.state and (where := self._places.place(labels)):
+            self._states[where.gpu_id, where.mig, where.tenant] = labels.get(self.group.state_label, "")
+
+    def more(self, where: Place) -> Mapping[str, str]:
+        """What the info metric says of a card or instance."""
+        return self._more.get(where.mig or where.gpu_id, {})
+
+    def state(self, where: Place) -> str:
+        """What the state metric says of a card or container; "": nothing."""
+        return self._states.get((where.gpu_id, where.mig, where.tenant), "") if self._states else ""
+
+    def settle(self) -> None:
+        """All columns are in."""
+        known = self._places.of(self._rows.keys())
+        for raw, cells in self._rows.items():
+            where, scope, target = known[raw]
+            if where is None:
+                continue
+            seen = Seen(raw, cells, where, scope, target)
+            if raw in self._spans:
+                seen.first, seen.last = self._spans[raw]
+                seen.exact = True
+            if raw in self._fixed:
+                seen.fixed = self._fixed[raw]
+            if raw in self._times:
+                seen.times = self._times[raw]
+            self.seen.append(seen)
+        self._rows, self._order, self._cells, self._times = {}, [], [], {}
+        self.marked_series = {s.raw: s for s in self.seen if s.raw in self.marked} if self.marked else {}
+        self._scale()
+
+    def _scale(self) -> None:
+        """Bring what only its values can tell to be percent to 0-1, for each exporter by its own values."""
+        for index, quantity in enumerate(self.group.quantities):
+            columns = [c for c in range(index * WIDTH, index * WIDTH + SAMPLES) if c in self.states]
+            if not (quantity.by_values and columns):
+                continue
+            most: dict[str, float] = defaultdict(float)
+            for seen in self.seen:
+                values = [*(seen.cells[c] for c in columns), *_numbers(seen.fixed.get(index))]
+                most[seen.target] = max([most[seen.target], *(v for v in values if v and v <= quantity.highest)])
+            self._percents |= {(index, target) for target, value in most.items() if quantity.percent(value)}
+            for seen in self.seen:
+                if (index, seen.target) in self._percents:
+                    _divide(seen, columns, index)
+
+    def time(self, *, known: Mapping[Scope, Seconds] = {}) -> None:
+        """How many samples each series has, which are missing, whether it is still there.
+
+        `known`: how often jobs had samples before, for those of which none were looked at now.
+        """
+        counts, lasts = self._of(SAMPLES), [c for c in self._of(LAST) if self.states[c] == "whole"]
+        for seen in self.seen:
+            for column in counts:
+                count = seen.cells[column]
+                if count and count > seen.count:
+                    seen.count = int(count)
+        guessed = [seen for seen in self.seen if not seen.exact]
+        for seen in guessed:
+            cells = seen.cells
+            times = [at for column in lasts if (at := cells[column]) is not None and at > self.begin]
+            seen.last = max(times, default=None)
+            seen.gone = not times and any(cells[c - LAST + SAMPLES] for c in lasts)
+        there = {seen.scope for seen in self.seen}
+        self.intervals = {scope: known[scope] for scope in there if scope in known} | self._paces()
+        for seen in guessed:
+            self._estimate(seen)
+        for seen in self.seen:
+            self._miss(seen)
+
+    def _paces(self) -> dict[Scope, Seconds]:
+        """How often each job's series have samples, by the distances between those of some of its series."""
+        found: dict[Scope, list[Seconds]] = defaultdict(list, {k: list(v) for k, v in self._probed.items()})
+        for seen in self.seen:
+            paces = found[seen.scope]
+            if seen.times and len(paces) < _LOOKED_AT:
+                paces += [own for times in seen.times.values() if (own := pace.pace(times))]
+        return {scope: usual for scope, paces in found.items() if (usual := pace.usual(paces))}
+
+    def _miss(self, seen: Seen) -> None:
+        """Note where samples are missing, of quantities whose samples were seen.
+
+        Where nobody knows how often there should be some, or they are one and the same, all of it may be missing.
+        """
+        interval = self.intervals.get(seen.scope)
+        if interval is None or seen.target in self.frozen:
+            seen.holes = {column // WIDTH: (Hole(self.begin, self.end),) for column in self._of(SAMPLES)}
+        elif seen.times:
+            seen.holes = {
+                index: pace.holes(times, begin=self.begin, end=self.end, interval=interval)
+                for index, times in seen.times.items()
+            }
+            seen.times = {}
+
+    def _estimate(self, seen: Seen) -> None:
+        """First and last sample as far as count and time of the last one tell."""
+        interval = self.interval(seen)
+        if self.steady(seen) and seen.last is not None:
+            seen.first = max(self.begin, seen.last - (seen.count - 1) * interval)
+        elif seen.gone:  # as if it had been there from the beginning: it has ended at this time or later
+            seen.last = min(self.end, self.begin + seen.count * interval)
+
+    def steady(self, seen: Seen) -> bool:
+        """Whether the series is there now and was there all the time."""
+        return not seen.gone and seen.last is not None and seen.count >= _NEARLY * self.expected(seen)
+
+    def expected(self, seen: Seen) -> float:
+        return (self.end - self.begin) / self.interval(seen)
+
+    def interval(self, seen: Seen) -> Seconds:
+        """Between two samples of the series; as configured where samples do not show it."""
+        return self.intervals.get(seen.scope, self._step)
+
+    def _of(self, statistic: int) -> list[int]:
+        return [column for column in self.states if column % WIDTH == statistic]
+
+    # ── raw samples ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def probes(self) -> tuple[Puzzle, ...]:
+        """A query for samples of some series of each job of which none were asked for, for its pace."""
+        paced = {seen.scope for seen in self.seen if seen.times}
+        devices: dict[Scope, dict[str, None]] = defaultdict(dict)
+        for seen in self.seen:
+            if seen.scope not in paced and len(devices[seen.scope]) < _PROBES:
+                devices[seen.scope][seen.place.gpu_id] = None
+        names = tuple(sorted(self._clocks()))  # an exporter may have only some of them
+        wanted = tuple(dict.fromkeys(device for some in devices.values() for device in some))[:_BATCH]
+        return (Puzzle(self.group, names, wanted),) if names and wanted else ()
+
+    def probe(self, lines: Iterable[Line]) -> None:
+        """The samples that were asked for by `probes`."""
+        scopes = {_identity(seen.raw): seen.scope for seen in self.seen}
+        for line in lines:
+            scope = scopes.get(frozenset(decode_labels(line.metric).items()))
+            own = pace.pace([at for at, _ in _ended(line.samples())])
+            if scope is not None and own is not None:
+                self._probed[scope].append(own)
+
+    def _clocks(self) -> set[str]:
+        """The metrics whose samples say when there was something to see."""
+        return {self._names[column] for statistic in (SAMPLES, LAST) for column in self._of(statistic)}
+
+    def puzzles(self, limit: int) -> tuple[Puzzle, ...]:
+        """The queries for raw samples of at most so many cards; what is left out stays unknown."""
+        false = [seen for seen in self.marked_series.values() if self.mixed(seen)]
+        unclear = self._unclear()
+        clocks = self._clocks() if unclear else set()
+        names = clocks | {self._names[c] for seen in false for i in self.marked[seen.raw] for c in self._columns(i)}
+        if not names:
+            return ()
+        expected = (self.end - self.begin) / min(self.intervals.values(), default=self._step)
+        limit = min(limit, max(1, int(_RAW_AT_MOST / (expected * len(names)))))
+        devices = tuple(dict.fromkeys(seen.place.gpu_id for seen in (*false, *unclear)))[:limit]
+        batches = [devices[at : at + _BATCH] for at in range(0, len(devices), _BATCH)]
+        return tuple(Puzzle(self.group, tuple(sorted(names)), batch) for batch in batches)
+
+    def look(self, puzzle: Puzzle, lines: Iterable[Line]) -> None:
+        """What raw samples say of the series that were not clear."""
+        devices = frozenset(puzzle.devices)
+        wanted = {_identity(s.raw): s for s in self.seen if s.place.gpu_id in devices}
+        found: dict[Identity, dict[str, Line]] = defaultdict(dict)
+        for line in lines:
+            name, labels = decode_named(line.metric)
+            found[frozenset(labels.items())][name] = line
+        for identity, seen in wanted.items():
+            self._explain(seen, found.get(identity, {}))
+
+    def _explain(self, seen: Seen, lines: Mapping[str, Line]) -> None:
+        clocks = [line for c in self._of(LAST) if (line := lines.get(self._names[c]))]
+        times = [at for line in clocks for at, value in line.samples() if not math.isnan(value)]  # NaN: marks an end
+        if times:
+            seen.first, seen.last = min(times), max(times)
+        for index in self.marked.get(seen.raw, ()):
+            count = seen.cells[index * WIDTH + SAMPLES]
+            seen.fixed[index] = self._exact(index, lines, most=math.inf if count is None else count)
+            if (index, seen.target) in self._percents:
+                _divide(seen, (), index)
+        seen.times = self._true_times(lines)
+        self._miss(seen)
+
+    def _true_times(self, lines: Mapping[str, Line]) -> dict[int, Times]:
+        """When there were samples that can be true, by quantity."""
+        found: dict[int, Times] = {}
+        for column in self._of(SAMPLES):
+            index = column // WIDTH
+            if line := lines.get(self._names[column]):
+                plausible = self.group.quantities[index].plausible
+                found[index] = array("d", [at for at, value in line.samples() if plausible(value)])
+        return found
+
+    def _exact(self, index: int, lines: Mapping[str, Line], *, most: float) -> Stat:
+        """Statistics of a quantity without the samples that cannot be true, of which there are at `most` so many."""
+        quantity = self.group.quantities[index]
+        good: dict[int, list[float]] = {}
+        dropped = 0
+        for column in self._columns(index):
+            line = lines.get(self._names[column])
+            numbers = [value for _, value in line.samples()] if line else []
+            good[column % WIDTH] = kept = [v / quantity.scale for v in numbers if quantity.plausible(v)]
+            dropped = max(dropped, int(min(len(numbers), most)) - len(kept))
+        mean, top, tail = good.get(MEAN), good.get(MAX), good.get(P95)
+        return Stat(
+            mean=math.fsum(mean) / len(mean) if mean else None,
+            max=max(top) if top else None,
+            p95=quantile(0.95, tail) if tail else None,
+            samples=len(good.get(SAMPLES, mean or top or [])),
+            dropped=dropped,
+        )
+
+    def _columns(self, index: int) -> list[int]:
+        columns = range(index * WIDTH, index * WIDTH + LAST)
+        return [column for column in columns if column in self._names]
+
+    def mixed(self, seen: Seen) -> bool:
+        """Whether some of its samples cannot be true and others may be."""
+        marked = self.marked.get(seen.raw, ())
+        return any(index not in seen.fixed and not self._all_false(seen, index) for index in marked)
+
+    def _all_false(self, seen: Seen, index: int) -> bool:
+        """Whether every sample was the same false value, so that a look at them would find nothing else."""
+        quantity, at = self.group.quantities[index], index * WIDTH
+        mean, top = seen.cells[at + MEAN], seen.cells[at + MAX]
+        if mean is None or 0.0 <= mean <= quantity.highest:
+            return False
+        if top is not None:
+            return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
+        return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
+
+    def _odd(self, seen: Seen) -> bool:
+        return not seen.exact and bool(seen.count and (seen.gone or seen.last)) and not self.steady(seen)
+
+    def _unclear(self) -> list[Seen]:
+        """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
+        odd = [seen for seen in self.seen if self._odd(seen)]
+        if not odd:
+            return []
+        tenants: dict[tuple[str, str], set[Tenant | None]] = defaultdict(set)
+        for seen in self.seen:
+            tenants[seen.place.gpu_id, seen.place.mig].add(seen.place.tenant)
+
+        def urgency(seen: Seen) -> int:
+            return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
+
+        return sorted(odd, key=urgency)
+
+
+def target_of(labels: Mapping[str, str]) -> str:
+    """The scrape target of a series: its instance, with the cluster where several are known."""
+    instance, cluster = labels.get("instance", ""), labels.get("cluster", "")
+    return f"{cluster}/{instance}" if cluster and instance else instance
+
+
+def _identity(raw: bytes) -> Identity:
+    return frozenset(decode_labels(raw).items())
+
+
+def _numbers(stat: Stat | None) -> tuple[float | None, ...]:
+    return (stat.mean, stat.max, stat.p95) if stat else ()
+
+
+def _divide(seen: Seen, columns: Iterable[int], index: int) -> None:
+    """From percent to a ratio."""
+    for column in columns:
+        value = seen.cells[column]
+        seen.cells[column] = None if value is None else value / 100
+    if stat := seen.fixed.get(index):
+        mean, top, tail = (None if value is None else value / 100 for value in _numbers(stat))
+        seen.fixed[index] = replace(stat, mean=mean, max=top, p95=tail)
+
+
+def _ended(samples: list[Sample]) -> list[Sample]:
+    """Samples without VictoriaMetrics' mark of a series' end, which is a NaN after a number."""
+    marked = len(samples) > 1 and math.isnan(samples[-1][1]) and not math.isnan(samples[-2][1])
+    return samples[:-1] if marked else samples
+
+
+def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
+    """The labels of each series, written alike for all metrics.
+
+    Engines write them in order, but for VictoriaMetrics where it gives samples; and it keeps names in some answers.
+    """
+    raws = [bytes(one.metric) for one in series]
+    if any(b'"__name__"' in raw for raw in raws[:3]):
+        raws = without_name(raws, name)
+    ordered = all(list(labels) == sorted(labels) for labels in map(decode_labels, raws[:3]))
+    return raws if ordered else [in_order(raw) for raw in raws]
+
+
+def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed | None:
+    """A series' statistics; None if it has no samples at all. `tail`: p95 is wanted, for which they must be sorted.
+
+    `most` is in the samples' own unit: there are many of them, so not these but what follows is scaled.
+    """
+    samples = line.samples()
+    if not samples:
+        return None
+    values = [value for _, value in samples]
+    total, count = sum(values), len(values)
+    ordered = sorted(values) if tail else (min(values), max(values))
+    low, top = ordered[0], ordered[-1]
+    if low < 0.0 or top > most or math.isnan(total):  # NaN makes no order, but every sum NaN
+        return _sifted(_ended(samples), most, scale)
+    mean = total / count
+    high = _quantile(0.95, ordered) / scale if tail else None
+    times = [at for at, _ in samples]
+    return ((mean if mean < top else top) / scale, top / scale, high, count, times[-1]), times[0], times
+
+
+def _sifted(samples: list[Sample], most: float, scale: float) -> _Weighed:
+    """The same, of those samples that can be true."""
+    true = [(at, value / scale) for at, value in samples if 0.0 <= value <= most]
+    first, last, times = samples[0][0], samples[-1][0], [at for at, _ in true]
+    if not true:
+        return (None, None, None, len(samples), last), first, times
+    good = sorted([value for _, value in true])
+    return (math.fsum(good) / len(good), good[-1], _quantile(0.95, good), len(samples), last), first, times
+
+
+def quantile(q: float, values: list[float]) -> float:
+    """As PromQL's: between the two nearest ranks, in proportion."""
+    return _quantile(q, sorted(values))
+
+
+def _quantile(q: float, ordered: Sequence[float]) -> float:
+    rank = q * (len(ordered) - 1)
+    low = int(rank)
+    above = rank - low
+    return ordered[low] * (1.0 - above) + ordered[low + 1] * above if above else ordered[low]

@@ -1,0 +1,439 @@
+"""From tracks to cases: each physical card or MIG instance once, with its numbers and those who have it.
+
+A card may be seen by several exporters, by replicas of one, and once for each pod that shares it; that stays one card.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.logic.fleet.pace import common
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.verdict import VerdictRules, allowed_gap, best_signal, measured, window_of
+from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
+from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
+
+Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on one
+
+
+class Past(NamedTuple):
+    """What the last analysis said of a card or tenant, and since when it was idle when that was last known."""
+
+    verdict: Verdict | None = None  # None: nothing was ever said of it
+    steady: int = 0  # for how many analyses
+    idle_since: UnixTime | None = None
+    until: UnixTime | None = None  # the end of the last window of which this was said
+
+
+NEW = Past()
+UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a card that cannot compute
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """What is the same for all cards of one analysis."""
+
+    source: str
+    window: Window
+    previous: Mapping[Key, Past]
+    weights: Weights
+    thresholds: Thresholds
+    rules: VerdictRules
+    owners: Mapping[tuple[str, str], str]
+    default_power: Watts
+    default_memory: Bytes | None
+    partial: bool
+    faults: tuple[Fault, ...]  # that took a term from some tracks
+    paces: dict[Seconds | None, "Pace"] = {}  # by the interval of tracks
+
+    def pace(self, track: Track) -> "Pace":
+        found = self.paces.get(track.interval)
+        if found is None:
+            window = window_of(track, self.window)
+            slack = self.rules.max_age_intervals * window.interval
+            found = Pace(window=window, expected=window.expected, ended=window.end - slack, began=window.begin + slack)
+            self.paces[track.interval] = found
+        return found
+
+    def failed(self, schemas: Collection[Schema], *, own: bool) -> frozenset[Term]:
+        """The terms that could not be read of such tracks."""
+        if not self.faults:
+            return _NONE_FAILED
+        of_these = [fault for fault in self.faults if fault.schema is None or fault.schema in schemas]
+        return frozenset(term for fault in of_these if fault.own is None or fault.own == own for term in fault.terms)
+
+    def goes_on(self, track: Track) -> bool:
+        """Whether the track has not ended within the window."""
+        return track.last is None or not track.last < self.pace(track).ended
+
+    def since(self, track: Track) -> UnixTime | None:
+        """When the track began, if that is within the window."""
+        return track.first if track.first is not None and track.first > self.pace(track).began else None
+
+    def later(self, at: UnixTime | None, seen_since: UnixTime | None) -> bool:
+        """Whether something began well after the card was first seen, so that it was in other hands before."""
+        slack = self.rules.max_age_intervals * self.window.interval
+        return at is not None and seen_since is not None and at > seen_since + slack
+
+    def idle_since(self, past: Past, since: UnixTime | None) -> UnixTime:
+        """When what is idle now began to be so: as was said before, if no time went unseen between the two windows.
+
+        `since`: when its holder came, if that is within the window; what was before does not concern it.
+        """
+        window = self.window
+        unbroken = past.until is not None and past.until >= window.begin - allowed_gap(window, self.rules)
+        if past.idle_since is not None and unbroken:
+            return past.idle_since if since is None else max(past.idle_since, since)
+        return window.begin if since is None else since
+
+    def owner(self, tenant: Tenant) -> str:
+        return self.owners.get((tenant.namespace, tenant.pod), "") if self.owners else ""
+
+
+_NONE_FAILED: frozenset[Term] = frozenset()
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """What follows from how often a track has a sample."""
+
+    window: Window
+    expected: int
+    ended: UnixTime  # who had no sample after this has ended
+    began: UnixTime  # who had none before this began within the window
+
+
+class Guest(Struct, kw_only=True, gc=False):
+    """A tenant with its track: the one of its own numbers, if there is one."""
+
+    tenant: Tenant
+    track: Track
+    since: UnixTime | None  # None: since before the window
+    most: Ratio = 0.0  # the highest activity of its own processes
+
+
+class Case(Struct, kw_only=True, gc=False):
+    """What there is to judge a card or instance by."""
+
+    base: Track  # its own numbers, by which it is judged
+    shown: dict[Term, Stat]  # those of the time of its present tenants
+    span: str  # the code that says how the numbers of card and tenants differ in time; "": they do not
+    origins: Mapping[Term, Track]  # of those terms that are from other tracks
+    guests: list[Guest]
+    gone: list[Guest]
+    schemas: tuple[Schema, ...]  # of those who see the whole of it
+    several: bool  # tracks
+    seen_since: UnixTime | None
+
+
+# ── which tracks are of one card or instance ─────────────────────────────────────────────────────────────────────
+
+
+def units_of(tracks: list[Track], desk: Desk) -> Iterable[list[Track]]:
+    """The tracks of the card, or those of each of its MIG instances if that is how it is used now."""
+    if len(tracks) == 1 or not any(track.mig for track in tracks):
+        return (tracks,)
+    parts: dict[str, list[Track]] = {}
+    for track in _one_name_each(tracks):
+        parts.setdefault(track.mig, []).append(track)
+    whole = parts.pop("", [])
+    if not any(desk.goes_on(track) for part in parts.values() for track in part) and any(map(desk.goes_on, whole)):
+        return (whole,)
+    return [_with_health(part, whole) for part in parts.values()] if any(map(_tells, whole)) else parts.values()
+
+
+def _tells(track: Track) -> bool:
+    return bool(track.health or track.xids)
+
+
+def _with_health(part: list[Track], whole: list[Track]) -> list[Track]:
+    """An instance is as well as its card."""
+    health, xids = _health([*whole, *part]), _xids([*whole, *part])
+    return [replace(track, health=health, xids=xids) for track in part]
+
+
+def _one_name_each(tracks: Sequence[Track]) -> Sequence[Track]:
+    """Instances that one exporter knows by number and another by UUID, under the UUID.
+
+    Nothing says which number is which UUID, so they are matched by whoever has them, or by a profile that only one
+    has. Numbers that match nothing are left out: the same instance must not be there twice.
+    """
+    named = [track for track in tracks if track.mig and not track.mig.startswith("GI-")]
+    if not named or len(named) == len(tracks):
+        return tracks
+    kept: list[Track] = []
+    for track in tracks:
+        if not track.mig.startswith("GI-"):
+            kept.append(track)
+        elif len(names := _same_instance(track, named, tracks)) == 1:
+            kept.append(replace(track, mig=names.pop()))
+    return kept
+
+
+def _same_instance(track: Track, named: Iterable[Track], tracks: Iterable[Track]) -> set[str]:
+    if track.tenant is not None:
+        return {other.mig for other in named if other.tenant and _same_tenant(other.tenant, track.tenant)}
+    numbers = {other.mig for other in tracks if other.mig.startswith("GI-") and other.profile == track.profile}
+    return {other.mig for other in named if other.profile == track.profile} if len(numbers) == 1 else set()
+
+
+def _one_of_each(tracks: list[Track], desk: Desk) -> list[Track]:
+    """Replicas of the same numbers are one track: the parts of one that was cut are joined, else the best is kept."""
+    alike: dict[tuple[object, ...], list[Track]] = {}
+    for track in tracks:
+        alike.setdefault((track.schema, track.own, track.tenant), []).append(track)
+    return [_combined(same, desk) if len(same) > 1 else same[0] for same in alike.values()]
+
+
+def _combined(tracks: list[Track], desk: Desk) -> Track:
+    ordered = sorted(tracks, key=lambda track: (track.first or 0.0, track.last or 0.0, repr(track)))
+    joined = ordered[:1]
+    for track in ordered[1:]:
+        before = joined[-1]
+        if before.last is not None and track.first is not None and before.last < track.first:
+            joined[-1] = _joined(before, track)
+        else:
+            joined.append(track)
+    return _merged(sorted(joined, key=lambda track: (not desk.goes_on(track), _rank(track, desk), repr(track))))[0]
+
+
+def _joined(before: Track, after: Track) -> Track:
+    """One track of two that follow each other: an exporter that was restarted has its series under new labels."""
+    terms = dict(before.terms)
+    for name, stat in after.terms.items():
+        terms[name] = _sum(terms[name], stat) if name in terms else stat
+    return replace(after, terms=terms, first=before.first)
+
+
+def _sum(one: Stat, two: Stat) -> Stat:
+    samples = one.samples + two.samples
+    mean = None
+    if one.mean is not None and two.mean is not None and samples:
+        mean = (one.mean * one.samples + two.mean * two.samples) / samples
+    return Stat(
+        mean=mean,
+        max=max(one.max, two.max) if one.max is not None and two.max is not None else None,
+        samples=samples,  # and no p95: that of the whole does not follow from those of the parts
+        dropped=one.dropped + two.dropped,
+        holes=common(one.holes, two.holes),
+    )
+
+
+def case_of(tracks: list[Track], desk: Desk) -> Case | None:
+    """None if all that was seen of it are pods that have ended."""
+    if len(tracks) == 1 and not tracks[0].own:
+        return _plain_case(tracks[0], desk)
+    tracks = _one_of_each(tracks, desk)
+    present = [track for track in tracks if desk.goes_on(track)]
+    if not present and all(track.tenant for track in tracks):
+        return None
+    base, origins = _device(tracks, present, desk)
+    guests, gone = _guests([track for track in tracks if track.tenant is not None], desk)
+    shown, span = _shown(base, present, guests, desk)
+    return Case(
+        base=base,
+        shown=shown,
+        span=span,
+        origins=origins,
+        guests=guests,
+        gone=gone,
+        schemas=tuple({track.schema for track in tracks if not track.own}),
+        several=len(tracks) > 1,
+        seen_since=_seen_since(tracks) if len(tracks) > 1 else base.first,
+    )
+
+
+def _plain_case(track: Track, desk: Desk) -> Case | None:
+    """What most cards are: numbers of the whole device, and at most one who has it."""
+    guests = _NOBODY
+    if track.tenant is not None:
+        if not desk.goes_on(track):
+            return None
+        guests = [Guest(tenant=track.tenant, track=track, since=desk.since(track))]
+    return Case(
+        base=track,
+        shown=track.terms,
+        span="",
+        origins=_NO_ORIGINS,
+        guests=guests,
+        gone=_NOBODY,
+        schemas=(track.schema,),
+        several=False,
+        seen_since=track.first,
+    )
+
+
+def _device(tracks: list[Track], present: list[Track], desk: Desk) -> tuple[Track, Mapping[Term, Track]]:
+    """The whole card's numbers, and which of its terms are from another track than the rest."""
+    device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
+    if device:
+        return _merged(sorted(device, key=lambda track: _rank(track, desk)))
+    return _nameless(min(present, key=lambda track: _rank(track, desk))), _NO_ORIGINS
+
+
+def _nameless(track: Track) -> Track:
+    """The card of which only tenants' own parts are known: it is there, and that is all."""
+    return replace(track, tenant=None, own=False, terms={}, first=None, state="")
+
+
+def _seen_since(tracks: Iterable[Track]) -> UnixTime | None:
+    return min((track.first for track in tracks if track.first is not None), default=None)
+
+
+_NOBODY: list[Guest] = []
+_NO_ORIGINS: Mapping[Term, Track] = {}
+
+
+# ── numbers of the same time ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(base: Track, present: list[Track], guests: list[Guest], desk: Desk) -> tuple[dict[Term, Stat], str]:
+    """The card's numbers to show beside its tenants' own, and the code that says how they differ in time.
+
+    If somebody has had the card as long as it was seen, its numbers are those of the window. If all came later, they
+    are those since then, as far as a track has them, and else none: the mean of a card that was free for half of the
+    window is half of what its tenant uses now.
+    """
+    began = [guest.track.first for guest in guests if guest.track.own and guest.track.first is not None]
+    if base.first is None or not began:
+        return base.terms, ""
+    interval = desk.pace(base).window.interval
+    slack = interval * (_SURELY_SAME if len(guests) == 1 and _exceeds(guests[0].track, base) else _SAME_SPAN)
+    if not max(began) > base.first + slack:
+        return base.terms, ""
+    if len(began) < len(guests) or min(began) <= base.first + slack:
+        return base.terms, "VERDICT_TENANT_IS_NEW"
+    since = [track for track in present if not track.own and track.first and track.first >= min(began) - slack]
+    if len(guests) == 1 and since:
+        return min(since, key=lambda track: _rank(track, desk)).terms, ""
+    return {name: base.terms[name] for name in _LASTING if name in base.terms}, "VERDICT_NUMBERS_WITHHELD"
+
+
+def _exceeds(track: Track, base: Track) -> bool:
+    """Whether a tenant has more memory than its card, as means of times that differ by a sample can say."""
+    mine, whole = track.terms.get("mem_used"), base.terms.get("mem_used")
+    return bool(mine and whole and mine.mean and whole.mean is not None and mine.mean > whole.mean)
+
+
+_SAME_SPAN = 1.5  # intervals by which two tracks may begin apart and still be of the same time
+_SURELY_SAME = 0.5
+_LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on who has the card
+
+
+# ── which numbers are the card's ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _rank(track: Track, desk: Desk) -> tuple[bool, bool, float, str]:
+    """Lowest first: what covers the window, our own schema, the better covered."""
+    seen = best_signal(
+        track.terms,
+        window=desk.pace(track).window,
+        first=track.first,
+        last=track.last,
+        schema=track.schema,
+        rules=desk.rules,
+    )
+    covered = seen.coverage if seen else -1.0
+    who = track.tenant
+    place = f"{who.namespace}/{who.pod}/{who.container}/{who.pod_uid}" if who else ""
+    return covered < desk.rules.min_coverage, track.schema != "vgpuscope", -covered, place
+
+
+def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
+    """The first track with what it lacks from the others, and which terms those are.
+
+    Where two saw the same card and one saw more work, the work was there: its maximum is taken.
+    """
+    base = tracks[0]
+    if len(tracks) == 1:
+        return base, {}
+    terms, origins = dict(base.terms), {}
+    for track in tracks[1:]:
+        for name, stat in track.terms.items():
+            mine = terms.get(name)
+            if mine is None or (mine.mean is None and mine.max is None):
+                terms[name], origins[name] = stat, track
+            elif (measured(stat.max) or 0.0) > (mine.max if mine.max is not None else 1.0):
+                terms[name] = replace(mine, max=stat.max)
+    best = replace(
+        base,
+        terms=terms,
+        hostname=_said(tracks, "hostname"),
+        model=_said(tracks, "model"),
+        gpu_index=_said(tracks, "gpu_index"),
+        profile=_said(tracks, "profile"),
+        target=_said(tracks, "target"),
+        health=_health(tracks),
+        xids=_xids(tracks),
+    )
+    return best, origins
+
+
+def _health(tracks: Sequence[Track]) -> str:
+    """As the first says that says anything, unless one says that the card is lost."""
+    return next((track.health for track in tracks if track.health in UNUSABLE), "") or _said(tracks, "health")
+
+
+def _xids(tracks: Iterable[Track]) -> tuple[int, ...]:
+    return tuple(sorted({xid for track in tracks for xid in track.xids}))
+
+
+def _said(tracks: Iterable[Track], field: str) -> str:
+    return next((str(value) for track in tracks if (value := getattr(track, field))), "")
+
+
+# ── who has it ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _guests(named: list[Track], desk: Desk) -> tuple[list[Guest], list[Guest]]:
+    """Those who have the card and those who had it, by name."""
+    here: list[Guest] = []
+    gone: list[Guest] = []
+    if len(named) > 1:
+        named = sorted(named, key=lambda track: (not desk.goes_on(track), _plainness(track)))
+    for track in named:
+        assert track.tenant is not None
+        among = here if desk.goes_on(track) else gone
+        same = (_find(track.tenant, here) or _find(track.tenant, among)) if here or gone else None
+        if same:
+            _meet(same, track, desk)
+        else:
+            among.append(Guest(tenant=track.tenant, track=track, since=desk.since(track), most=_own_most(track)))
+    return here, gone
+
+
+def _find(tenant: Tenant, guests: Iterable[Guest]) -> Guest | None:
+    return next((guest for guest in guests if _same_tenant(guest.tenant, tenant)), None)
+
+
+def _plainness(track: Track) -> tuple[object, ...]:
+    """Own numbers first, then the names that say most, so that a vaguer name meets the one that it is part of."""
+    who = track.tenant
+    assert who is not None
+    name = (not who.pod_uid, not who.container, who.pod_uid, who.container)
+    return (who.namespace, who.pod, *name, not track.own, track.schema != "vgpuscope", -(track.last or 0.0))
+
+
+def _meet(guest: Guest, track: Track, desk: Desk) -> None:
+    """The same tenant, seen another way: it has the card since the earlier of both."""
+    since = desk.since(track)
+    guest.since = None if since is None or guest.since is None else min(since, guest.since)
+    guest.most = max(guest.most, _own_most(track))
+    if track.own and not guest.track.own and desk.goes_on(track):
+        guest.track = track
+
+
+def _same_tenant(one: Tenant, two: Tenant) -> bool:
+    return (
+        one.pod == two.pod
+        and one.namespace == two.namespace
+        and (one.container == two.container or not one.container or not two.container)
+        and (one.pod_uid == two.pod_uid or not one.pod_uid or not two.pod_uid)
+    )
+
+
+def _own_most(track: Track) -> Ratio:
+    if not track.own:
+        return 0.0
+    stats = [track.terms[name] for name in SIGNALS if name in track.terms]
+    return max((measured(value) or 0.0 for stat in stats for value in (stat.max, stat.mean)), default=0.0)

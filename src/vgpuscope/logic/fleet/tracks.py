@@ -1,0 +1,197 @@
+"""A table of series → tracks: one for each tenancy of a card or MIG instance, in our terms."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import reduce
+from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.knowledge.series_labels import Place
+from vgpuscope.logic.fleet.pace import common
+from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Seen, Table
+from vgpuscope.model.analysis import Stat, Term, Track
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+_STEADY = {"mem_total", "power_limit"}  # do not change within a window, so the highest is also the mean
+
+OFF_THE_BUS = 79  # XID
+
+Stats = dict[str, Stat]
+
+
+def tracks(table: Table) -> Iterator[Track]:
+    """One track for each tenancy. Several series of one (two exporters, or one that was started anew) become one."""
+    tenancies: dict[tuple[object, ...], list[_Piece]] = defaultdict(list)
+    columns, intervals = _Columns(table), table.intervals
+    found = [columns.stats(seen) for seen in table.seen]
+    for seen, stats in zip(table.seen, found, strict=True):
+        if stats or seen.count:
+            where = seen.place
+            piece = _Piece(where, stats, seen.first, seen.last, intervals.get(seen.scope), seen.target)
+            tenancies[where.gpu_id, where.mig, where.tenant].append(piece)
+    for pieces in tenancies.values():
+        yield _track(table, pieces[0] if len(pieces) == 1 else _joined(pieces))
+
+
+def refused(table: Table) -> dict[str, int]:
+    """Terms that are left out, with how often: false values that nobody could look at."""
+    found: Counter[str] = Counter()
+    for raw in table.marked:
+        seen = table.marked_series.get(raw)
+        if seen is not None and table.mixed(seen):
+            found.update(table.group.quantities[index].term for index in table.marked[raw] - seen.fixed.keys())
+    return dict(found)
+
+
+class _Piece(Struct, frozen=True, gc=False):
+    place: Place
+    stats: Stats
+    first: UnixTime | None
+    last: UnixTime | None
+    interval: Seconds | None
+    target: str
+
+
+class _Columns:
+    """How to read the rows of one table: which columns came in, and whether their counts can be believed."""
+
+    def __init__(self, table: Table) -> None:
+        self._marked = table.marked
+        states = table.states
+        # quantity, part, offset; whether it has a count, that can be believed, and whether it has a mean alone
+        self._read: list[tuple[int, str, int, bool, bool, bool]] = []
+        for index, quantity in enumerate(table.group.quantities):
+            at = index * WIDTH
+            there = [s for s in (MEAN, MAX, P95) if at + s in states]
+            values = {states[at + s] for s in there}
+            # a count of all samples beside statistics of some would make these look well founded
+            sound = not ("partial" in values and states.get(at + SAMPLES) == "whole")
+            if there:
+                counted = bool(quantity.samples)
+                self._read.append((index, quantity.part, at, counted, sound, there == [MEAN] and not counted))
+
+    def stats(self, seen: Seen) -> Stats:
+        """The quantities of a series; false values are counted, and no part of anything."""
+        found: Stats = {}
+        marked = self._marked.get(seen.raw) if self._marked else None
+        cells, usual, holes = seen.cells, seen.count or 1, seen.holes
+        for index, part, at, counted, sound, only_mean in self._read:
+            if only_mean and not marked:  # as most are
+                if (mean := cells[at]) is None:
+                    continue
+                stat = Stat(mean=mean, samples=usual if sound else 0)
+            elif marked and index in marked:
+                stat = seen.fixed.get(index) or Stat(dropped=int(cells[at + SAMPLES] or usual))
+                stat = replace(stat, holes=holes.get(index))
+            else:
+                mean, top, tail, count, _ = cells[at : at + WIDTH]
+                if mean is None and top is None and tail is None:
+                    continue
+                if mean is None and part in _STEADY:
+                    mean = top
+                samples = int(count or 0) if counted else usual
+                stat = Stat(mean=mean, max=top, p95=tail, samples=samples if sound else 0, holes=holes.get(index))
+            if part not in found or found[part].samples == 0:
+                found[part] = stat
+        add_total(found)
+        return found
+
+
+def add_total(stats: Stats) -> None:
+    """Where no metric gives all memory, its parts do; where not all parts are known it stays unknown."""
+    used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
+    if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:
+        return
+    whole = used.mean + free.mean + ((reserved.mean if reserved else None) or 0.0)
+    stats["mem_total"] = Stat(mean=whole, max=whole, samples=min(used.samples, free.samples))
+
+
+def _track(table: Table, piece: _Piece) -> Track:
+    where, more = piece.place, table.more(piece.place)
+    return Track(
+        schema=table.group.schema,
+        gpu_id=where.gpu_id,
+        mig=where.mig,
+        profile=where.profile or more.get("profile", ""),
+        gpu_index=where.gpu_index or more.get("gpu_index", ""),
+        hostname=where.hostname,
+        model=where.model or more.get("model", ""),
+        tenant=where.tenant,
+        own=table.group.kind == "container",
+        terms=cast("dict[Term, Stat]", piece.stats),
+        first=piece.first,
+        last=piece.last,
+        interval=piece.interval,
+        target=piece.target,
+        health=_health(table, where),
+        xids=tuple(sorted(table.xids.get(where.gpu_id, ()))),
+        state=table.state(where) if table.group.kind == "container" else "",
+    )
+
+
+def _health(table: Table, where: Place) -> str:
+    """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
+    if table.group.state_label == "health":
+        return table.state(where)
+    return "lost" if OFF_THE_BUS in table.xids.get(where.gpu_id, ()) else ""
+
+
+# ── several series of one tenancy ────────────────────────────────────────────────────────────────────────────────
+
+
+def _joined(pieces: list[_Piece]) -> _Piece:
+    """One of several. What overlaps in time saw the same: its samples count once. If in doubt, it overlaps."""
+    chains, timed = _chains(pieces), [piece for piece in pieces if piece.last is not None]
+    firsts = [piece.first for piece in timed if piece.first is not None]
+    parts = dict.fromkeys(part for piece in pieces for part in piece.stats)
+    return replace(
+        pieces[0],
+        stats={part: _sum([[p.stats[part] for p in chain if part in p.stats] for chain in chains]) for part in parts},
+        first=min(firsts) if firsts and len(firsts) == len(timed) else None,
+        last=max((piece.last for piece in timed if piece.last is not None), default=None),
+        interval=min((piece.interval for piece in pieces if piece.interval), default=None),
+    )
+
+
+def _chains(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Pieces that overlap together."""
+    spans = sorted(((p.first, p.last, i) for i, p in enumerate(pieces) if p.first is not None and p.last is not None))
+    chains = [[piece for piece in pieces if piece.first is None or piece.last is None]]
+    until = float("inf") if chains[0] else float("-inf")
+    for first, last, index in spans:
+        if first > until:
+            chains.append([])
+        chains[-1].append(pieces[index])
+        until = max(until, last)
+    return chains
+
+
+def _sum(chains: list[list[Stat]]) -> Stat:
+    """Statistics of one after the other; of a quantile only the highest is certain not to be too low."""
+    best = [_best(chain) for chain in chains if chain]
+    weight = sum(stat.samples for stat in best if stat.mean is not None)
+    means = [stat.mean * stat.samples for stat in best if stat.mean is not None]
+    most, tail = _highest(best)
+    return Stat(
+        max=most,
+        p95=tail,
+        mean=sum(means) / weight if weight else next((stat.mean for stat in best if stat.mean is not None), None),
+        samples=sum(stat.samples for stat in best),
+        dropped=sum(stat.dropped for stat in best),
+        holes=reduce(common, (stat.holes for chain in chains for stat in chain)),
+    )
+
+
+def _best(chain: list[Stat]) -> Stat:
+    most, tail = _highest(chain)
+    return replace(max(chain, key=lambda s: s.samples), max=most, p95=tail)
+
+
+def _highest(stats: list[Stat]) -> tuple[float | None, float | None]:
+    """Maximum and p95."""
+    return (
+        max((s.max for s in stats if s.max is not None), default=None),
+        max((s.p95 for s in stats if s.p95 is not None), default=None),
+    )

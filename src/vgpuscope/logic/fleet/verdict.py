@@ -1,0 +1,449 @@
+"""Is a card or a tenant in use, idle, or can that not be said: the finding, its class, and what it rests on.
+
+Calling a busy card idle is the one error that must not happen. So idle is what is left when everything was seen for
+nearly the whole window, up to now, and nothing of it shows work or contradicts; whatever falls short is unknown.
+"""
+
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, Drawn, memory_share, power_drawn
+from vgpuscope.model.analysis import (
+    SIGNALS,
+    Evidence,
+    Schema,
+    Signal,
+    Stat,
+    Status,
+    Term,
+    Track,
+    UseClass,
+    Verdict,
+    Window,
+)
+from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime, Watts
+
+ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder", "jpeg", "ofa")  # whatever can show work
+_ONE = 1 + 1e-6  # a mean of ones may end a little above 1
+
+
+class VerdictRules(Struct, frozen=True, kw_only=True):
+    """What it takes to call a card idle, held or unproductive."""
+
+    min_coverage: Ratio = 0.8
+    max_age_intervals: float = 3.0
+    idle_enter: Ratio = 0.05  # idle begins when all activity has stayed below this
+    idle_leave: Ratio = 0.10  # and ends when some has come up to this
+    held_memory: Ratio = 0.05
+    held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large cards far below the ratio
+    unproductive_util: Ratio = 0.5
+    unproductive_sm: Ratio = 0.10
+    power_contradiction: Ratio = 0.5  # of the power limit; above it, no work that was seen is not believed
+    pcie_contradiction: float = 50e6  # bytes a second; a GPU that does nothing moves thousands
+    stalled_util: Ratio = 0.95  # kernels run all the time,
+    stalled_power: Ratio = 0.25  # and the card draws hardly more than an idle one
+
+    def __post_init__(self) -> None:
+        ratios = (
+            self.min_coverage,
+            self.held_memory,
+            self.unproductive_util,
+            self.unproductive_sm,
+            self.stalled_util,
+            self.stalled_power,
+        )
+        if not all(0 <= ratio <= 1 for ratio in ratios):
+            raise ValueError("coverage, held memory and the bounds of unproductive and stalled use are within 0-1")
+        if not 0 <= self.idle_enter <= self.idle_leave <= 1:
+            raise ValueError("idle_enter and idle_leave must rise within 0-1")
+        if not (0 < self.max_age_intervals < inf and self.held_bytes >= 0 and self.power_contradiction > 0):
+            raise ValueError("max_age_intervals and power_contradiction must be above 0, held_bytes not below 0")
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """A signal by which can be judged, and how well it is known."""
+
+    name: Signal
+    stat: Stat
+    coverage: Ratio
+    last: UnixTime | None
+    schema: Schema
+    window: Window  # with the interval that its samples have
+
+
+class _Work(Struct, frozen=True, gc=False):
+    """The most active of all activity terms, and whether some term has no maximum."""
+
+    term: Term | None
+    most: Ratio
+    incomplete: bool
+
+
+def judge(
+    terms: Mapping[Term, Stat],
+    *,
+    window: Window,
+    first: UnixTime | None,
+    last: UnixTime | None,
+    previous: Verdict | None,
+    rules: VerdictRules,
+    status: Status,
+    schema: Schema,
+    model: str = "",
+    default_power: Watts = DEFAULT_POWER,
+    source: str = "",
+    partial: bool = False,
+    failed: frozenset[Term] = frozenset(),
+    origins: Mapping[Term, Track] = {},
+    beside: Ratio | None = None,
+    held_since: UnixTime | None = None,
+    handed_over: UnixTime | None = None,
+    steady: int = 0,
+) -> tuple[Verdict, UseClass, Evidence]:
+    """The verdict, its class and its evidence.
+
+    Power among `terms` is the whole card's, and is held against its limit, or that of `model`, or `default_power`.
+    `failed`: terms that could not be read at all, which is not the same as terms that the card does not have.
+    `origins`: the tracks of those terms that are not from the track that schema, first and last are of.
+    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the card last changed hands, where
+    that was seen. `steady`: for how many cycles the verdict was `previous`.
+    """
+    seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
+    threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
+    work, drawn = _work(terms, beside), power_drawn(terms, model=model, default=default_power)
+    young = handed_over is not None and window.end - handed_over < rules.min_coverage * window.seconds
+    hole, traffic = longest_hole(seen, since=handed_over) if seen else None, pcie_traffic(terms)
+    verdict, reason = (
+        _too_little(seen, rules, young=young)
+        or _at_work(seen, work, threshold)
+        or _in_doubt(
+            hole=seen is not None and hole is not None and hole > allowed_gap(seen.window, rules),
+            no_max=work.incomplete,
+            unread=bool(failed)
+            and any(terms.get(name, _NOTHING).mean is None for name in failed.intersection(ACTIVITY)),
+            hot=drawn is not None and drawn.share > rules.power_contradiction,
+            traffic=traffic >= rules.pcie_contradiction,
+            young=young,
+        )
+        or _IDLE
+    )
+    held = memory_share(terms) if verdict == "idle" else None
+    use_class: UseClass
+    if verdict == "in_use":
+        use_class = _busy_class(terms, status, drawn, window, rules)
+    else:
+        use_class = "idle-held" if verdict == "idle" and _holds(terms, rules, held) else verdict
+    base = _base(seen, window=window, last=last, schema=schema, rules=rules)
+    kept = verdict == "idle" and work.most >= rules.idle_enter
+    beyond = work.term if seen and work.term != seen.name else None
+    evidence = replace(
+        base,
+        reasons=_all_reasons(reason, use_class, kept=kept, partial=partial, dropped=base.dropped > 0),
+        hole=hole,
+        held_since=held_since,
+        source=source,
+        held_memory=held,
+        threshold=threshold,
+        other=beyond,
+        other_max=work.most if beyond else None,
+        power_share=drawn.share if drawn else None,
+        power_limit=drawn.reference if drawn else "",
+        pcie_traffic=traffic or None,
+        steady_for=steady + 1 if verdict == previous else 1,
+    )
+    return verdict, use_class, evidence
+
+
+def _base(seen: Seen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules) -> Evidence:
+    """What was seen, when and how well: what any finding rests on."""
+    stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
+    return Evidence(
+        signal=seen.name if seen else None,
+        signal_mean=measured(stat.mean),
+        signal_max=measured(stat.max),
+        signal_p95=measured(stat.p95),
+        coverage=seen.coverage if seen else None,
+        interval=paced.interval if seen else None,
+        samples=stat.samples,
+        expected=paced.expected,
+        dropped=stat.dropped,
+        freshness=window.end - newest if newest is not None and isfinite(newest) else None,
+        window_begin=window.begin,
+        window_end=window.end,
+        schema=seen.schema if seen else schema,
+        min_coverage=rules.min_coverage,
+        max_age=allowed_gap(paced, rules),
+    )
+
+
+def _all_reasons(deciding: str, use_class: UseClass, *, kept: bool, partial: bool, dropped: bool) -> tuple[str, ...]:
+    """The deciding one, and what else a reader should know."""
+    reasons = [deciding]
+    if use_class in _BY_CLASS:
+        reasons.append(_BY_CLASS[use_class])
+    if kept:
+        reasons.append("VERDICT_IDLE_KEPT")
+    if partial and deciding != "VERDICT_PARTIAL_READING":
+        reasons.append("VERDICT_PARTIAL_READING")
+    if dropped:
+        reasons.append("VERDICT_SAMPLES_DROPPED")
+    return tuple(reasons)
+
+
+def best_signal(
+    terms: Mapping[Term, Stat],
+    *,
+    window: Window,
+    first: UnixTime | None,
+    last: UnixTime | None,
+    schema: Schema,
+    rules: VerdictRules,
+    origins: Mapping[Term, Track] = {},
+) -> Seen | None:
+    """The best signal that covers the window; where none does, the best that is there at all.
+
+    A worse signal that was seen throughout says more than a better one that was hardly seen, and the better one still
+    counts as activity.
+    """
+    thin: Seen | None = None
+    for name in SIGNALS:
+        stat = terms.get(name)
+        if stat is None or (measured(stat.mean) is None and measured(stat.max) is None):
+            continue
+        track = origins.get(name) if origins else None
+        if track:
+            there = window_of(track, window)
+            covered = coverage(stat, window=there, first=track.first, last=track.last)
+            seen = Seen(name, stat, covered, track.last, track.schema, there)
+        else:
+            covered = coverage(stat, window=window, first=first, last=last)
+            seen = Seen(name, stat, covered, last, schema, window)
+        if seen.coverage >= rules.min_coverage:
+            return seen
+        thin = thin or seen
+    return thin
+
+
+def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTime | None) -> Ratio:
+    """The share of the window that was seen: by the holes in it where these are known, else by count and span.
+
+    The count alone would let a track of half the window pass whose samples come twice as often as expected.
+    """
+    begin, end = window.begin, window.end
+    if stat.holes is not None:
+        unseen = sum([max(0.0, hole.end - hole.begin - window.interval) for hole in stat.holes]) if stat.holes else 0.0
+        return max(0.0, 1.0 - unseen / (end - begin)) if end > begin else 0.0
+    counted = stat.samples / window.expected
+    if first is not None and last is not None and end > begin:
+        within = (end if last > end else last) - (begin if first < begin else first)
+        spanned = (within + window.interval) / (end - begin)
+        counted = min(counted, spanned) if isfinite(spanned) else 0.0
+    return 1.0 if counted > 1 else max(0.0, counted)
+
+
+def longest_hole(seen: Seen, *, since: UnixTime | None) -> Seconds:
+    """The longest stretch without a sample, from `since` on where that is given; if only a count is known, at most."""
+    holes, window = seen.stat.holes, seen.window
+    begin = window.begin if since is None else since
+    if holes is None:
+        missing = (window.end - begin) / window.interval - seen.stat.samples
+        if seen.stat.samples > _TOO_MANY * window.expected:  # they come at another pace, so a count shows nothing
+            return window.seconds
+        return (missing + 1) * window.interval if missing >= 1 else 0.0
+    return max([hole.end - max(hole.begin, begin) for hole in holes if hole.end > begin], default=0.0)
+
+
+def allowed_gap(window: Window, rules: VerdictRules) -> Seconds:
+    """How long there may be no sample: a few intervals, but never half the window. A longer gap hides work."""
+    return min(rules.max_age_intervals * window.interval, max(_GAP * window.interval, window.seconds / _GAPS))
+
+
+def window_of(track: Track, window: Window) -> Window:
+    """The window with the track's own interval."""
+    interval = track.interval
+    if interval is None or not interval > 0 or interval == window.interval:
+        return window
+    return replace(window, interval=interval)
+
+
+def too_short(window: Window) -> bool:
+    """Whether the window holds too few samples to judge by, however many of them come."""
+    return window.interval * _FEWEST > window.seconds * _JITTER
+
+
+def measured(value: float | None) -> Ratio | None:
+    """A ratio that can be true; None for anything else."""
+    return value if value is not None and 0 <= value <= _ONE else None
+
+
+def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool:
+    """Whether a track goes on to the end of the window, as far as it tells; what is later than that does not count."""
+    return last is None or window.end - last <= allowed_gap(window, rules)
+
+
+_FEWEST = 5  # samples that a window must be expected to have
+_GAP, _GAPS = 1.5, 4.0  # a gap may be as long as so many intervals, or such a part of the window
+_TOO_MANY = 1.5  # times as many samples as expected
+_JITTER = 1.05  # scrapes every 2 min may be 121 s apart
+_Finding: TypeAlias = tuple[Verdict, str]
+_IDLE: _Finding = ("idle", "VERDICT_IDLE_NO_WORK")
+_NOTHING = Stat()
+_BY_CLASS: dict[UseClass, str] = {
+    "idle-held": "VERDICT_IDLE_MEMORY_HELD",
+    "busy-unproductive": "VERDICT_FEW_SMS",
+    "low": "VERDICT_LOW_SCORE",
+    "stalled": "VERDICT_STALLED",
+}
+_WORK_BESIDE: dict[Term, str] = {
+    "mem_copy": "VERDICT_MEMORY_TRAFFIC",
+    "encoder": "VERDICT_VIDEO_WORK",
+    "jpeg": "VERDICT_VIDEO_WORK",
+    "ofa": "VERDICT_VIDEO_WORK",
+    "decoder": "VERDICT_VIDEO_WORK",
+    "process_sm": "VERDICT_TENANT_WORKS",
+}
+
+
+def _too_little(seen: Seen | None, rules: VerdictRules, *, young: bool) -> _Finding | None:
+    if seen is None:
+        return "unknown", "VERDICT_NO_SIGNAL"
+    if seen.last is None:
+        return "unknown", "VERDICT_NO_AGE"
+    if too_short(seen.window):
+        return "unknown", "VERDICT_WINDOW_TOO_SHORT"
+    if not fresh(seen.last, window=seen.window, rules=rules):
+        return "unknown", "VERDICT_STALE"
+    if not seen.coverage >= rules.min_coverage:
+        return "unknown", "VERDICT_HANDOVER_YOUNG" if young else "VERDICT_LOW_COVERAGE"
+    return None
+
+
+def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
+    most: Ratio = -1.0
+    term: Term | None = None
+    incomplete = False
+    for name in ACTIVITY:
+        stat = terms.get(name)
+        if stat is None:
+            continue
+        mean, top = stat.mean, stat.max
+        if mean is None or top is None or not (0 <= mean <= _ONE and 0 <= top <= _ONE):
+            if mean is None and top is None and stat.p95 is None and not stat.samples:
+                continue  # declared, and never seen
+            incomplete = True
+            here = highest(stat)
+        else:
+            here = top if top > mean else mean
+            if stat.p95 is not None and here < stat.p95 <= _ONE:
+                here = stat.p95
+        if here > most:
+            most, term = here, name
+    if beside is not None and beside > most:
+        most, term = beside, "process_sm"
+    return _Work(term, most if most > 0 else 0.0, incomplete)
+
+
+def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
+    if seen is None or work.term is None or work.most < threshold:
+        return None
+    if highest(seen.stat) >= threshold:
+        return "in_use", "VERDICT_IN_USE"
+    return "in_use", _WORK_BESIDE.get(work.term, "VERDICT_KERNELS_RAN")
+
+
+def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: bool, young: bool) -> _Finding | None:
+    """What keeps a card that shows no work from being called idle."""
+    if hole:
+        return "unknown", "VERDICT_HOLE"
+    if no_max:
+        return "unknown", "VERDICT_NO_MAX"
+    if unread:
+        return "unknown", "VERDICT_PARTIAL_READING"
+    if hot:
+        return "unknown", "VERDICT_POWER_DISAGREES"
+    if traffic:
+        return "unknown", "VERDICT_PCIE_TRAFFIC"
+    return ("unknown", "VERDICT_HANDOVER_YOUNG") if young else None
+
+
+def highest(stat: Stat) -> Ratio:
+    """The highest that is known of an activity; 0 where nothing is."""
+    found = 0.0
+    for value in (stat.mean, stat.max, stat.p95):
+        if value is not None and found < value <= _ONE:
+            found = value
+    return found
+
+
+def _busy_class(
+    terms: Mapping[Term, Stat], status: Status, drawn: Drawn | None, window: Window, rules: VerdictRules
+) -> UseClass:
+    if drawn is not None and drawn.share <= rules.stalled_power and _stalled(terms, drawn, window, rules):
+        return "stalled"
+    if _unproductive(terms, window, rules):
+        return "busy-unproductive"
+    return "low" if status in ("idle", "low") else "busy"
+
+
+def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: VerdictRules) -> bool:
+    """Whether kernels ran all the time and did nothing: a collective that hangs, a kernel that spins.
+
+    A limit that is only guessed says nothing: a small card at full load draws little of 250 W.
+    """
+    util = terms.get("gpu_util")
+    if drawn.guessed or util is None or (often := measured(util.mean)) is None or often < rules.stalled_util:
+        return False
+    if not (_throughout(util, window, rules) and _throughout(terms.get("power", _NOTHING), window, rules)):
+        return False
+    if pcie_traffic(terms) >= rules.pcie_contradiction:
+        return False
+    return not any(_level(terms.get(name)) >= rules.unproductive_sm for name in _PRODUCTIVE)
+
+
+_PRODUCTIVE: tuple[Term, ...] = ("sm_active", "mem_copy", "encoder", "decoder")  # what a kernel that only spins leaves
+
+
+def pcie_traffic(terms: Mapping[Term, Stat]) -> float:
+    """Bytes a second over PCIe, in the direction that has more of them; 0 where it is not known."""
+    found = [stat.mean for name in _TRAFFIC if (stat := terms.get(name)) is not None and stat.mean is not None]
+    return max([mean for mean in found if 0 <= mean < inf], default=0.0)
+
+
+_TRAFFIC: tuple[Term, ...] = ("pcie_in", "pcie_out")
+
+
+def _level(stat: Stat | None) -> Ratio:
+    """The mean; what has none is as high as its maximum says."""
+    if stat is None:
+        return 0.0
+    mean = measured(stat.mean)
+    return mean if mean is not None else highest(stat)
+
+
+def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
+    """Whether it was measured over the whole window, so that its mean speaks for it."""
+    return not stat.holes and stat.samples >= rules.min_coverage * window.expected
+
+
+def holds_memory(terms: Mapping[Term, Stat], rules: VerdictRules) -> bool:
+    """Whether much memory is in use: more than a process takes that only waits."""
+    return _holds(terms, rules, memory_share(terms))
+
+
+def _holds(terms: Mapping[Term, Stat], rules: VerdictRules, held: Ratio | None) -> bool:
+    used = terms.get("mem_used")
+    if used is None or used.mean is None or not rules.held_bytes <= used.mean < inf:
+        return False
+    return held is None or held >= rules.held_memory
+
+
+def _unproductive(terms: Mapping[Term, Stat], window: Window, rules: VerdictRules) -> bool:
+    util, sm = terms.get("gpu_util"), terms.get("sm_active")
+    if util is None or sm is None or min(util.samples, sm.samples) < rules.min_coverage * window.expected:
+        return False
+    often, much = measured(util.mean), measured(sm.mean)
+    return often is not None and much is not None and often >= rules.unproductive_util and much < rules.unproductive_sm

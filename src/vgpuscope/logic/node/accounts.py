@@ -1,0 +1,194 @@
+"""What must be remembered from sample to sample: seconds, joules, bursts, and who has been here.
+
+All of it is one fold: `settle(books, pools, …)` takes the books of the last sample and gives those of this one. What
+a container has used stays in the books when it ends, in a column of its own, so that a card's total goes on adding up.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.logic.node.attribution import Place, Pool, Row
+from vgpuscope.model.device import Gpu
+from vgpuscope.model.quantity import DeviceUUID, Joules, Ratio, Seconds
+from vgpuscope.model.usage import Burst, Method
+
+_WindowKey: TypeAlias = tuple[object, str]
+
+
+class Account(Struct, kw_only=True):
+    """What one container has used of one card so far."""
+
+    sm_seconds: Seconds | None = None
+    energy: Joules | None = None
+    energy_method: Method | None = None
+    power: float | None = None
+    started: bool = False  # has had a process on the card at some time
+
+
+class CardAccount(Struct, kw_only=True):
+    """What a card has done so far, and the parts that no living container has."""
+
+    busy_seconds: Seconds | None = None
+    sm_system: Seconds = 0.0
+    sm_unattributed: Seconds = 0.0
+    sm_ended: Seconds = 0.0
+    energy: Joules | None = None
+    energy_system: Joules = 0.0
+    energy_unattributed: Joules = 0.0
+    energy_ended: Joules = 0.0
+    raw_energy: Joules | None = None  # the driver's counter at the last sample
+
+
+class _Window:
+    """The samples of the last while: when each was taken, and what it was."""
+
+    __slots__ = ("times", "values")
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque()
+        self.values: deque[float] = deque()
+
+    def add(self, at: float, value: float, length: Seconds) -> None:
+        times, values = self.times, self.values
+        times.append(at)
+        values.append(value)
+        while times[0] <= at - length or times[0] > at:
+            times.popleft()
+            values.popleft()
+
+    def reaches(self, moment: float) -> bool:
+        """Whether a sample is younger than that."""
+        return self.times[-1] > moment
+
+
+class Books:
+    """All accounts of a node. One writer, the sampler."""
+
+    def __init__(self, window: Seconds) -> None:
+        self.window = window
+        self.at: float | None = None
+        self.containers: dict[Place, Account] = {}
+        self.cards: dict[DeviceUUID, CardAccount] = {}
+        self.ended = 0
+        self._windows: dict[_WindowKey, _Window] = {}
+
+    def settle(self, pools: Collection[Pool], gpus: Collection[Gpu], at: float) -> None:
+        """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
+        seconds = max(0.0, at - self.at) if self.at is not None else 0.0
+        self.at = at
+        self._windows = {key: window for key, window in self._windows.items() if window.reaches(at - self.window)}
+        self._close(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
+        for gpu in gpus:
+            mine = [pool for pool in pools if pool.gpu == gpu.uuid]
+            card = self.cards.setdefault(gpu.uuid, CardAccount())
+            for pool in mine:
+                self._add_sm(card, pool, seconds)
+            self._add_energy(card, gpu, mine)
+        for pool in pools:
+            for row in pool.rows.values():
+                account = self._account(row.place)
+                account.started = account.started or row.processes > 0 or row.region_attached
+
+    def burst(self, owner: object, what: str, value: float | None) -> Burst | None:
+        """Mean and maximum of a value over the last window, this sample included; None if there is none."""
+        if value is None or self.at is None:
+            return None
+        key = (owner, what)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window()
+        window.add(self.at, value, self.window)
+        values = window.values
+        return Burst(mean=sum(values) / len(values), max=max(values))
+
+    def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
+        """The accounts of the containers that have not ended, by card."""
+        used: dict[DeviceUUID, list[Account]] = {}
+        for place, account in self.containers.items():
+            used.setdefault(place.gpu, []).append(account)
+        return used
+
+    def _account(self, place: Place) -> Account:
+        account = self.containers.get(place)
+        if account is None:
+            account = self.containers[place] = Account()
+        return account
+
+    def _close(self, pools: Iterable[Pool], silent: set[DeviceUUID]) -> None:
+        """Move what ended containers have used to the column of the ended.
+
+        On a card that does not answer nobody can tell who has ended: its accounts stay open until it does.
+        """
+        here = {place for pool in pools for place in pool.rows}
+        gone = [place for place in self.containers if place not in here and place.gpu not in silent]
+        for place in gone:
+            account = self.containers.pop(place)
+            self.ended += 1
+            if (card := self.cards.get(place.gpu)) is not None:
+                card.sm_ended += account.sm_seconds or 0.0
+                card.energy_ended += account.energy or 0.0
+
+    def _add_sm(self, card: CardAccount, pool: Pool, seconds: Seconds) -> None:
+        if pool.utilization is not None:
+            card.busy_seconds = (card.busy_seconds or 0.0) + pool.utilization * seconds
+            card.sm_system += pool.system_sm * seconds
+            card.sm_unattributed += pool.unattributed_sm * seconds
+        for row in pool.rows.values():
+            account = self._account(row.place)
+            if row.sm is not None and pool.utilization is not None:
+                account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
+
+    def _add_energy(self, card: CardAccount, gpu: Gpu, pools: Collection[Pool]) -> None:
+        """Split what the card has drawn since the last sample. A counter that fell was reset: begin anew from it."""
+        for pool in pools:
+            for row in pool.rows.values():
+                self._account(row.place).power = None
+        if gpu.energy is None:
+            return  # what is drawn meanwhile is divided when the card answers again
+        before, card.raw_energy = card.raw_energy, gpu.energy
+        card.energy = card.energy or 0.0
+        drawn = gpu.energy - before if before is not None and gpu.energy >= before else 0.0
+        weights = _weights(gpu, pools)
+        card.energy += drawn
+        card.energy_system += drawn * weights.system
+        card.energy_unattributed += drawn * weights.unattributed
+        for row, weight, method in weights.rows:
+            account = self._account(row.place)
+            account.energy = (account.energy or 0.0) + drawn * weight
+            account.energy_method = method
+            if gpu.power is not None:
+                account.power = gpu.power * weight
+
+
+class _Weights(Struct, frozen=True):
+    """How a card's energy is divided; all parts together are 1."""
+
+    rows: tuple[tuple[Row, Ratio, Method], ...]
+    system: Ratio
+    unattributed: Ratio
+
+
+def _weights(gpu: Gpu, pools: Collection[Pool]) -> _Weights:
+    """By SM time where the card was busy, else by memory held; a card that one container has alone is all its own."""
+    rows = [row for pool in pools for row in pool.rows.values()]
+    if len(rows) == 1 and rows[0].mode == "exclusive" and (rows[0].processes > 0 or rows[0].allocated):
+        return _Weights(((rows[0], 1.0, "podresources"),), 0.0, 0.0)
+    if gpu.utilization is not None and gpu.utilization > 0:
+        return _by([(row, row.sm) for row in rows], sum(p.system_sm for p in pools), gpu.utilization)
+    told = [(pool, pool.memory) for pool in pools if pool.memory is not None]
+    system = sum(pool.system_memory - (memory.reserved or 0) for pool, memory in told)
+    used = sum(memory.used for _, memory in told)
+    return _by([(row, row.memory) for pool, _ in told for row in pool.rows.values()], system, used)
+
+
+def _by(parts: list[tuple[Row, float | int | None]], system: float, total: float) -> _Weights:
+    if total <= 0:
+        return _Weights(tuple((row, 0.0, "share") for row, part in parts if part is not None), 0.0, 1.0)
+    rows: tuple[tuple[Row, Ratio, Method], ...] = tuple(
+        (row, part / total, "share") for row, part in parts if part is not None
+    )
+    rest = 1.0 - sum(weight for _, weight, _ in rows) - system / total
+    return _Weights(rows, system / total, max(0.0, rest))

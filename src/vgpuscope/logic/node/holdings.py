@@ -1,0 +1,208 @@
+"""Who was given what: the kubelet's word, HAMi's annotations and HAMi's regions brought to one list."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
+from vgpuscope.model.device import Gpu, MigInstance
+from vgpuscope.model.pod import Container, Grant, Pod
+from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
+from vgpuscope.model.region import ContainerRegion
+from vgpuscope.model.usage import ContainerKey, Mode
+
+_KEYS_KEPT = 4096
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """One container was given (a part of) one card or instance."""
+
+    key: ContainerKey
+    gpu: DeviceUUID
+    mig: DeviceUUID | None = None
+    mode: Mode
+    memory_limit: Bytes | None = None  # None: none was set
+
+
+class People:
+    """The pods of the node, found by whatever name a source uses for them; kept while the pods are the same."""
+
+    def __init__(self, pods: Collection[Pod] | None) -> None:
+        self.pods = pods
+        self.known = pods is not None
+        living = [pod for pod in pods or () if not pod.ended]
+        self.by_uid: dict[PodUID, Pod] = {pod.uid: pod for pod in living}
+        self.by_uid |= {pod.config_hash: pod for pod in living if pod.config_hash}
+        self.by_name = {(pod.namespace, pod.name): pod for pod in living}
+        self.by_container_id: dict[str, tuple[Pod, Container]] = {
+            c.id: (pod, c) for pod in living for c in pod.containers if c.id
+        }
+        self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
+        self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
+        self.annotated = tuple(_from_annotations(self))
+
+    def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
+        """The container's key, with names where they are known."""
+        key = self._keys.get((pod_uid, container))
+        if key is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()  # where no source of pods replaces us, containers come and go all the same
+            key = self._keys[pod_uid, container] = self._key(pod_uid, container)
+        return key
+
+    def _key(self, pod_uid: PodUID, container: str) -> ContainerKey:
+        pod = self.by_uid.get(pod_uid)
+        if pod is None:
+            return ContainerKey(pod_uid=pod_uid, container=container)
+        return ContainerKey(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, container=container)
+
+    def key_of_grant(self, grant: Grant) -> ContainerKey | None:
+        """The key of a container the kubelet names; None if its pod has ended."""
+        pod = self.by_name.get((grant.namespace, grant.pod))
+        if pod is None and self.known:
+            return None
+        uid = pod.uid if pod else ""
+        return ContainerKey(namespace=grant.namespace, pod=grant.pod, pod_uid=uid, container=grant.container)
+
+
+def holdings(
+    *,
+    gpus: Collection[Gpu],
+    people: People,
+    grants: Collection[Grant],
+    regions: Collection[ContainerRegion],
+) -> tuple[Holding, ...]:
+    """What every container was given, once each; the more exact word wins where two sources speak of the same."""
+    found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Holding] = {}
+    for holding in (
+        *_from_regions(gpus, people, regions),
+        *people.annotated,
+        *_from_grants(gpus, people, grants),
+    ):
+        place = (holding.key, holding.gpu, holding.mig)
+        found.setdefault(place, holding)
+    return tuple(found.values())
+
+
+def _from_regions(gpus: Collection[Gpu], people: People, regions: Iterable[ContainerRegion]) -> Iterator[Holding]:
+    parents = {instance.uuid: gpu.uuid for gpu in gpus for instance in gpu.instances}
+    for container in regions:
+        if container.region is None or (people.known and container.pod_uid not in people.by_uid):
+            continue
+        key = people.key(container.pod_uid, container.container)
+        for device in container.region.devices:
+            if not device.uuid:
+                continue
+            limit = device.memory_limit or None
+            if parent := parents.get(device.uuid):
+                yield Holding(key=key, gpu=parent, mig=device.uuid, mode="mig", memory_limit=limit)
+            else:
+                yield Holding(key=key, gpu=device.uuid, mode="hami", memory_limit=limit)
+
+
+def _from_annotations(people: People) -> Iterator[Holding]:
+    for pod in {pod.uid: pod for pod in people.by_uid.values()}.values():
+        in_mig = {(m.container_index, m.gpu) for m in pod.migs}
+        names = [c.name for c in pod.containers]
+        for share in pod.shares:
+            index = names.index(share.container) if share.container in names else -1
+            if (index, share.gpu) not in in_mig:
+                key = people.key(pod.uid, share.container)
+                yield Holding(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
+        for mig in pod.migs:
+            if mig.mig and mig.container_index < len(names):
+                key = people.key(pod.uid, names[mig.container_index])
+                yield Holding(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
+
+
+def _from_grants(gpus: Collection[Gpu], people: People, grants: Collection[Grant]) -> Iterator[Holding]:
+    shared_claims = _shared_claims(grants)
+    for grant in grants:
+        key = people.key_of_grant(grant)
+        place = _place(grant, gpus)
+        if key is None or place is None:
+            continue
+        gpu, mig, replica, hami = place
+        if mig is not None:
+            yield Holding(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
+        elif hami:
+            yield Holding(key=key, gpu=gpu.uuid, mode="hami")
+        elif replica or (grant.claim, grant.device_id) in shared_claims:
+            yield Holding(key=key, gpu=gpu.uuid, mode="mps" if _has_mps(gpu) else "time-slicing")
+        else:
+            yield Holding(key=key, gpu=gpu.uuid, mode="exclusive")
+
+
+class _Place(NamedTuple):
+    """What a grant is of."""
+
+    gpu: Gpu
+    mig: MigInstance | None = None
+    replica: bool = False
+    hami: bool = False
+
+
+def _place(grant: Grant, gpus: Collection[Gpu]) -> _Place | None:
+    """Card, instance and how it is shared; None where the id names nothing on this node.
+
+    HAMi's kubelet ids say only that a card was asked for: which one, its annotation says.
+    """
+    if grant.claim is not None and (name := parse_dra_name(grant.device_id)):
+        return _claimed(name, gpus)
+    ref = parse_device_id(grant.device_id)
+    if ref.hami:
+        return None
+    for gpu in gpus:
+        if not _is_card(ref, gpu):
+            continue
+        if ref.mig is None and ref.gpu_instance is None:
+            return _Place(gpu, None, ref.replica)
+        instance = next((i for i in gpu.instances if _is_instance(ref, i)), None)
+        if instance is not None:
+            return _Place(gpu, instance, ref.replica)
+    return None
+
+
+def _claimed(name: DraName, gpus: Collection[Gpu]) -> _Place | None:
+    gpu = next((g for g in gpus if g.minor == name.minor), None)
+    if gpu is None:
+        return None
+    if name.profile_id is None:
+        return _Place(gpu, hami=name.hami)
+    mig = _claimed_instance(name, gpu.instances)
+    return None if mig is None else _Place(gpu, mig)
+
+
+def _claimed_instance(name: DraName, instances: Collection[MigInstance]) -> MigInstance | None:
+    """The instance with this profile in this place; where places are not known, the only one with this profile."""
+    exact = [i for i in instances if (i.profile_id, i.start) == (name.profile_id, name.start)]
+    alike = [i for i in instances if i.start is None and name.profile == dra_profile(i.profile or "")]
+    found = exact or alike
+    return found[0] if len(found) == 1 else None
+
+
+def _is_card(ref: DeviceRef, gpu: Gpu) -> bool:
+    if ref.mig is not None:
+        return any(instance.uuid == ref.mig for instance in gpu.instances)
+    return gpu.uuid == ref.uuid or (ref.uuid is None and ref.index is not None and gpu.index == ref.index)
+
+
+def _is_instance(ref: DeviceRef, instance: MigInstance) -> bool:
+    if ref.mig is not None:
+        return instance.uuid == ref.mig
+    same_gi = instance.gpu_instance == ref.gpu_instance
+    return same_gi and ref.compute_instance in (None, instance.compute_instance)
+
+
+def _has_mps(gpu: Gpu) -> bool:
+    return any("mps" in process.kinds for process in gpu.processes or ())
+
+
+def _shared_claims(grants: Collection[Grant]) -> set[tuple[str | None, str]]:
+    """Devices of claims that more than one container was given."""
+    seen: dict[tuple[str | None, str], set[tuple[str, str, str]]] = {}
+    for grant in grants:
+        if grant.claim is not None:
+            seen.setdefault((grant.claim, grant.device_id), set()).add((grant.namespace, grant.pod, grant.container))
+    return {claim for claim, containers in seen.items() if len(containers) > 1}

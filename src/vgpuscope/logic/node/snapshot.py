@@ -1,0 +1,398 @@
+"""Everything that was read of a node in one sample → the snapshot that all views are made from."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.logic.node.accounts import Account, Books
+from vgpuscope.logic.node.attribution import Pool, Row, attribute
+from vgpuscope.logic.node.holdings import People, holdings
+from vgpuscope.logic.node.region_repair import ContainerName, History, driver_sm, repair, shows_zero
+from vgpuscope.logic.node.second_look import doubtful
+from vgpuscope.model.device import DeviceReading, Gpu
+from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
+from vgpuscope.model.region import ContainerRegion, RegionReading
+from vgpuscope.model.usage import (
+    ContainerKey,
+    ContainerUsage,
+    GpuUsage,
+    Ledger,
+    MigHolding,
+    Mode,
+    NodeSnapshot,
+    PodUsage,
+    Split,
+    State,
+    Tally,
+    Vgpu,
+)
+
+_Number = TypeVar("_Number", int, float)
+
+
+class Readings(Struct, frozen=True, kw_only=True):
+    """One sample of every source. None: the source gave nothing."""
+
+    at: float  # unix time, for people
+    tick: float  # of a clock that is never set, for durations
+    devices: DeviceReading | None
+    regions: RegionReading | None
+    owners: Mapping[Pid, ProcessOwner] | None
+    pods: tuple[Pod, ...] | None
+    grants: tuple[Grant, ...] | None
+    sources: tuple[SourceState, ...] = ()
+
+
+class NodeMind:
+    """Turns samples into snapshots, one after the other; remembers only what a ledger over time needs."""
+
+    def __init__(self, *, node: str, window: float) -> None:
+        self._node = node
+        self._books = Books(window)
+        self._people = People(None)
+        self._history = History()
+        self._corrections = {"false-zero": 0, "dead-process": 0}
+        self._scaled = {"memory": 0, "sm": 0}
+        self._samples = 0
+
+    def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> "NodeSample":
+        """What this sample shows."""
+        gpus = readings.devices.gpus if readings.devices else ()
+        people = self._people = self._people if self._people.pods is readings.pods else People(readings.pods)
+        regions = self._repaired(readings, gpus)
+        held = holdings(gpus=gpus, people=people, grants=readings.grants or (), regions=regions)
+        pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, people=people)
+        self._books.settle(pools, gpus, readings.tick)
+        for pool in pools:
+            for resource in pool.scaled:
+                self._scaled[resource] += 1
+        self._samples += 1
+        containers = tuple(self._usage(row, pool, ratio) for pool in pools for row in pool.rows.values())
+        devices = readings.devices
+        snapshot = NodeSnapshot(
+            at=readings.at,
+            node=self._node,
+            ratio=ratio,
+            driver_version=devices.driver_version if devices else None,
+            cuda_version=devices.cuda_version if devices else None,
+            gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid]) for gpu in gpus),
+            ledgers=tuple(self._ledgers(gpus, pools)),
+            containers=containers,
+            migs=tuple(_mig_holdings(people)),
+            xids=devices.xids if devices else (),
+            last_xid=devices.last_xid if devices else (),
+            regions=sum(1 for r in regions if r.region is not None),
+            regions_refused=_by_reason(readings.regions),
+            regions_orphaned=sum(1 for r in regions if people.known and r.pod_uid not in people.by_uid),
+            sources=readings.sources,
+            tally=Tally(
+                corrections=dict(self._corrections),
+                dropped=dict(devices.dropped) if devices else {},
+                scaled=dict(self._scaled),
+                ended=self._books.ended,
+                errors=dict(errors),
+            ),
+            samples=self._samples,
+        )
+        return NodeSample(snapshot, regions, people)
+
+    def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
+        """The containers whose region should be read again before this sample is concluded."""
+        at_zero = [one for one in regions if shows_zero(one.region)]
+        return doubtful(at_zero, history=self._history, driver_sm=driver_sm(gpus)) if at_zero else frozenset()
+
+    def _repaired(self, readings: Readings, gpus: Collection[Gpu]) -> tuple[ContainerRegion, ...]:
+        if readings.regions is None:
+            return ()
+        repaired = repair(
+            readings.regions.containers,
+            history=self._history,
+            owners=readings.owners,
+            driver_pids=driver_pids(gpus),
+            driver_sm=driver_sm(gpus),
+        )
+        self._history = repaired.history
+        self._corrections["false-zero"] += repaired.false_zeros
+        self._corrections["dead-process"] += repaired.dead_processes
+        return repaired.containers
+
+    def _usage(self, row: Row, pool: Pool, ratio: float) -> ContainerUsage:
+        account = self._books.containers[row.place]
+        seen = pool.listed or row.region  # whether anybody can tell if it has processes
+        sm, memory = row.sm, row.memory
+        if row.processes == 0 and seen and not account.started:
+            sm, memory = sm or None, memory or None  # it has not begun, which is not the same as using nothing
+        elif row.processes == 0 and pool.listed and memory is None:
+            memory, row.memory_method = 0, "nvml-process"  # it has ended its processes: that is measured
+        burst = self._books.burst(row.place, "sm", sm)
+        return ContainerUsage(
+            key=row.place.key,
+            gpu=row.place.gpu,
+            mig=row.place.mig,
+            mode=row.mode,
+            state=_state(row, seen=seen, started=account.started, sm_max=burst.max if burst else None),
+            allocated=row.allocated,
+            processes=row.processes if seen else None,
+            memory=memory,
+            memory_method=row.memory_method if memory is not None else None,
+            memory_total=_may_use(row, pool, ratio),
+            sm=sm,
+            sm_method=row.sm_method if sm is not None else None,
+            sm_burst=burst,
+            sm_seconds=account.sm_seconds if account.started else None,
+            energy=account.energy if account.energy or account.started else None,
+            energy_method=account.energy_method if account.energy or account.started else None,
+            power=account.power if account.power or account.started else None,
+        )
+
+    def _card(self, gpu: Gpu, pools: Collection[Pool]) -> GpuUsage:
+        rows = [row for pool in pools for row in pool.rows.values()]
+        account = self._books.cards.get(gpu.uuid)
+        burst = self._books.burst
+        return GpuUsage(
+            gpu=gpu,
+            mode=_mode(gpu, rows),
+            holder=rows[0].place.key if len(rows) == 1 and rows[0].mode == "exclusive" else None,
+            sharers=len({row.place.key for row in rows}),
+            utilization_burst=burst(gpu.uuid, "utilization", gpu.utilization),
+            memory_controller_burst=burst(gpu.uuid, "memory_controller", gpu.memory_controller),
+            memory_burst=burst(gpu.uuid, "memory", gpu.memory.used if gpu.memory else None),
+            power_burst=burst(gpu.uuid, "power", gpu.power),
+            sm_clock_burst=burst(gpu.uuid, "sm_clock", gpu.sm_clock),
+            busy_seconds=account.busy_seconds if account else None,
+            energy=account.energy if account else None,
+        )
+
+    def _ledgers(self, gpus: Collection[Gpu], pools: Collection[Pool]) -> Iterator[Ledger]:
+        used = self._books.used_by_card()
+        for gpu in gpus:
+            mine = [pool for pool in pools if pool.gpu == gpu.uuid]
+            yield Ledger(
+                gpu=gpu.uuid,
+                memory=_memory_split(gpu, mine),
+                sm_seconds=self._sm_split(gpu.uuid, used.get(gpu.uuid, ())),
+                energy=self._energy_split(gpu.uuid, used.get(gpu.uuid, ())),
+            )
+            for pool in mine:
+                if pool.migs:
+                    yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
+
+    def _sm_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
+        card = self._books.cards.get(gpu)
+        if card is None or card.busy_seconds is None:
+            return None
+        return Split(
+            total=card.busy_seconds,
+            containers=sum(account.sm_seconds or 0.0 for account in used),
+            system=card.sm_system,
+            unattributed=card.sm_unattributed,
+            ended=card.sm_ended,
+        )
+
+    def _energy_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
+        card = self._books.cards.get(gpu)
+        if card is None or card.energy is None:
+            return None
+        return Split(
+            total=card.energy,
+            containers=sum(account.energy or 0.0 for account in used),
+            system=card.energy_system,
+            unattributed=card.energy_unattributed,
+            ended=card.energy_ended,
+        )
+
+
+class NodeSample:
+    """One sample. Pods and vGPUs are derived from the rest, and only when someone looks: most samples are not seen."""
+
+    def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], people: People) -> None:
+        self.outline = outline  # without pods and vGPUs
+        self._regions = regions
+        self._people = people
+        self._complete: NodeSnapshot | None = None
+
+    def complete(self) -> NodeSnapshot:
+        """The whole snapshot; any thread may ask, and each gets the same."""
+        if self._complete is None:
+            self._complete = replace(
+                self.outline,
+                pods=tuple(_pods(self.outline.containers, [card.gpu for card in self.outline.gpus])),
+                vgpus=tuple(_vgpus(self._regions, self._people)),
+            )
+        return self._complete
+
+
+def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
+    """All pids the driver lists, on cards and in instances."""
+    cards = {p.pid for gpu in gpus for p in gpu.processes or ()}
+    return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
+
+
+def _state(row: Row, *, seen: bool, started: bool, sm_max: float | None) -> State:
+    if row.processes == 0 and seen:
+        return "idle" if started else "not-started"
+    if sm_max is None:
+        return "unknown"
+    return "active" if sm_max > 0 else "idle"
+
+
+def _may_use(row: Row, pool: Pool, ratio: float) -> Bytes | None:
+    """HAMi's limit; else the instance; else the card, cut by the ratio."""
+    if row.memory_limit is not None:
+        return row.memory_limit
+    if pool.memory is None:
+        return None
+    return pool.memory.total if pool.migs else int(pool.memory.total / ratio)
+
+
+def _mode(gpu: Gpu, rows: Collection[Row]) -> Mode | None:
+    """The card's mode: what holds of its holders, else that somebody uses it without being given it."""
+    if gpu.mig_enabled:
+        return "mig"
+    modes = {row.mode for row in rows}
+    order: tuple[Mode, ...] = ("hami", "mps", "time-slicing", "exclusive", "unallocated")
+    return next((mode for mode in order if mode in modes), None)
+
+
+def _pool_split(pool: Pool) -> Split | None:
+    if pool.memory is None:
+        return None
+    return Split(
+        total=pool.memory.total,
+        containers=sum(row.memory or 0 for row in pool.rows.values()),
+        system=pool.system_memory,
+        unattributed=pool.unattributed_memory,
+        # the driver's own word, not what the others leave over: else they would add up whatever they said
+        free=pool.memory.total - pool.memory.used - (pool.memory.reserved or 0),
+    )
+
+
+def _memory_split(gpu: Gpu, pools: Collection[Pool]) -> Split | None:
+    """A card's memory; of a MIG card, its instances' added up, with what lies outside them."""
+    if gpu.memory is None:
+        return None
+    if not gpu.mig_enabled:
+        return next((_pool_split(pool) for pool in pools if not pool.migs), None)
+    splits = [split for pool in pools if (split := _pool_split(pool)) is not None]
+    containers = sum(s.containers for s in splits)
+    inside = sum((pool.memory.reserved or 0) for pool in pools if pool.memory is not None)
+    system = sum(s.system for s in splits) + max(0, (gpu.memory.reserved or 0) - inside)
+    outside = gpu.memory.used - sum(pool.memory.used for pool in pools if pool.memory is not None)
+    unattributed = sum(s.unattributed for s in splits) + max(0, outside)
+    free = gpu.memory.total - containers - system - unattributed
+    if free < 0:
+        return None  # the instances claim more than the card has: a sample taken while they were changed
+    return Split(total=gpu.memory.total, containers=containers, system=system, unattributed=unattributed, free=free)
+
+
+def _pods(containers: Collection[ContainerUsage], gpus: Collection[Gpu]) -> Iterator[PodUsage]:
+    index = {gpu.uuid: gpu.index for gpu in gpus}
+    groups: dict[tuple[str, str, str, DeviceUUID], list[ContainerUsage]] = {}
+    for usage in containers:
+        if usage.key.pod or usage.key.pod_uid:
+            place = (usage.key.namespace, usage.key.pod, usage.key.pod_uid, usage.gpu)
+            groups.setdefault(place, []).append(usage)
+    for (namespace, pod, uid, gpu), rows in groups.items():
+        if gpu in index:
+            yield PodUsage(
+                namespace=namespace,
+                pod=pod,
+                pod_uid=uid,
+                gpu=gpu,
+                gpu_index=index[gpu],
+                memory=_sum([row.memory for row in rows]),
+                memory_total=_pod_total(rows) if len(rows) > 1 else rows[0].memory_total,
+                sm=_sum([row.sm for row in rows]),
+            )
+
+
+def _sum(values: Iterable[_Number | None]) -> _Number | None:
+    """The sum; None as soon as one part is not known: a part of a sum is not a sum."""
+    total: _Number | None = None
+    for value in values:
+        if value is None:
+            return None
+        total = value if total is None else total + value
+    return total
+
+
+def _pod_total(rows: Collection[ContainerUsage]) -> Bytes | None:
+    """Limits and instances add up; containers that share one cut of the card are given it once."""
+    apart = [r.memory_total for r in rows if r.mode in {"hami", "mig"} and r.memory_total is not None]
+    together = [r.memory_total for r in rows if r.mode not in {"hami", "mig"} and r.memory_total is not None]
+    if not apart and not together:
+        return None
+    return sum(apart) + max(together, default=0)
+
+
+def _vgpus(regions: Collection[ContainerRegion], people: People) -> Iterator[Vgpu]:
+    for container in regions:
+        region = container.region
+        if region is None or (people.known and not _is_app(container, people)):
+            continue
+        key = people.key(container.pod_uid, container.container)
+        live = region.live_slots()
+        for device in region.devices:
+            if device.uuid is None:
+                continue
+            used = context = module = buffer = 0
+            sm = 0.0
+            for slot in live:
+                if device.index < len(slot.devices):
+                    use = slot.devices[device.index]
+                    used += use.total
+                    context += use.context
+                    module += use.module
+                    buffer += use.buffer
+                    sm += use.sm
+            yield Vgpu(
+                key=key,
+                index=device.index,
+                gpu=device.uuid,
+                used=used,
+                limit=device.memory_limit,
+                context=context,
+                module=module,
+                buffer=buffer,
+                offset=used - context - module - buffer,
+                sm=sm,
+                sm_limit=device.sm_limit,
+                priority=region.priority,
+                blocked=region.recent_kernel < 0,
+                last_kernel=region.last_kernel,
+            )
+
+
+def _is_app(container: ContainerRegion, people: People) -> bool:
+    """HAMi shows only containers of living pods, and never init containers."""
+    return (container.pod_uid, container.container) in people.apps
+
+
+def _mig_holdings(people: People) -> Iterator[MigHolding]:
+    for pod in {pod.uid: pod for pod in people.by_uid.values()}.values():
+        for mig in pod.migs:
+            if mig.gpu_instance is not None and mig.container_index < len(pod.containers):
+                yield MigHolding(
+                    key=ContainerKey(
+                        namespace=pod.namespace,
+                        pod=pod.name,
+                        pod_uid=pod.uid,
+                        container=pod.containers[mig.container_index].name,
+                    ),
+                    index=mig.device_index,
+                    gpu=mig.gpu,
+                    mig=mig.mig,
+                    profile=mig.profile,
+                    gpu_instance=mig.gpu_instance,
+                    compute_instance=mig.compute_instance,
+                )
+
+
+def _by_reason(reading: RegionReading | None) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for refusal in reading.refusals if reading else ():
+        counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+    return counts

@@ -1,0 +1,333 @@
+"""The node agent: sources → ledger, once a second; a page is made when it is scraped or due, and never by reading.
+
+nvml ───────┐
+regions ────┤
+/proc ──────┼──► Sampler.cycle() ──► NodeSample ───► Page ──► /metrics
+pods ───────┤      (a thread)            └─────────────────► /api/v1/node
+podresources┘
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
+from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.http import address
+from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.logic.node.snapshot import NodeSample
+from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
+from vgpuscope.model.pod import Pod
+from vgpuscope.runtime import lifecycle
+from vgpuscope.runtime.heap import one_heap
+from vgpuscope.runtime.log import OnChange, fields, setup
+from vgpuscope.services.agent.sampler import Sampler
+from vgpuscope.sources.node.ratio import RatioFile
+from vgpuscope.views.exposition.page import Page
+
+if TYPE_CHECKING:
+    from vgpuscope.http.guard import Guard
+
+log = logging.getLogger(__name__)
+
+RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked: beside the program
+_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is tried again
+_GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
+_HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
+_SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; see docs/performance.md
+_TIDY_EVERY = 60  # samples
+_GC_EVERY = 10_000  # objects, in case that many gather before tidy() looks
+
+
+class PodSource(Protocol):
+    """What tells the pods of this node: API server, kubelet or file."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What could not be read in the pods as they are now."""
+
+    def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
+        """The whole set, again and again; raises when it cannot be had."""
+
+
+def main(config: Config, *, once: bool, file: SettingsFile) -> int:
+    """`vgpuscope agent`."""
+    return run(config, once=once, file=file)
+
+
+def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
+    """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
+    tune()
+    if once:
+        return asyncio.run(_once(config.agent, binding))
+    return lifecycle.main(lambda life: _serve(config.agent, life, binding))
+
+
+def tune() -> None:
+    """What this process wants of the interpreter and of the C library."""
+    sys.setswitchinterval(_SWITCH)
+    gc.set_threshold(_GC_EVERY)
+    gc.freeze()  # what was imported stays: tidy() need not look at it
+    one_heap()  # 1 to 2 MB less
+
+
+def tidy(sample: int) -> None:
+    """Between two samples, once in a while, drop what is garbage in cycles: the driver's binding leaves some."""
+    if sample % _TIDY_EVERY == 0:
+        gc.collect()
+
+
+async def _once(config: AgentConfig, binding: Any) -> int:
+    agent = Agent(config, binding=binding)
+    listening = [asyncio.ensure_future(loop()) for loop in agent.loops(sampling=False).values()]
+    try:
+        await agent.heard()
+        _, page = await asyncio.to_thread(agent.sampler.cycle)
+    finally:
+        for task in listening:
+            task.cancel()
+        agent.close()
+    sys.stdout.buffer.write(page.text())
+    sys.stdout.buffer.flush()
+    return 0
+
+
+async def _serve(config: AgentConfig, life: lifecycle.Lifecycle, binding: Any) -> None:
+    agent = Agent(config, binding=binding)
+    guard = _guard(config, agent.sampler.count)
+    sock = address.bind(config.listen)
+    server = Server(agent.app(guard), sock=sock, guard=guard)
+    log.info("agent starts", extra=fields(node=config.node_name, url=server.url, families=",".join(config.families)))
+    try:
+        await life.run(agent.loops(), server=server)
+    finally:
+        agent.close()
+
+
+class Agent:
+    """The parts of one agent, and what it last saw."""
+
+    def __init__(self, config: AgentConfig, *, binding: Any = None) -> None:
+        self._config = config
+        self._latest: tuple[NodeSample, Page] | None = None
+        self._stop = threading.Event()
+        self._pods_changed = asyncio.Event()
+        self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # answered, well or badly
+        self.sampler = Sampler(
+            node=config.node_name,
+            families=config.families,
+            containers_dir=os.path.join(config.hook_path, "containers"),
+            proc_root=config.proc_root,
+            window=config.window,
+            driver_deadline=config.driver_deadline,
+            ratio=_ratio(config),
+            binding=binding,
+        )
+        self._tell = OnChange(log)
+        self._pods = _pod_source(config)
+        self._grants = _grant_source(config)
+        standings = self.sampler.standings
+        if self._pods is None:
+            standings["pods"].none("--pods none")
+            self._heard["pods"].set()
+        if self._grants is None:
+            standings["podresources"].none("--podresources-socket none")
+            self._heard["podresources"].set()
+        if not isinstance(_ratio(config), RatioFile):
+            standings["ratio"].none("no ratio file")
+
+    def loops(self, *, sampling: bool = True) -> Mapping[str, lifecycle.Loop]:
+        """What runs for as long as the agent does; without sampling, only those that listen."""
+        loops: dict[str, lifecycle.Loop] = {"sampler": self._sample, "xids": self._xids} if sampling else {}
+        if self._pods is not None:
+            loops["pods"] = self._follow_pods
+        if self._grants is not None:
+            loops["podresources"] = self._poll_grants
+        return loops
+
+    def app(self, guard: "Guard | None") -> App:
+        """What is served."""
+        return make_app(
+            title="vgpuscope agent",
+            service="agent",
+            metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
+            ready=self.readiness,
+            guard=guard,
+            routes=[Route("/api/v1/node", self._node_json)],
+            links=[("api/v1/node", "the last sample as JSON; `vgpuscope top` shows it")],
+        )
+
+    def readiness(self) -> Readiness:
+        """Ready once a sample was taken and every source is up or known to be absent."""
+        if self._latest is None:
+            return Readiness(missing=("first sample",))
+        down = [s.source for s in self._latest[0].outline.sources if not s.up and not s.absent]
+        return Readiness(missing=tuple(f"source {source}" for source in down))
+
+    async def heard(self) -> None:
+        """Wait until pods and kubelet have answered once, well or badly, but not for long."""
+        waits = [asyncio.ensure_future(event.wait()) for event in self._heard.values()]
+        _, late = await asyncio.wait(waits, timeout=_HEAR_WITHIN)
+        for wait in late:
+            wait.cancel()
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._stop.set()
+
+    async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
+        if self._latest is None:
+            raise SourceDown("no sample has been taken yet", hint="Ask again in a second.")
+        return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
+
+    async def _sample(self) -> None:
+        """Take samples on a thread of their own; whatever ends that thread ends the agent."""
+        await self.heard()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        threading.Thread(target=self._beat, args=(loop, ended), name="sampler", daemon=True).start()
+        try:
+            await ended
+        finally:
+            self._stop.set()
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:
+        pause = 0.0
+        try:
+            while not self._stop.wait(pause):
+                began = time.monotonic()
+                self._latest = self.sampler.cycle()
+                tidy(self._latest[0].outline.samples)
+                pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
+        except BaseException as error:  # the process must not live on half dead
+            loop.call_soon_threadsafe(_fail, ended, error)
+
+    async def _xids(self) -> None:
+        """Listen for XIDs on a thread of its own."""
+        thread = threading.Thread(target=self.sampler.nvml.listen, args=(self._stop,), name="xids", daemon=True)
+        thread.start()
+        await asyncio.Event().wait()
+
+    async def _follow_pods(self) -> None:
+        """Keep the pods of the node; while they cannot be had, the last known ones stay."""
+        assert self._pods is not None
+        pause = _RETRY[0]
+        while True:
+            try:
+                async for pods in self._pods.follow():
+                    self._take_pods(pods)
+                    pause = _RETRY[0]
+            except SourceDown as error:
+                self.sampler.failed("pods", error)
+                self._heard["pods"].set()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _RETRY[1])
+
+    def _take_pods(self, pods: tuple[Pod, ...]) -> None:
+        if pods != self.sampler.pods:
+            self._pods_changed.set()
+        self.sampler.pods = pods
+        self.sampler.standings["pods"].good()
+        self._tell_faults()
+        self._heard["pods"].set()
+
+    def _tell_faults(self) -> None:
+        """Log and count each annotation that cannot be read, once."""
+        assert self._pods is not None
+        for fault in self._pods.faults:
+            message = f"{fault.object}: {fault.reason}"
+            if self._tell.tell(fault.uid, message, level=logging.WARNING, message="malformed", **_what(fault)):
+                self.sampler.count(AnnotationMalformed(message))
+        self._tell.keep({fault.uid for fault in self._pods.faults})
+
+    async def _read_grants(self) -> None:
+        assert self._grants is not None
+        began = time.perf_counter()
+        try:
+            self.sampler.grants = await self._grants.read()
+            self.sampler.standings["podresources"].good(time.perf_counter() - began)
+        except SourceDown as error:
+            self.sampler.failed("podresources", error, time.perf_counter() - began)
+        self._heard["podresources"].set()
+
+    async def _poll_grants(self) -> None:
+        while True:
+            await self._read_grants()
+            try:
+                await asyncio.wait_for(self._pods_changed.wait(), _GRANTS_EVERY)
+                await asyncio.sleep(1.0)  # the kubelet allocates a moment after the pod was bound
+            except TimeoutError:
+                pass
+            self._pods_changed.clear()
+
+
+def _what(fault: Fault) -> dict[str, str]:
+    return {"error_code": AnnotationMalformed.code, "object": fault.object, "reason": fault.reason}
+
+
+def _fail(ended: "asyncio.Future[None]", error: BaseException) -> None:
+    if not ended.done():
+        ended.set_exception(error)
+
+
+def _ratio(config: AgentConfig) -> float | RatioFile:
+    """The flag's number, or the file that is named, or gpu_allocation.txt where it lies; else 1."""
+    if config.ratio is not None:
+        return config.ratio
+    if config.ratio_file is not None:
+        return RatioFile(config.ratio_file)
+    return RatioFile(RATIO_FILE) if os.path.exists(RATIO_FILE) else 1.0
+
+
+def _guard(config: AgentConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
+    if config.web_config_file is None:
+        return None
+    from vgpuscope.http.guard import Guard
+
+    return Guard(config.web_config_file, on_error=on_error)
+
+
+def _pod_source(config: AgentConfig) -> PodSource | None:
+    """Imported only when asked for: an HTTP client costs memory."""
+    kind = pods_source(config, environ=os.environ)
+    if kind == "none":
+        return None
+    if kind.startswith("file:"):
+        from vgpuscope.sources.node.podfile import PodFile
+
+        return PodFile(kind.removeprefix("file:"), node=config.node_name)
+    if kind == "kubelet":
+        from vgpuscope.sources.node.kubelet import KubeletPods
+
+        return KubeletPods(
+            url=config.kubelet_url or f"https://{config.node_name}:10250",
+            ca_file=config.kubelet_ca,
+            insecure=config.kubelet_insecure,
+        )
+    from vgpuscope.sources.kube import KubePods
+
+    return KubePods(node=config.node_name, kubeconfig=config.kubeconfig, resync=config.resync_interval)
+
+
+def _grant_source(config: AgentConfig) -> Any:
+    if config.podresources_socket == "none":
+        return None
+    from vgpuscope.sources.node.podresources import PodResources
+
+    return PodResources(config.podresources_socket)
+
+
+_NO_PAGE = Page()

@@ -1,0 +1,334 @@
+"""One sample of a node: read every source, conclude. No source can hold up another, or a scrape."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from vgpuscope.catalog import node as catalog
+from vgpuscope.logic.node.region_repair import ContainerName, host_pids
+from vgpuscope.logic.node.second_look import busier
+from vgpuscope.logic.node.snapshot import NodeMind, NodeSample, Readings, driver_pids
+from vgpuscope.model.device import DeviceReading
+from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, ScopeError, SourceDown
+from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
+from vgpuscope.model.region import Refusal, RegionReading
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.runtime.build import this_build
+from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
+from vgpuscope.runtime.probe import Probe
+from vgpuscope.sources import selfstat
+from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.sources.node.proc import Proc
+from vgpuscope.sources.node.ratio import RatioFile
+from vgpuscope.sources.node.regions import Regions
+from vgpuscope.views.build import Build
+from vgpuscope.views.exposition.page import Page, Renderer, Sample
+from vgpuscope.views.node.metrics import SelfUse, node_samples
+
+log = logging.getLogger(__name__)
+
+_REGIONS_DEADLINE = 2.0  # files on the node's own disk; longer means that the disk hangs
+LOOKS = 3  # more that a region gets which shows 0 without the driver's word
+_PAUSE = (0.02, 0.12)  # seconds before each, at random: HAMi's watcher goes round in 120 ms and more
+_FDS_EVERY = 10  # samples; counting descriptors costs a directory listing
+_SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
+
+T = TypeVar("T")
+
+
+class Standing:
+    """How one source stands: what it last gave, when, and what is wrong with it."""
+
+    def __init__(self, source: str, clock: Callable[[], float]) -> None:
+        self.source = source
+        self._clock = clock
+        self._good_at: float | None = None
+        self._error: ScopeError | None = None
+        self._absent: str | None = None
+        self._seconds: float | None = None
+
+    def good(self, seconds: float | None = None) -> None:
+        """A read went well."""
+        self._good_at, self._error, self._absent = self._clock(), None, None
+        self._seconds = seconds if seconds is not None else self._seconds
+
+    def bad(self, error: ScopeError, seconds: float | None = None) -> None:
+        """A read failed."""
+        self._error = error
+        self._seconds = seconds if seconds is not None else self._seconds
+
+    def none(self, why: str) -> None:
+        """The source was not asked for."""
+        self._absent = why
+
+    def state(self) -> SourceState:
+        """The state to publish."""
+        error = self._error
+        return SourceState(
+            source=self.source,
+            up=self._good_at is not None and error is None and self._absent is None,
+            absent=self._absent is not None or bool(getattr(error, "absent", False)),
+            read_seconds=self._seconds,
+            age_seconds=None if self._good_at is None else max(0.0, self._clock() - self._good_at),
+            code=error.code if error else None,
+            message=str(error) if error else self._absent,
+        )
+
+
+class _Samples(Struct, frozen=True):
+    """What is on the page of one sample; gone through only if the page is asked for."""
+
+    sample: NodeSample
+    build: Build
+    self_use: SelfUse
+
+    def __iter__(self) -> Iterator[Sample]:
+        return node_samples(self.sample.complete(), build=self.build, self_use=self.self_use)
+
+
+class Sampler:
+    """Everything the agent knows between two samples."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        families: Iterable[str],
+        containers_dir: str,
+        proc_root: str,
+        window: float,
+        driver_deadline: float,
+        ratio: float | RatioFile = 1.0,
+        binding: Any = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.nvml = Nvml(binding, clock=clock)
+        self.pods: tuple[Pod, ...] | None = None
+        self.grants: tuple[Grant, ...] | None = None
+        self.standings = {name: Standing(name, time.monotonic) for name in _SOURCES}
+        self.errors: dict[str, int] = {}
+        self._clock = clock
+        self._sleep = sleep
+        self._driver_deadline = driver_deadline
+        self._region_files = Regions(containers_dir)
+        self._driver_probe = self._new_driver_probe()
+        self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
+        self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
+        self._proc = Proc(proc_root)
+        self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
+        self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
+        self._mind = NodeMind(node=node, window=window)
+        self._renderer = Renderer(catalog.METRICS, families)
+        self._build = this_build()
+        self._started = selfstat.start_time()
+        self._fds: int | None = None
+        self._count = 0
+        self._tell = OnChange(log)
+        self._summary_due = 0.0
+
+    def cycle(self) -> tuple[NodeSample, Page]:
+        """Take one sample."""
+        began = time.perf_counter()
+        at = self._clock()
+        regions = self._regions()
+        devices = self._devices(at)
+        regions = self._looked_again(regions, devices)
+        owners = self._owners(devices, regions)
+        self._reread_ratio()
+        readings = Readings(
+            at=at,
+            tick=time.monotonic(),
+            devices=devices,
+            regions=regions,
+            owners=owners,
+            pods=self.pods,
+            grants=self.grants,
+            sources=tuple(standing.state() for standing in self.standings.values()),
+        )
+        sample = self._mind.conclude(readings, ratio=self._ratio, errors=self.errors)
+        sample.outline = structs.replace(sample.outline, sample_seconds=time.perf_counter() - began)
+        page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
+        self._report(sample.outline, regions)
+        return sample, page
+
+    def failed(self, source: str, error: ScopeError, seconds: float | None = None) -> None:
+        """Note that a source could not be read. What is known to be absent is no error."""
+        self.standings[source].bad(error, seconds)
+        if not getattr(error, "absent", False):
+            self.count(error)
+
+    def count(self, error: ScopeError) -> None:
+        """One more of this error."""
+        self.errors[error.code] = self.errors.get(error.code, 0) + 1
+
+    def _read(self, source: str, read: Callable[[], T]) -> T | None:
+        began = time.perf_counter()
+        try:
+            value = read()
+        except SourceDown as error:
+            self.failed(source, error, time.perf_counter() - began)
+            return None
+        self.standings[source].good(time.perf_counter() - began)
+        return value
+
+    def _devices(self, at: float) -> DeviceReading | None:
+        """The driver's reading; while it does not answer, the cards it last showed, without values."""
+        reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
+        if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
+            reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
+        if reading is not None:
+            return reading
+        cards = self.nvml.identities()
+        return DeviceReading(at=at, gpus=cards) if cards else None
+
+    def _left_behind(self) -> bool:
+        """Give up the card in which a call hangs, if it is one card's, so that the others are read without it."""
+        call = self.nvml.doing
+        gpu = self.nvml.leave_behind()
+        if gpu is None:
+            return False
+        self._driver_probe = self._new_driver_probe()
+        values = {"gpu": gpu, "call": call, "error_code": DriverHung.code}
+        log.warning("a call hangs in this card; the others are read without it", extra=fields(**values))
+        return True
+
+    def _new_driver_probe(self) -> Probe[DeviceReading]:
+        return Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
+
+    def _read_regions(self) -> RegionReading:
+        return self._region_files.read(self._doubtful)
+
+    def _regions(self) -> RegionReading | None:
+        return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
+
+    def _looked_again(self, regions: RegionReading | None, devices: DeviceReading | None) -> RegionReading | None:
+        """The regions after further looks at those that show 0 where the driver says nothing."""
+        if regions is None:
+            return None
+        for _ in range(LOOKS):
+            doubtful = self._mind.doubtful(regions.containers, devices.gpus if devices else ())
+            if not doubtful:
+                break
+            self._sleep(random.uniform(*_PAUSE))
+            self._doubtful = doubtful
+            try:
+                regions = busier(regions, self._region_probe.read(_REGIONS_DEADLINE))
+            except SourceDown:
+                break  # the next sample meets it again and reports it
+            finally:
+                self._doubtful = None
+        return regions
+
+    def _owners(self, devices: DeviceReading | None, regions: RegionReading | None) -> dict[int, ProcessOwner] | None:
+        listed = driver_pids(devices.gpus if devices else ())
+        recorded = host_pids(regions.containers if regions else ())
+        return self._read("proc", lambda: self._proc.owners(listed | recorded, listed=listed))
+
+    def _reread_ratio(self) -> None:
+        """A bad file keeps the last good ratio."""
+        if self._ratio_file is None:
+            return
+        try:
+            self._ratio = self._ratio_file.read()
+            self.standings["ratio"].good()
+        except RatioInvalid as error:
+            self.failed("ratio", error)
+
+    def _self_use(self) -> SelfUse:
+        if self._count % _FDS_EVERY == 0:
+            self._fds = selfstat.open_fds()
+        self._count += 1
+        return SelfUse(
+            cpu_seconds=selfstat.cpu_seconds(),
+            resident_bytes=selfstat.resident_bytes(),
+            open_fds=self._fds,
+            start_time=self._started,
+        )
+
+    def _report(self, snapshot: NodeSnapshot, regions: RegionReading | None) -> None:
+        """Log what changed, once."""
+        self._tell.sources(snapshot.sources)
+        for card in snapshot.gpus:
+            level = logging.WARNING if card.gpu.health != "ok" else DETAIL
+            self._tell.tell(
+                ("gpu", card.gpu.uuid),
+                card.gpu.health,
+                level=level,
+                message="gpu health",
+                gpu=card.gpu.uuid,
+                gpu_index=card.gpu.index,
+                health=card.gpu.health,
+            )
+        for refusal in regions.refusals if regions else ():
+            self._tell_refusal(refusal)
+        alive = {("source", s.source) for s in snapshot.sources} | {("gpu", c.gpu.uuid) for c in snapshot.gpus}
+        alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
+        self._tell.keep(alive)
+        log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
+        if time.monotonic() >= self._summary_due:
+            self._summary_due = time.monotonic() + _SUMMARY_EVERY
+            _summarise(snapshot)
+
+    def _tell_refusal(self, refusal: Refusal) -> None:
+        new = self._tell.tell(
+            ("region", refusal.path),
+            refusal.reason,
+            level=logging.WARNING,
+            message="region refused",
+            error_code="REGION_REFUSED",
+            path=refusal.path,
+            reason=refusal.reason,
+        )
+        if new:
+            self.errors["REGION_REFUSED"] = self.errors.get("REGION_REFUSED", 0) + 1
+
+
+_SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")
+
+
+def _summarise(snapshot: NodeSnapshot) -> None:
+    """The node in one line (--v 4), and a line for each card and container (--v 5)."""
+    log.log(
+        SUMMARY,
+        "node",
+        extra=fields(
+            node=snapshot.node,
+            gpus=len(snapshot.gpus),
+            unhealthy=sum(card.gpu.health != "ok" for card in snapshot.gpus),
+            containers=len(snapshot.containers),
+            active=sum(usage.state == "active" for usage in snapshot.containers),
+            regions=snapshot.regions,
+            down=",".join(s.source for s in snapshot.sources if not s.up and not s.absent) or None,
+        ),
+    )
+    if not log.isEnabledFor(DETAIL):
+        return
+    for card in snapshot.gpus:
+        memory = card.gpu.memory
+        values = fields(
+            gpu=card.gpu.uuid,
+            mode=card.mode or "free",
+            health=card.gpu.health,
+            utilization=card.gpu.utilization,
+            memory_used=memory.used if memory else None,
+            power=card.gpu.power,
+            sharers=card.sharers,
+        )
+        log.log(DETAIL, "gpu", extra=values)
+    for usage in snapshot.containers:
+        values = fields(
+            namespace=usage.key.namespace,
+            pod=usage.key.pod,
+            container=usage.key.container,
+            gpu=usage.gpu,
+            state=usage.state,
+            memory=usage.memory,
+            sm=usage.sm,
+            method=usage.memory_method,
+        )
+        log.log(DETAIL, "container", extra=values)

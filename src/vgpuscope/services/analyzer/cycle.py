@@ -1,0 +1,378 @@
+"""One analysis after the other: read the fleet, judge it, put the result on the board; triggers join the running one.
+
+What is on the board is replaced whole. It stays there when an analysis fails, and answers say so from then on; once its
+data is too old, its verdicts are unknown.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from vgpuscope.config import Config
+from vgpuscope.logic.fleet.assembly import assemble, remembered
+from vgpuscope.logic.fleet.presence import Present, expected, kept, split
+from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.sightings import Key, Past
+from vgpuscope.logic.fleet.verdict import VerdictRules
+from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Reading, Target
+from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
+from vgpuscope.model.histogram import Histogram
+from vgpuscope.model.quantity import MIB, Seconds, UnixTime
+from vgpuscope.runtime.heap import give_back, without_collections
+from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.views.fleet.log_table import RULE
+from vgpuscope.views.fleet.results import ResultRow, Stats, iso, rows, stats
+
+log = logging.getLogger(__name__)
+
+BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_SLACK = 30.0  # seconds beyond the source's own deadline
+_TOLD = 10  # faults of one analysis that the log names
+
+
+class Source(Protocol):
+    """Where readings come from."""
+
+    async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading: ...
+
+
+Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
+
+
+class Stale(Struct, frozen=True, kw_only=True):
+    """Since when what is shown is not what an analysis would show now, and why."""
+
+    since: UnixTime
+    reason: str
+
+
+class Board(Struct, frozen=True, kw_only=True):
+    """What everybody sees: the last good analysis, as rows and sums."""
+
+    analysis: Analysis | None = None
+    rows: tuple[ResultRow, ...] = ()
+    stats: Stats
+    stale: bool = False
+    dropped: int = 0  # samples that could not be true
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """How the analyses went so far."""
+
+    analyses: int = 0
+    errors: int = 0
+    seconds: Histogram = Histogram.empty(BUCKETS)
+    dropped: int = 0
+    last_start: UnixTime | None = None
+    last_success: UnixTime | None = None
+    connected: bool | None = None  # None: not tried yet
+    last_error: ScopeError | None = None
+    failing_since: UnixTime | None = None  # start of the first analysis that failed since one was good
+
+
+async def _no_list() -> None:
+    """Nothing says which nodes there are."""
+
+
+class Cycle:
+    """Runs analyses, one at a time."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        source: Callable[[], Source],
+        *,
+        owners: Callable[[], Awaitable[Owners]],
+        done: Callable[[Board], Awaitable[None]],
+        nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
+        clock: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`done` is told each analysis that came to a result, after it is on the board.
+
+        `nodes` says which nodes the cluster has, or None where that is not known.
+        """
+        self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
+        self._nodes = nodes
+        self._fleet: object = None  # which fleet the last analysis looked at; None: not known
+        self._running: asyncio.Task[None] | None = None
+        self._previous: dict[Key, Past] = {}
+        self._board = Board(stats=stats((), threshold=0, timestamp=None))
+        self._ageing = asyncio.Lock()
+        self.tally = Tally()
+
+    @property
+    def old(self) -> bool:
+        """Whether what is on the board is too old to be believed."""
+        analysis = self._board.analysis
+        return analysis is not None and self._too_old(analysis)
+
+    async def board(self) -> Board:
+        """What is to be shown now."""
+        async with self._ageing:
+            board = self._board
+            if board.analysis is not None and self.old != board.stale:
+                made = await asyncio.to_thread(self._make_board, board.analysis, stale=self.old)
+                if self._board is board:
+                    self._board = made
+            return self._board
+
+    def shown(self) -> Board:
+        """What was last put on the board; `old` says whether to believe it."""
+        return self._board
+
+    def staleness(self) -> Stale | None:
+        """What is wrong with what is shown; None: it is what the last analysis found, and not too old."""
+        analysis, tally = self._board.analysis, self.tally
+        if tally.failing_since is not None and (analysis is None or analysis.started < tally.failing_since):
+            error = tally.last_error
+            assert error is not None
+            return Stale(since=tally.failing_since, reason=f"{error.code}: {error}")
+        if analysis is None or not self._too_old(analysis):
+            return None
+        lasts = self._lasts(analysis)
+        return Stale(
+            since=min(self._clock(), analysis.started + lasts), reason=f"no analysis has succeeded for {lasts:g} s"
+        )
+
+    def last(self) -> Analysis | None:
+        """The last good analysis, old or not."""
+        return self._board.analysis
+
+    async def restore(self, analysis: Analysis) -> bool:
+        """Go on from an analysis of an earlier run, or of the replica that leads; False if it is not news."""
+        known = self._board.analysis
+        if known is not None and known.started >= analysis.started:
+            return False
+        await self._show(analysis)
+        return True
+
+    def trigger(self) -> bool:
+        """Start an analysis, unless one is running; whether this call started it."""
+        if self._running is not None and not self._running.done():
+            return False
+        self._running = asyncio.create_task(self._analyze(), name="analysis")
+        return True
+
+    async def finished(self) -> None:
+        """Wait for the running analysis to end, if there is one; it never raises."""
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def close(self) -> None:
+        """Leave the running analysis unfinished."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _analyze(self) -> None:
+        began, monotonic = self._clock(), time.monotonic()
+        self.tally = _with(self.tally, last_start=began)
+        log.info(RULE)
+        log.info("Starting GPU utilization analysis")
+        try:
+            with without_collections():
+                analysis = await self._look(began)
+                await self._show(analysis, since=monotonic)
+        except ScopeError as e:
+            log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
+            self._failed(e, time.monotonic() - monotonic)
+            return
+        except Exception:
+            log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
+            self._failed(ScopeError("the analysis failed; the log says where"), time.monotonic() - monotonic)
+            return
+        self._succeeded()
+        try:
+            await self._done(self._board)
+        except Exception:
+            log.exception("result not passed on", extra=fields(error_code=ScopeError.code))
+            self.tally = _with(self.tally, errors=self.tally.errors + 1)
+        await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
+
+    async def _look(self, began: UnixTime) -> Analysis:
+        config = self._config()
+        within = config.prometheus.deadline + _SLACK
+        try:
+            async with asyncio.timeout(within):
+                reading = await self._source().read(end=began, seconds=config.prometheus.time_window_min * 60)
+                owners, fault = await self._asked_owners()
+        except TimeoutError:
+            raise QueryTimeout(f"nothing was read within {within:g} s") from None
+        gpus = await asyncio.to_thread(
+            assemble,
+            reading,
+            previous=self._previous,
+            weights=_weights(config),
+            thresholds=_thresholds(config),
+            rules=_rules(config),
+            default_power=config.gpu_defaults.power_w,
+            default_memory=_default_memory(config),
+            owners=owners,
+        )
+        gpus, targets = await self._with_missed(gpus, reading, config)
+        return Analysis(
+            number=self.tally.analyses + 1,
+            started=began,
+            seconds=0.0,  # until it is on the board
+            window=reading.window,
+            gpus=gpus,
+            source=reading.source,
+            schemas=reading.schemas,
+            requests=reading.requests,
+            faults=(*reading.faults, *fault, *_too_short(gpus)),
+            targets=targets,
+        )
+
+    async def _with_missed(
+        self, gpus: tuple[GpuUse, ...], reading: Reading, config: Config
+    ) -> tuple[tuple[GpuUse, ...], tuple[Target, ...]]:
+        """The GPUs that report and those that are missed, and the targets that are expected to answer."""
+        fleet = _fleet(config)
+        before = self._board.analysis if self._fleet in (None, fleet) else None
+        present = await asyncio.to_thread(split, gpus, before=before, window=reading.window)
+        stay = await self._kept(present, reading, config) if present.away else ()
+        self._fleet = fleet
+        return (*present.reporting, *stay), expected(reading.targets, stay)
+
+    async def _kept(self, present: Present, reading: Reading, config: Config) -> tuple[GpuUse, ...]:
+        return kept(
+            present,
+            reading=reading,
+            interval=config.scheduler.interval,
+            forget_after=config.analyzer.forget_after,
+            nodes=await self._nodes(),
+            all_targets=config.prometheus.url is None and bool(config.analyzer.targets),
+        )
+
+    async def _asked_owners(self) -> tuple[Owners, tuple[Fault, ...]]:
+        """Who owns the pods; not to know it costs nothing but the names."""
+        try:
+            return await self._owners(), ()
+        except ScopeError as e:
+            return {}, (Fault(part="owners", code=e.code, message=str(e)),)
+
+    async def _show(self, analysis: Analysis, *, since: float | None = None) -> None:
+        """What is too old to be believed is shown, but nothing follows from it. `since`: when a new one began."""
+        old = self._too_old(analysis)
+        gpus = () if old else analysis.gpus
+        before = self._previous
+        board, previous = await asyncio.to_thread(
+            lambda: (self._make_board(analysis, stale=old), remembered(gpus, before=before))
+        )
+        if since is not None:
+            board = structs.replace(board, analysis=structs.replace(analysis, seconds=time.monotonic() - since))
+        self._board, self._previous = board, previous
+
+    def _make_board(self, analysis: Analysis, *, stale: bool) -> Board:
+        made, threshold = rows(analysis, stale=stale), self._config().thresholds.low_utilization
+        sums = stats(made, threshold=threshold, timestamp=iso(analysis.started))
+        dropped = sum([stat.dropped for gpu in analysis.gpus for stat in gpu.terms.values()])
+        return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
+
+    def _too_old(self, analysis: Analysis) -> bool:
+        """Also what seems to come from the future: a clock was wrong, and may be for long."""
+        return abs(self._clock() - analysis.window.end) > self._lasts(analysis)
+
+    def _lasts(self, analysis: Analysis) -> Seconds:
+        """How old its data may become: the next analysis is due, and their last samples may be late.
+
+        Where an analysis itself takes longer than samples may be late, the next one is waited for.
+        """
+        config = self._config()
+        late = config.verdict.max_age_intervals * analysis.window.interval
+        return config.scheduler.interval + max(late, analysis.seconds)
+
+    def _succeeded(self) -> None:
+        tally, analysis = self.tally, self._board.analysis
+        assert analysis is not None
+        self.tally = _with(
+            tally,
+            analyses=tally.analyses + 1,
+            errors=tally.errors + bool(analysis.faults),
+            seconds=tally.seconds.with_one(analysis.seconds),
+            dropped=tally.dropped + self._board.dropped,
+            last_success=analysis.started,
+            connected=True,
+            last_error=None,
+            failing_since=None,
+        )
+        for fault in analysis.faults[:_TOLD]:
+            log.warning("partial analysis", extra=fields(part=fault.part, error_code=fault.code, err=fault.message))
+        if len(analysis.faults) > _TOLD:
+            log.warning("partial analysis", extra=fields(more=len(analysis.faults) - _TOLD))
+
+    def _failed(self, error: ScopeError, seconds: Seconds) -> None:
+        """What was known stays; once it is old, what was concluded from it is not even remembered."""
+        tally = self.tally
+        self.tally = _with(
+            tally,
+            analyses=tally.analyses + 1,
+            errors=tally.errors + 1,
+            seconds=tally.seconds.with_one(seconds),
+            connected=False,
+            last_error=error,
+            failing_since=tally.last_start if tally.failing_since is None else tally.failing_since,
+        )
+        if self.old:
+            self._previous = {}
+
+
+def _too_short(gpus: Iterable[GpuUse]) -> tuple[Fault, ...]:
+    """The fault of a window that cannot hold enough samples of some GPUs, if it is so."""
+    found = [gpu.evidence for gpu in gpus if gpu.evidence.reasons[:1] == ("VERDICT_WINDOW_TOO_SHORT",)]
+    if not found:
+        return ()
+    rarest = max(evidence.interval or 0.0 for evidence in found)
+    text = f"{len(found)} GPUs have a sample only every {rarest:.0f} s, too rarely for the window"
+    return (Fault(part="window", code=WindowTooShort.code, message=text),)
+
+
+def _with(tally: Tally, **changes: object) -> Tally:
+    return structs.replace(tally, **changes)
+
+
+def _fleet(config: Config) -> object:
+    """The settings that say which GPUs are looked at: those of another fleet are not missed in this one."""
+    prometheus, analyzer = config.prometheus, config.analyzer
+    return prometheus.url, prometheus.query_condition, analyzer.targets, analyzer.discover_services
+
+
+def _weights(config: Config) -> Weights:
+    scoring = config.scoring
+    return Weights(
+        gpu_util=scoring.gpu_util_weight,
+        mem_copy=scoring.mem_copy_weight,
+        mem_used=scoring.mem_used_weight,
+        power=scoring.power_weight,
+    )
+
+
+def _thresholds(config: Config) -> Thresholds:
+    found = config.thresholds
+    return Thresholds(idle=found.idle, low=found.low_utilization, high=found.high)
+
+
+def _rules(config: Config) -> VerdictRules:
+    found = config.verdict
+    return VerdictRules(
+        min_coverage=found.min_coverage,
+        max_age_intervals=found.max_age_intervals,
+        idle_enter=found.idle_enter,
+        idle_leave=found.idle_leave,
+        held_memory=found.held_memory,
+        unproductive_util=found.unproductive_util,
+        unproductive_sm=found.unproductive_sm,
+        held_bytes=round(found.held_memory_mb * MIB),
+        power_contradiction=found.power_contradiction,
+        stalled_util=found.stalled_util,
+        stalled_power=found.stalled_power,
+    )
+
+
+def _default_memory(config: Config) -> int | None:
+    assumed = config.gpu_defaults.memory_mb
+    return None if assumed is None else round(assumed * MIB)

@@ -1,0 +1,460 @@
+"""The analyzer: readings of the fleet → scores and verdicts → an API, /metrics, a log table and a history.
+
+PrometheusSource ─┐
+ScrapeSource ─────┴─► Cycle (fleet → score → verdict) ─► Board ─► API, /metrics, log
+                                    └──────────────────► History ─► /api/v1/history, the next start, other replicas
+"""
+
+import asyncio
+import contextlib
+import logging
+import operator
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from vgpuscope.catalog import analyzer as catalog
+from vgpuscope.config import Config, SettingsFile, tell_file
+from vgpuscope.http import address
+from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.operations import Operation, routes
+from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime import lifecycle
+from vgpuscope.runtime.build import this_build
+from vgpuscope.runtime.heap import one_heap
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
+from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
+from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.sources import Sources, check_source
+from vgpuscope.sinks.history import History, Outbox, open_history
+from vgpuscope.views.exposition.page import Sample
+from vgpuscope.views.exposition.sharded import ShardedPage
+from vgpuscope.views.fleet.log_table import low_lines, table_lines
+from vgpuscope.views.fleet.metrics import (
+    FLEET_METRICS,
+    AnalyzerPage,
+    CardsPage,
+    Health,
+    cards_page,
+    fleet_samples,
+)
+
+if TYPE_CHECKING:
+    from vgpuscope.http.guard import Guard
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 1.0  # seconds between two looks at the file of settings
+_ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is known after at most ten
+_LEASE = 15.0  # seconds; who leads renews it thrice in that time
+_PRUNE_EVERY = 600.0
+_FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
+_OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
+
+
+def main(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    source: Callable[[Config], Source] | None = None,
+) -> int:
+    """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
+    settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
+    config = settings.config
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
+    one_heap()  # a quarter less at 5,000 cards
+    return lifecycle.main(lambda life: serve(settings, life, source=source))
+
+
+async def serve(
+    settings: Settings, life: lifecycle.Lifecycle, *, source: Callable[[Config], Source] | None = None
+) -> None:
+    """Analyse and serve until told to stop."""
+    analyzer = Analyzer(settings, sources=Sources(settings.config, make=source))
+    guard = _guard(settings.config, analyzer.count)
+    sock = address.bind(settings.config.analyzer.listen)
+    server = Server(analyzer.app(guard), sock=sock, guard=guard)
+    log.info("analyzer starts", extra=fields(url=server.url, source=analyzer.source_name))
+    if analyzer.read_only:
+        log.warning("read-only: no token is set and the listener is not on a loopback address")
+    for name in ("ai", "control"):
+        if getattr(settings.config, name).enabled:
+            log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
+    try:
+        with _on_hangup(analyzer.hang_up):
+            await life.run(analyzer.loops(), server=server)
+    finally:
+        await analyzer.close()
+
+
+class Analyzer:
+    """The parts of the analyzer, and what the API asks of them."""
+
+    def __init__(self, settings: Settings, *, history: History | None = None, sources: Sources | None = None) -> None:
+        self._settings = settings
+        config = settings.config.analyzer
+        self._doorman = _doorman(settings.config)
+        self._sources = sources or Sources(settings.config)
+        self._history = history or open_history(
+            config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
+        )
+        self._outbox = Outbox(self._history)
+        self._cycle = Cycle(
+            lambda: settings.config,
+            lambda: self._sources.current,
+            owners=self._sources.owners,
+            done=self._done,
+            nodes=self._sources.nodes,
+        )
+        self._look: Look | None = None  # the last one at the source
+        self._cards = CardsPage()
+        self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
+        self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
+        self._errors: dict[str, int] = {}
+        self._holder = f"{socket.gethostname()}-{os.getpid()}"
+        self._leads = False
+        self._stored: bool | None = None  # whether the store of results answers; None: not asked yet
+        self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._history_told, self._source_told = OnChange(log), OnChange(log)
+
+    @property
+    def source_name(self) -> str:
+        return self._sources.name
+
+    @property
+    def read_only(self) -> bool:
+        return self._doorman.read_only
+
+    def loops(self) -> dict[str, lifecycle.Loop]:
+        """What runs for as long as the analyzer does."""
+        return {
+            "schedule": self._schedule,
+            "lead": self._lead_forever,
+            "settings": self._watch_settings,
+            "look": self._look_forever,
+            "source": lambda: self._sources.run(finished=self._cycle.finished),
+            "prune": self._prune_forever,
+        }
+
+    def app(self, guard: "Guard | None") -> App:
+        """What is served."""
+        api = AnalyzerApi(self)
+        return make_app(
+            title=TITLE,
+            service="analyzer",
+            metrics=self._metrics,
+            ready=self._readiness,
+            guard=guard,
+            routes=routes(api.operations, self._admit),
+            admit=lambda request: self._doorman.admit(request, changes=False),
+        )
+
+    def count(self, error: ScopeError) -> None:
+        """One more of this error."""
+        self._errors[error.code] = self._errors.get(error.code, 0) + 1
+
+    def hang_up(self) -> None:
+        """Read the settings again soon."""
+        self._hung_up.set()
+
+    async def close(self) -> None:
+        """Give back what others may want: the lease, connections."""
+        await self._cycle.close()
+        with contextlib.suppress(HistoryDown):
+            await self._history.resign(self._holder)
+        await self._sources.close()
+        await self._history.close()
+
+    # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def board(self) -> Board:
+        return await self._cycle.board()
+
+    def config(self) -> Config:
+        return self._settings.config
+
+    def pulse(self) -> Pulse:
+        """How it goes, in no time."""
+        return Pulse(
+            tally=self._cycle.tally,
+            last=self._cycle.last(),
+            old=self._cycle.old,
+            stale=self._cycle.staleness(),
+            look=self._look,
+            leader=self._leads,
+            history=self._stored is not False,
+        )
+
+    def trigger(self) -> bool:
+        self._check_leads()
+        return self._cycle.trigger()
+
+    async def update(self, changes: dict[str, Any]) -> dict[str, Any]:
+        self._check_leads()
+        async with self._changing:
+            done = await asyncio.to_thread(self._settings.update, changes)
+        log.info("settings changed", extra=fields(**{path.replace(".", "_"): value for path, value in done.items()}))
+        self._apply()
+        return done
+
+    async def points(self, **asked: Any) -> list[HistoryPoint]:
+        end = asked["end"] if asked["end"] is not None else time.time()
+        begin = asked["begin"] if asked["begin"] is not None else end - 86400
+        return await self._history.points(
+            step=asked["step"] or "analysis",
+            begin=begin,
+            end=end,
+            gpu_id=asked["gpu_id"],
+            mig=asked["mig"],
+            namespace=asked["namespace"],
+            pod=asked["pod"],
+            limit=asked["limit"],
+        )
+
+    # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _schedule(self) -> None:
+        """An analysis each interval, measured from start to start; changed settings take effect at once."""
+        await self._restore()
+        await self._sources.begun(within=2 * self._settings.config.analyzer.scrape_interval)
+        while True:
+            self._wake.clear()
+            began, analyses = time.monotonic(), self._analyses
+            if analyses:
+                self._cycle.trigger()
+                await self._cycle.finished()
+            else:
+                await self._restore()
+            rest = began + self._pause(analyses=analyses) - time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(0.05, rest))
+
+    def _pause(self, *, analyses: bool) -> Seconds:
+        interval = self._settings.config.scheduler.interval
+        if analyses:
+            return interval
+        least, most = _FOLLOW_WITHIN
+        return max(least, min(most, interval / 5))
+
+    @property
+    def _analyses(self) -> bool:
+        """Whether this replica is to analyse: it leads, or there is no store to ask who does; reading harms nobody."""
+        return self._leads or self._stored is False
+
+    def _check_leads(self) -> None:
+        if not self._analyses:
+            raise NotLeader("another replica analyses")
+
+    async def _restore(self) -> None:
+        """Take over the last result of an earlier run, or of the replica that leads."""
+        known = self._cycle.last()
+        try:
+            latest = await self._history.latest(after=known.started if known else 0.0)
+        except HistoryDown as e:
+            self._history_failed(e)
+            return
+        if latest is not None and await self._cycle.restore(latest):
+            await self._show_cards(latest)
+
+    async def _lead_forever(self) -> None:
+        while True:
+            before = self._analyses
+            try:
+                self._lead(await self._history.lead(self._holder, _LEASE))
+            except HistoryDown as e:
+                self._leads = False
+                self._history_failed(e)
+            if self._analyses != before:
+                self._wake.set()
+            await asyncio.sleep(_LEASE / 3)
+
+    def _lead(self, leads: bool) -> None:
+        if leads != self._leads or self._stored is None:
+            log.info("leading" if leads else "following", extra=fields(holder=self._holder))
+        self._leads, self._stored = leads, True
+        self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+
+    async def _look_forever(self) -> None:
+        """Whether the source answers, asked apart from analyses: these are minutes apart, and may take a minute."""
+        while True:
+            analyses = self._cycle.tally.analyses
+            error = await self._source_error()
+            self._look = Look(error=error, analyses=analyses)
+            if error is not None:
+                self._source_told.tell(
+                    "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
+                )
+            else:
+                self._source_told.tell("source", "up", level=SUMMARY, message="source answers")
+            await asyncio.sleep(_ASK_EVERY)
+
+    async def _source_error(self) -> ScopeError | None:
+        try:
+            async with asyncio.timeout(_ASK_WITHIN):
+                await self._sources.ready()
+        except TimeoutError:
+            return SourceDown(f"the source does not answer within {_ASK_WITHIN:g} s")
+        except ScopeError as e:
+            return e
+        return None
+
+    async def _watch_settings(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hung_up.wait(), _LOOK_EVERY)
+            async with self._changing:
+                if await asyncio.to_thread(self._settings.file_changed) or self._hung_up.is_set():
+                    self._hung_up.clear()
+                    await self._reload()
+
+    async def _reload(self) -> None:
+        """Read the settings again; bad ones are told of, and change nothing."""
+        try:
+            late = await asyncio.to_thread(self._settings.reload)
+        except ConfigInvalid as e:
+            self.count(e)
+            log.warning("settings not taken", extra=error_fields(e))
+            return
+        log.info("settings renewed")
+        if late:
+            log.warning("settings that need a new start", extra=fields(settings=", ".join(late)))
+        self._apply()
+
+    async def _prune_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_PRUNE_EVERY)
+            if self._leads:
+                try:
+                    await self._history.prune(time.time())
+                except HistoryDown as e:
+                    self._history_failed(e)
+
+    # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
+
+    async def _done(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self._show_cards(board.analysis)
+        await asyncio.to_thread(tell_analysis, board.analysis)
+        self._log_table(board, board.analysis.seconds)
+        try:
+            await self._outbox.save(board.analysis)
+        except HistoryDown as e:
+            self._history_failed(e)
+
+    def _history_failed(self, error: HistoryDown) -> None:
+        """Without a store of results every replica analyses for itself."""
+        self._stored = False
+        self.count(error)
+        self._history_told.tell(
+            "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
+        )
+
+    def _log_table(self, board: Board, seconds: Seconds) -> None:
+        for line in table_lines(board.rows):
+            log.info(line)
+        for line in low_lines(board.rows, threshold=self._settings.config.thresholds.low_utilization):
+            log.warning(line)
+        log.info("Analysis completed in %.2fs", seconds)
+
+    async def _show_cards(self, analysis: Analysis) -> None:
+        """The page is replaced whole: what is gone from the fleet is gone from it."""
+        self._cards = await asyncio.to_thread(cards_page, analysis.gpus, end=analysis.window.end)
+
+    # ── what is served ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _metrics(self) -> AnalyzerPage:
+        """What is old is not shown: whoever looks at it would take it for news."""
+        of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would be held by it
+        state = (self._cycle.old, self._leads, self._outbox.waiting, sum(self._errors.values()))
+        if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
+            self._fleet.update("fleet", self._fleet_samples())
+            self._told = (of, state)
+        return AnalyzerPage(CardsPage() if self._cycle.old else self._cards, self._fleet)
+
+    def _fleet_samples(self) -> Iterator[Sample]:
+        tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
+        health = Health(
+            analyses=tally.analyses,
+            errors=tally.errors,
+            seconds=tally.seconds,
+            dropped=tally.dropped,
+            last_success=tally.last_success,
+            leader=self._leads,
+            unsaved=self._outbox.waiting,
+            threshold=config.thresholds.low_utilization,
+            interval=config.scheduler.interval,
+            error_counts=self._errors,
+        )
+        analysis = None if self._cycle.old else board.analysis
+        return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
+
+    def _readiness(self) -> Readiness:
+        """Ready to answer as soon as there is a result, or it is known why there is none."""
+        waiting = self._cycle.last() is None and self._cycle.tally.analyses == 0
+        if self._stored is None or (waiting and self._analyses):
+            return Readiness(missing=("the first analysis",))
+        return Readiness()
+
+    async def _admit(self, request: Request, operation: Operation) -> None:
+        if operation.path != "/health":  # whoever watches over us is never turned away
+            self._doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
+
+    def _apply(self) -> None:
+        """Let changed settings take effect now."""
+        config = self._settings.config
+        self._doorman = _doorman(config)
+        self._sources.renew(config)
+        set_level(v=config.log.v, level=config.logging.level)
+        self._wake.set()
+
+
+def _check(config: Config) -> None:
+    """ConfigInvalid for settings that nothing can be made of."""
+    check_source(config)
+    _doorman(config)
+
+
+def _doorman(config: Config) -> Doorman:
+    found = config.analyzer
+    return Doorman(
+        listen_host=address.split(found.listen)[0],
+        token=found.api_token,
+        protect_reads=found.protect_reads,
+        user_header=found.proxy_user_header,
+        rate=found.rate_limit,
+    )
+
+
+@contextlib.contextmanager
+def _on_hangup(reload: Any) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    except (RuntimeError, ValueError):  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def _guard(config: Config, on_error: Any) -> "Guard | None":
+    if config.analyzer.web_config_file is None:
+        return None
+    from vgpuscope.http.guard import Guard
+
+    return Guard(config.analyzer.web_config_file, on_error=on_error)

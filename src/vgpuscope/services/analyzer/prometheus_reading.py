@@ -1,0 +1,597 @@
+"""Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
+
+Each query asks something of one metric for the whole fleet, so their number depends on what is exported and not on how
+many cards there are. The window's statistics are computed there; where several are wanted of a metric that has few
+samples in all, the samples themselves are asked for, which is one query. Otherwise only series with a riddle (false
+values, a handover, an end within the window) are asked for samples, and of these only so many.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
+from typing import Self, TypeVar, cast, get_args
+
+from vgpuscope.catalog import node as m
+from vgpuscope.formats.prom import promql
+from vgpuscope.knowledge.exporters import GROUPS, Group
+from vgpuscope.logic.fleet.queries import (
+    RECORDED_EVERY,
+    RECORDED_SECONDS,
+    Ask,
+    Rule,
+    gathered,
+    matchers_for,
+    plan,
+    recording_rules,
+)
+from vgpuscope.logic.fleet.requests import Bundle, bundled, lines_by_name, rows_by_ask
+from vgpuscope.logic.fleet.series_table import Places, Puzzle, Scope, Table, target_of
+from vgpuscope.logic.fleet.tracks import refused, tracks
+from vgpuscope.model.analysis import Fault, Reading, Target, Term, Window
+from vgpuscope.model.errors import (
+    AnswerPartial,
+    NoKnownMetrics,
+    QueryFailed,
+    QueryForbidden,
+    QueryTimeout,
+    SamplesRefused,
+    ScopeError,
+    SourceDown,
+)
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.sources.fleet.promapi import PromApi
+
+T = TypeVar("T")
+
+_SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
+_REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
+_RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not made use of
+_MANY = 20_000  # series: answers of so many fill memory
+_FEW = 4  # answers at once where they do, or may do
+_SLICE = 500  # rows: a few milliseconds
+_SHORT = 40  # samples of a series that take about as much room as its labels, which come with each statistic again
+_SHORT_GAIN = 8  # so many times as many samples are asked for where series are so short
+_LARGEST = 256 * 1024 * 1024  # bytes of one answer
+_FROZEN = (0.25, 0.5)  # of the window: the shorter one may hold a single sample
+_SIZES = 0.2  # of the deadline: not to know how many there are costs little
+_QUESTIONS = 8  # that are asked one by one; more are asked several in a request
+_ROWS = 50_000  # rows of an answer to several questions
+
+
+class PrometheusSource:
+    """A fleet as a PromQL engine knows it."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        condition: str = '{pod!=""}',
+        interval: Seconds = 30.0,
+        headers: Mapping[str, str] | None = None,
+        basic: tuple[str, str] | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+        insecure: bool = False,
+        deadline: Seconds = 60.0,
+        retries: int = 3,
+        concurrency: int = 4,
+        largest_answer: int = _LARGEST,
+        closer: int = 500,
+        samples: int = 400_000,
+        progress: Callable[[int, int], None] = lambda _, __: None,
+    ) -> None:
+        """ConfigInvalid if the URL, the condition or a certificate cannot be used.
+
+        `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
+        the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
+        statistics, because that is as quick as one of these; more of them where each series has few. `progress` is told
+        how many of how many queries are answered.
+        """
+        self._condition = promql.parse_condition(condition)
+        self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
+        self._samples, self._progress = samples, progress
+        self._api = PromApi(
+            url=url,
+            headers=headers or {},
+            basic=basic,
+            token=token,
+            token_file=token_file,
+            ca_file=ca_file,
+            insecure=insecure,
+            retries=retries,
+            concurrency=concurrency,
+            largest=largest_answer,
+        )
+        self._thread = ThreadPoolExecutor(1, "prometheus answers")
+        self._present: frozenset[str] = frozenset()
+        self._remembered = 0
+        self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
+        self._pace: Seconds | None = None  # between two samples of these series, at the least; None: not known yet
+        self._fleet = 0  # hash of what these series are
+        self._paces: list[dict[Scope, Seconds]] = [{} for _ in GROUPS]  # of jobs, as last seen
+        self._jobs: set[str] = set()  # that such series were ever scraped by
+        self._places = [Places(group) for group in GROUPS]
+        self._sparing = 0  # readings to come without questions for samples, because such were refused
+
+    @property
+    def url(self) -> str:
+        """Without user and password."""
+        return self._api.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await self._api.aclose()
+
+    async def ready(self) -> None:
+        """SourceDown when it does not answer queries."""
+        by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
+        try:
+            promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
+        except QueryForbidden:
+            raise
+        except QueryFailed as e:
+            usual = "Check prometheus.url: it is what stands before /api/v1/query."
+            hint = usual if e.advice == e.hint else e.advice
+            raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
+
+    async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
+        """The window that ends at `end`; SourceDown when not one query was answered."""
+        large = sum(self._series.values()) > _MANY
+        at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
+        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
+        remembered, present = self._remembered > 0, await self._names(cycle)
+        tables = await self._tables(cycle, present)
+        fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
+        # who came may have brought metrics along that show work, and so may a store that is back
+        if cycle.names_are_partial or (remembered and fleet != self._fleet):
+            self._remembered, known = 0, len(cycle.faults)
+            if not (now := await self._names(cycle)) <= present:
+                del cycle.faults[:known]  # all of it is asked anew
+                tables = await self._tables(cycle, now)
+        self._fleet = fleet
+        self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
+        self._jobs |= {seen.scope[1] for table in tables for seen in table.seen}
+        targets = await cycle.targets(self._jobs, _for_all(self._condition))
+        found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
+        if not (found or cycle.faults or present & _MEASURES):
+            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has none of the GPU metrics that are known here"))
+        interval = _shortest(tables, self._interval)
+        self._pace = interval if found else None
+        if not found:
+            self._remembered = 0
+        return Reading(
+            window=Window(begin=end - seconds, end=end, interval=interval),
+            tracks=found,
+            schemas=tuple(dict.fromkeys(track.schema for track in found)),
+            source=self.url,
+            requests=cycle.requests,
+            faults=tuple(dict.fromkeys(cycle.faults)),
+            targets=targets,
+        )
+
+    async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
+        """What the metrics that exist say of the window."""
+        begin = cycle.end - cycle.seconds
+        tables = [
+            Table(group, begin=begin, end=cycle.end, step=self._interval, places=places)
+            for group, places in zip(GROUPS, self._places, strict=True)
+        ]
+        cycle.sparing = self._sparing > 0
+        await self._fill(cycle, tables, present)
+        await self._look_closer(cycle, tables)
+        return tables
+
+    async def _names(self, cycle: "_Cycle") -> frozenset[str]:
+        """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
+        every = frozenset(name for group in GROUPS for name in group.names)
+        if self._remembered <= 0:
+            wanted = every | {rule.name for rule in recording_rules()} | {m.SAMPLE_TIME.name}
+            try:
+                told = await cycle.names(wanted, _for_all(self._condition))
+            except ScopeError as e:
+                cycle.fault("names of metrics", e)
+                return self._present | every
+            found = wanted & frozenset(told.rows)
+            if told.missing:  # nothing to remember
+                return found | self._present or every
+            self._present, self._remembered = found, _REMEMBER
+        self._remembered -= 1
+        return self._present
+
+    async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
+        """Ask everything; the API lets through as many as may run together."""
+        plans = await self._plans(cycle, tables, present)
+        if not any(plans):
+            return
+        if not self._series:  # how many there are decides how to ask
+            self._series = await cycle.sizes(present, _for_all(self._condition))
+        work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
+        if facts := _FACTS & present:
+            work.append(cycle.learn(facts, _for_all(self._condition)))
+        work += [cycle.learn_xids(table, self._matchers(table)) for table in tables if table.group.xids in present]
+        if m.SAMPLE_TIME.name in present:
+            work.append(cycle.find_frozen(tables, _for_all(self._condition)))
+        progress = _Progress(self._progress, len(work))
+        await asyncio.gather(*(progress.counted(one) for one in work))
+        if again := cycle.to_ask_again():
+            progress.total += len(again)
+            await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in again))
+        if cycle.samples_failed:
+            self._sparing = _REMEMBER
+            # as with a VictoriaMetrics that lacks a store: it refuses samples, and has statistics nevertheless
+            instead = cycle.instead_of_samples()
+            progress.total += len(instead)
+            await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in instead))
+        elif not cycle.faults:
+            self._sparing = max(0, self._sparing - 1)
+        states = {state for table in tables for state in table.states.values()}
+        if not states:
+            raise cycle.down(f"{self.url}: no query was answered")
+        if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
+            raise cycle.down(f"{self.url}: answers are partial, and nothing is in them")
+
+    async def _plans(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
+        """What is to be found out of each table."""
+        recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
+        expected = cycle.seconds / self._interval
+        return [
+            list(plan(table.group, present=present, condition=self._condition, expected=expected, recorded=recorded))
+            for table in tables
+        ]
+
+    def _bundles(
+        self, cycle: "_Cycle", tables: Sequence[Table], plans: Sequence[list[Ask]]
+    ) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """The requests to make: one for each question, or fewer where questions are many and answers are small."""
+        asks: list[Ask] = []
+        for table, wanted in zip(tables, plans, strict=True):
+            asks += gathered(wanted) if self._by_samples(table, cycle.seconds) else wanted
+        by_group = {id(table.group): table for table in tables}
+        few = len(asks) <= _QUESTIONS or not self._series  # answers of which nobody knows the size stay apart
+        several = Counter((id(ask.group), ask.quantity) for ask in asks)
+        asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
+        bundles = [Bundle((ask,)) for ask in asks]
+        if not few:
+            bundles = bundled(
+                asks,
+                size=lambda ask: max(1, self._size(by_group[id(ask.group)])),
+                most_rows=min(_ROWS, self._samples),
+                most_samples=self._samples,
+                expected=cycle.seconds / (self._pace or self._interval),
+            )
+        return [(bundle, tuple(by_group[id(ask.group)] for ask in bundle.asks)) for bundle in bundles]
+
+    async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
+        """Whether there are recording rules, evaluated lately and for as many series as there are."""
+        first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
+        try:
+            return bool(first) and all([await self._rule_is_current(cycle, rule) for rule in first.values()])
+        except ScopeError as e:
+            cycle.fault("recording rules", e)
+            return False
+
+    async def _rule_is_current(self, cycle: "_Cycle", rule: Rule) -> bool:
+        matchers = matchers_for(rule.group, self._condition)
+        recorded, raw = promql.selector(rule.name, matchers), promql.selector(rule.metric, matchers)
+        at = await cycle.number(f"max(timestamp({recorded}))")
+        if at is None or at < cycle.end - _RULES_LATE:
+            return False
+        missing = await cycle.number(f"count({raw}) - count({recorded})")
+        return missing is not None and missing <= 0
+
+    def _by_samples(self, table: Table, seconds: Seconds) -> bool:
+        """Whether to ask for samples where several statistics are wanted."""
+        expected = seconds / (self._pace or self._interval)
+        most = self._samples * (_SHORT_GAIN if self._pace and expected <= _SHORT else 1)
+        return not self._sparing and 0 < self._size(table) * expected <= most
+
+    def _size(self, table: Table) -> int:
+        """How many series there seem to be: as in the last reading, or in this one as far as it has come."""
+        return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
+
+    async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
+        """Raw samples of some series of each job, for its pace, and of those that the columns do not explain."""
+
+        def settled() -> list[tuple[Table, Puzzle]]:
+            for table in tables:
+                table.settle()
+            for name, labels in cycle.facts:
+                for table in tables:
+                    table.learn(name, labels)
+            if cycle.sparing and any(self._paces):
+                return []
+            return [(table, probe) for table in tables for probe in table.probes()]
+
+        def timed() -> list[tuple[Table, Puzzle]]:
+            for table, paces in zip(tables, self._paces, strict=True):
+                table.time(known=paces)
+                paces.update(table.intervals)
+            return [(table, puzzle) for table in tables for puzzle in table.puzzles(self._closer)]
+
+        probes = await cycle.off_loop(settled)
+        await asyncio.gather(*(cycle.probe(table, probe, self._matchers(table)) for table, probe in probes))
+        puzzles = await cycle.off_loop(timed)
+        await asyncio.gather(*(cycle.look(table, puzzle, self._matchers(table)) for table, puzzle in puzzles))
+        for table in tables:
+            for term, left in refused(table).items():
+                text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
+                part = f"{term} of {table.group.schema} {table.group.kind}s"
+                cycle.fault(part, SamplesRefused(text), group=table.group, terms=_terms(term))
+
+    def _matchers(self, table: Table) -> tuple[promql.Matcher, ...]:
+        return matchers_for(table.group, self._condition)
+
+
+class _Progress:
+    """Counts queries that are done."""
+
+    def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
+        self._tell, self.total = tell, total
+        self._done = 0
+
+    async def counted(self, one: Awaitable[None]) -> None:
+        await one
+        self._done += 1
+        self._tell(self._done, self.total)
+
+
+class _Cycle:
+    """One reading: its window, its deadline, and what failed in it."""
+
+    def __init__(
+        self,
+        api: PromApi,
+        thread: ThreadPoolExecutor,
+        *,
+        end: UnixTime,
+        seconds: Seconds,
+        due: Seconds,
+        at_once: int,
+    ) -> None:
+        self._api, self._thread = api, thread
+        self.end, self.seconds = end, seconds
+        self._window = promql.window(seconds)
+        self._due, self._by = due, asyncio.get_running_loop().time() + due
+        self._room = asyncio.Semaphore(at_once)  # for answers in memory
+        self._taking = asyncio.Lock()
+        self.requests = 0
+        self.faults: list[Fault] = []
+        self.samples_failed = self.names_are_partial = self.sparing = False
+        self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 where these are true
+        self._again: list[tuple[Bundle, tuple[Table, ...]]] = []
+        self._refused: list[tuple[Ask, Table]] = []  # questions for samples that the engine did not want to answer
+        self._advice: str | None = None  # on the last fault
+
+    def fault(self, part: str, error: ScopeError, *, group: Group | None = None, terms: tuple[Term, ...] = ()) -> None:
+        """`terms` of the group's tracks could not be read."""
+        self._advice = error.advice
+        schema, own = (group.schema, group.kind == "container") if group else (None, None)
+        self.faults.append(Fault(part=part, code=error.code, message=str(error), terms=terms, schema=schema, own=own))
+
+    def down(self, text: str) -> SourceDown:
+        """There is nothing to show for all the queries; the last fault says why."""
+        return SourceDown(f"{text}: {self.faults[-1].code}: {self.faults[-1].message}", hint=self._advice)
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Work that takes longer than others who live in this event loop should wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
+        """Which of these metrics exist."""
+        match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
+        data = await self._api.label_values(
+            "__name__", match=match, begin=self.end - self.seconds, end=self.end, by=self._by, sent=self._sent
+        )
+        answer = promql.decode_names(data)
+        self._partial("names of metrics", answer.missing)
+        self.names_are_partial = bool(answer.missing)
+        return answer
+
+    async def number(self, query: str) -> float | None:
+        """The one number that a query gives; None where it gives none."""
+        self.requests += 1
+        answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
+        return answer.rows[0].value[1] if answer.rows else None
+
+    async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
+        """How many series each group has now; nothing where that is not answered."""
+        clocks = {name: group for group in GROUPS for name in group.clocks & of}
+        series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
+        soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
+        try:
+            data = await self._api.query(f"count by (__name__) ({series})", at=self.end, by=soon, sent=self._sent)
+            rows = promql.decode_vector(data).rows
+        except ScopeError:
+            return {}
+        found: dict[tuple[str, str], int] = {}
+        for row in rows:
+            group, count = clocks.get(promql.decode_named(row.metric)[0]), row.value[1]
+            if group and 0 < count < inf:
+                key = (group.schema, group.kind)
+                found[key] = max(found.get(key, 0), int(count))
+        return found
+
+    async def ask(self, asked: tuple[Bundle, tuple[Table, ...]]) -> None:
+        """One or several columns of tables, in one request."""
+        bundle, tables = asked
+        pairs = tuple(zip(bundle.asks, tables, strict=True))
+
+        async def take(data: bytes) -> None:
+            if bundle.raw:
+                lines = promql.decode_matrix(data)
+                by_name = lines_by_name(lines.rows) if len(pairs) > 1 else {pairs[0][0].name: lines.rows}
+                for ask, table in pairs:
+                    async for some_lines in _slices(by_name.get(ask.name, [])):
+                        table.take_samples(ask, some_lines, missing=lines.missing)
+                missing = lines.missing
+            else:
+                answer = promql.decode_vector(data)
+                by_ask = rows_by_ask(bundle, answer.rows) if len(pairs) > 1 else {0: answer.rows}
+                for at, (ask, table) in enumerate(pairs):
+                    async for rows in _slices(by_ask[at]):
+                        table.take(ask, rows, missing=answer.missing)
+                missing = answer.missing
+            for ask, _ in pairs:
+                self._partial(ask.part, missing, ask=ask)
+
+        error = await self._part(bundle.part, bundle.query(self._window), take, fault=False)
+        if error is None:
+            return
+        for ask, table in pairs:
+            table.forget(ask)
+        if len(pairs) > 1 and not isinstance(error, QueryTimeout):
+            self._again += [(Bundle((ask,)), (table,)) for ask, table in pairs]
+            return
+        for ask, _ in pairs:
+            self.fault(ask.part, error, group=ask.group, terms=_terms(ask.group.quantities[ask.quantity].term))
+        if bundle.raw:
+            self.samples_failed = True
+            if isinstance(error, QueryFailed) and error.answered:
+                self._refused += pairs
+
+    def to_ask_again(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """Questions that were not answered together, one by one: one of them may be to blame for all."""
+        again, self._again = self._again, []
+        return again
+
+    def instead_of_samples(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """The statistics to ask for where samples were refused; that these were is then no fault."""
+        refused, self._refused = self._refused, []
+        parts = {ask.part for ask, _ in refused}
+        self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
+        return [
+            (Bundle((ask._replace(statistics=(one,)),)), (table,)) for ask, table in refused for one in ask.statistics
+        ]
+
+    async def learn(self, names: frozenset[str], matchers: Iterable[promql.Matcher]) -> None:
+        """The labels of metrics that are 1 where their labels are true."""
+
+        async def take(data: bytes) -> None:
+            self.facts += [promql.decode_named(row.metric) for row in promql.decode_vector(data).rows]
+
+        series = promql.selector("", (promql.one_of("__name__", sorted(names)), *matchers))
+        await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
+
+    async def learn_xids(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
+        """The XIDs of the window: those that were counted in it, or the last one where that changed in it."""
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                labels = promql.decode_labels(row.metric)
+                code = labels.get("xid") or f"{row.value[1]:.0f}"
+                if code.isdecimal() and (card := labels.get(table.group.uuid)):
+                    table.xids.setdefault(card, set()).add(int(code))
+
+        series, window = promql.selector(table.group.xids, matchers), self._window
+        new = f"({series} > 0 unless {series} offset {window})"
+        await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
+
+    async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
+        """Agents that answer, but take no samples any more: their pages show the last one for ever."""
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                name = target_of(promql.decode_labels(row.metric))
+                self.fault(name, SourceDown("the agent answers, but it takes no samples any more"))
+                for table in tables:
+                    if table.group.schema == "vgpuscope":
+                        table.frozen.add(name)
+
+        series = promql.selector(m.SAMPLE_TIME.name, matchers)
+        spans = [promql.window(self.seconds * part) for part in _FROZEN]
+        same = (f"(changes({series}[{span}]) == 0 and count_over_time({series}[{span}]) > 1)" for span in spans)
+        await self._part("times of samples", " or ".join(same), take)
+
+    async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
+        """The targets of these jobs, as the engine's own `up` knows them; nothing where it has none."""
+        found: dict[str, Target] = {}
+
+        async def take(data: bytes) -> None:
+            for row in promql.decode_vector(data).rows:
+                name = target_of(promql.decode_labels(row.metric))
+                up = row.value[1] == 1 or (name in found and found[name].up)
+                found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
+
+        if wanted := sorted(filter(None, jobs)):
+            series = promql.selector("up", (promql.one_of("job", wanted), *matchers))
+            await self._part("targets", series, take, fault=False)
+        return tuple(found.values())
+
+    async def probe(self, table: Table, probe: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+        """Raw samples of some series, for the pace of their jobs."""
+
+        async def take(data: bytes) -> None:
+            table.probe(promql.decode_matrix(data).rows)
+
+        await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
+
+    async def look(self, table: Table, puzzle: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+        """Raw samples for a table."""
+
+        async def take(data: bytes) -> None:
+            answer = promql.decode_matrix(data)
+            self._partial("raw samples", answer.missing)
+            await self.off_loop(lambda: table.look(puzzle, answer.rows))
+
+        await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
+
+    async def _part(
+        self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True
+    ) -> ScopeError | None:
+        """Why it was not answered, or not taken, which is noted as a fault; None if it was."""
+        try:
+            async with self._room:
+                data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
+                async with self._taking:
+                    await take(data)
+        except ScopeError as e:
+            if fault:
+                self.fault(part, e)
+            return e
+        return None
+
+    def _partial(self, part: str, missing: str, *, ask: Ask | None = None) -> None:
+        if missing:
+            group, terms = (ask.group, _terms(ask.group.quantities[ask.quantity].term)) if ask else (None, ())
+            self.fault(part, AnswerPartial(missing), group=group, terms=terms)
+
+    def _sent(self) -> None:
+        self.requests += 1
+
+
+async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:
+    """Rows in small numbers, with room for others in between; at least once.
+
+    A thread would not do: it and the loop, which reads further answers, would wait for each other at every chunk.
+    """
+    for at in range(0, max(1, len(rows)), _SLICE):
+        yield rows[at : at + _SLICE]
+        await asyncio.sleep(0)
+
+
+def _for_all(condition: tuple[promql.Matcher, ...]) -> tuple[promql.Matcher, ...]:
+    """The part of the condition that applies to every group."""
+    return tuple(matcher for matcher in condition if all(matcher in matchers_for(one, condition) for one in GROUPS))
+
+
+_FACTS = frozenset[str]().union(*(group.facts for group in GROUPS))
+_MEASURES = frozenset[str]().union(*(group.measures for group in GROUPS))
+
+
+def _terms(term: str) -> tuple[Term, ...]:
+    """The term of a quantity as a fault names it; what is ours alone concerns no verdict."""
+    return (cast("Term", term),) if term in get_args(Term) else ()
+
+
+def _shortest(tables: Iterable[Table], otherwise: Seconds) -> Seconds:
+    return min((interval for table in tables for interval in table.intervals.values()), default=otherwise)

@@ -1,0 +1,262 @@
+"""Where the analyzer's readings come from, as the settings say: a PromQL engine, or scrapes of its own."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from urllib.parse import urlsplit
+
+from vgpuscope.config import Config
+from vgpuscope.formats.prom.promql import chosen_by, parse_condition
+from vgpuscope.model.errors import ConfigInvalid, ScopeError
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
+from vgpuscope.services.analyzer.cycle import Source
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.sources.clients.cluster import CLUSTER
+from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
+from vgpuscope.sources.fleet.owners import Owners
+from vgpuscope.sources.fleet.targets import ServiceTargets, StaticTargets
+from vgpuscope.sources.kube import Api, open_client
+
+log = logging.getLogger(__name__)
+
+_API_TIMEOUT = 10.0  # seconds
+_TICK = 0.1  # seconds
+_LOOK_WITHIN = 4.0  # seconds for an engine to answer that it is there
+
+
+class Sources:
+    """The source in use; another one takes its place when the settings ask for it."""
+
+    def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
+        """`make`: what gives the source that the settings ask for; the demo has one that remembers more."""
+        self._make = make or make_source
+        self.current: Source = self._make(config)
+        self._made_for = _concerns(config)
+        self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
+        self._config, self._door = config, _Door()
+        self._changed = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return type(self.current).__name__
+
+    def renew(self, config: Config) -> None:
+        """Use what the settings say now; a source that cannot be made leaves the former in place."""
+        try:
+            self._renew_owners(config)
+            self._renew_source(config)
+        except ConfigInvalid as e:
+            log.warning("source not changed", extra=error_fields(e))
+
+    def _renew_owners(self, config: Config) -> None:
+        if _cluster_url(config) != self._owners_at:
+            self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
+
+    def _renew_source(self, config: Config) -> None:
+        if _concerns(config) != self._made_for:
+            self.current, self._made_for, self._config = self._make(config), _concerns(config), config
+            self._changed.set()
+            log.info("source changed", extra=fields(source=self.name))
+
+    async def begun(self, *, within: Seconds) -> None:
+        """Wait until scrapes of our own have tried every target once, but no longer than this.
+
+        An analysis before that would take all others for targets that do not answer.
+        """
+        source, began = self.current, time.monotonic()
+        while isinstance(source, ScrapeSource) and not source.tried and time.monotonic() - began < within:  # noqa: ASYNC110
+            await asyncio.sleep(_TICK)
+
+    async def ready(self) -> None:
+        """SourceDown, or why else the source does not answer now. One call at a time.
+
+        An engine is asked over a connection of its own: those of an analysis may all be in use.
+        """
+        source = self.current
+        if isinstance(source, ScrapeSource):
+            await source.ready()
+        else:
+            await self._door.ready(self._config)
+
+    async def run(self, *, finished: Callable[[], Awaitable[None]]) -> None:
+        """Scrape, where that is what we do; begin anew when the source changes.
+
+        A former source is closed once `finished` says that nobody reads from it any more.
+        """
+        while True:
+            self._changed.clear()
+            source = self.current
+            task = asyncio.create_task(_scrape(source), name="scrape")
+            changed = asyncio.create_task(self._changed.wait(), name="source changed")
+            try:
+                await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    task.result()  # raises: scraping never ends by itself
+            finally:
+                for one in (task, changed):
+                    one.cancel()
+                await asyncio.gather(task, changed, return_exceptions=True)
+            await finished()
+            await _let_go(source)
+
+    async def owners(self) -> OwnersByPod:
+        """Who owns the pods; nobody is known without a cluster exporter."""
+        return await self._owners.read() if self._owners is not None else {}
+
+    async def nodes(self) -> Collection[str] | None:
+        """All nodes of the cluster; None where no cluster exporter says so."""
+        if self._nodes is None:
+            return None
+        try:
+            return await self._nodes.read()
+        except ScopeError:  # owners are asked of the same exporter, and say that it is down
+            return None
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await _let_go(self.current)
+        await self._door.close()
+        for api in (self._owners, self._nodes):
+            if api is not None:
+                await api.__aexit__()
+
+
+class _Door:
+    """Asks an engine whether it is there; made when first asked, and again for other settings."""
+
+    def __init__(self) -> None:
+        self._source: PrometheusSource | None = None
+        self._config: Config | None = None
+
+    async def ready(self, config: Config) -> None:
+        if self._source is None or config is not self._config:
+            await self.close()
+            self._source, self._config = _prometheus(config, retries=1, deadline=_LOOK_WITHIN, at_once=1), config
+        await self._source.ready()
+
+    async def close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source.aclose()
+
+
+def make_source(config: Config) -> Source:
+    """The source that the settings ask for; ConfigInvalid when they ask for none, or wrongly."""
+    check_source(config)
+    if config.prometheus.url is not None:
+        return _prometheus(config, deadline=config.prometheus.deadline, at_once=config.scheduler.max_workers)
+    return _scrapes(config)
+
+
+async def _let_go(source: Source) -> None:
+    if isinstance(source, PrometheusSource):
+        await source.aclose()
+    elif isinstance(source, ScrapeSource):
+        await source.close()
+
+
+async def _scrape(source: Source) -> None:
+    if isinstance(source, ScrapeSource):
+        await source.run()
+    else:
+        await asyncio.Event().wait()
+
+
+def _prometheus(config: Config, *, deadline: Seconds, at_once: int, retries: int = 3) -> PrometheusSource:
+    found = config.prometheus
+    assert found.url is not None
+    return PrometheusSource(
+        url=found.url,
+        condition=found.query_condition,
+        interval=found.step,
+        headers=_headers(found.headers),
+        basic=(found.username, found.password or "") if found.username else None,
+        token=found.bearer_token,
+        token_file=found.bearer_token_file,
+        ca_file=found.ca_file,
+        insecure=found.insecure,
+        deadline=deadline,
+        retries=retries,
+        concurrency=at_once,
+    )
+
+
+def _scrapes(config: Config) -> ScrapeSource:
+    analyzer = config.analyzer
+    window = config.prometheus.time_window_min * 60
+    if analyzer.targets:
+        return ScrapeSource(
+            targets=StaticTargets(analyzer.targets),
+            interval=analyzer.scrape_interval,
+            keep=window,
+            condition=config.prometheus.query_condition,
+            token=analyzer.scrape_token,
+        )
+    api = Api(open_client(analyzer.kubeconfig), timeout=_API_TIMEOUT)
+    targets = ServiceTargets(analyzer.discover_services, api=api)
+    return ScrapeSource(
+        targets=targets,
+        target_faults=targets.faults,
+        interval=analyzer.scrape_interval,
+        keep=window,
+        condition=config.prometheus.query_condition,
+        token=analyzer.scrape_token,
+    )
+
+
+def check_source(config: Config) -> None:
+    """ConfigInvalid when the settings say nothing to read from, or select series in a way that only an engine can."""
+    analyzer = config.analyzer
+    if config.prometheus.url is None:
+        chosen_by(parse_condition(config.prometheus.query_condition))
+    if config.prometheus.url is None and not analyzer.targets and not analyzer.discover_services:
+        raise ConfigInvalid(
+            "nothing to read from: neither prometheus.url nor analyzer.targets nor analyzer.discover_services is set",
+            hint="Say --prometheus-url URL (env PROM_URL), or --targets with the agents' addresses.",
+        )
+
+
+def _owners(config: Config) -> Owners | None:
+    url = _cluster_url(config)
+    return Owners(url, token=config.analyzer.scrape_token) if url else None
+
+
+def _nodes(config: Config) -> ClusterNodes | None:
+    url = _cluster_url(config)
+    return ClusterNodes(url, token=config.analyzer.scrape_token) if url else None
+
+
+def _cluster_url(config: Config) -> str | None:
+    """The cluster exporter: as set, or that among the targets which listens on its port."""
+    found = (target for target in config.analyzer.targets if _port(target) == CLUSTER.port)
+    return config.analyzer.cluster_url or next(found, None)
+
+
+def _port(target: str) -> int | None:
+    try:
+        return urlsplit(target if "://" in target else f"//{target}").port
+    except ValueError:
+        return None
+
+
+def _headers(lines: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _concerns(config: Config) -> object:
+    """The settings that a source is made from."""
+    analyzer, prometheus = config.analyzer, config.prometheus
+    return (
+        # most of it is not for own scrapes
+        (prometheus, config.scheduler.max_workers) if prometheus.url else prometheus.query_condition,
+        analyzer.targets,
+        analyzer.discover_services,
+        analyzer.scrape_interval,
+        analyzer.scrape_token,
+        analyzer.kubeconfig,
+    )

@@ -1,0 +1,81 @@
+"""Asks the API server what controls the controllers of pods, as long as that is not known."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from vgpuscope.logic.cluster.owners import OwnerBook, Rung
+from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.sources.cluster.controllers import controller_of, plural
+from vgpuscope.sources.kube import Api, open_client
+
+log = logging.getLogger(__name__)
+
+_EVERY = 1.0  # seconds between two looks for new controllers
+_AGAIN = 600.0  # seconds until a kind that is refused, or a server that fails, is asked again
+_RETRY = 15.0
+_TIMEOUT = 10.0  # seconds
+_AT_ONCE = 4  # requests
+
+
+class OwnerSearch:
+    """Fills the book; a kind that may not be read ends the ways there, and costs nothing else."""
+
+    def __init__(self, book: OwnerBook, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
+        self._book, self._kubeconfig, self._failed = book, kubeconfig, failed
+        self._refused: dict[tuple[str, str, str], float] = {}  # namespace, API version and kind; until when
+        self._tell = OnChange(log)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            pause = _EVERY
+            if wanted := self._wanted():
+                pause = await self._ask_all(wanted)
+            await asyncio.sleep(pause)
+
+    def _wanted(self) -> list[Rung]:
+        now = time.monotonic()
+        self._refused = {kind: until for kind, until in self._refused.items() if until > now}
+        return [one for one in self._book.unknown() if _kind(one) not in self._refused]
+
+    async def _ask_all(self, wanted: list[Rung]) -> Seconds:
+        """How long to wait after it."""
+        pause = _EVERY
+        try:
+            async with open_client(self._kubeconfig) as client:
+                api, turn = Api(client, timeout=_TIMEOUT), asyncio.Semaphore(_AT_ONCE)
+                async with asyncio.TaskGroup() as group:
+                    for one in wanted:
+                        group.create_task(self._ask(api, turn, one), name="controller")
+        except* SourceDown as errors:
+            pause = _RETRY
+            for error in errors.exceptions[:1]:
+                self._failed(error if isinstance(error, ScopeError) else SourceDown(str(error)))
+        return pause
+
+    async def _ask(self, api: Api, turn: asyncio.Semaphore, one: Rung) -> None:
+        async with turn:
+            if _kind(one) in self._refused:
+                return
+            try:
+                self._book.learn(one, await controller_of(api, one.namespace, one.controller))
+            except KubeForbidden as e:
+                self._refused[_kind(one)] = time.monotonic() + _AGAIN
+                self._failed(e)
+                resource = f"{plural(one.controller.kind)} ({one.controller.api_version})"
+                self._tell.tell(
+                    resource,
+                    e.code,
+                    level=logging.INFO,
+                    message="owner not followed",
+                    resource=resource,
+                    **error_fields(e),
+                )
+
+
+def _kind(one: Rung) -> tuple[str, str, str]:
+    return one.namespace, one.controller.api_version, one.controller.kind

@@ -1,0 +1,165 @@
+"""One kind of object of the cluster, watched for as long as the exporter runs and told on, change by change."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from vgpuscope.formats.kube.lists import Event, Page
+from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
+from vgpuscope.model.watch import WatchState
+from vgpuscope.sources.kube import Api, Watch, open_client, served_version
+
+T = TypeVar("T")
+
+_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a kind is tried again
+_TIMEOUT = 10.0  # seconds for the API server to begin an answer
+
+
+class Group(msgspec.Struct, frozen=True):
+    """An API group that not every cluster serves, and the versions of it that we can read, best first."""
+
+    name: str
+    versions: tuple[str, ...]
+
+
+class Kind(Generic[T]):
+    """One kind of object, in all namespaces or in one."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        namespace: str = "",
+        group: Group | None = None,
+        fields: str = "",
+        resync: float,
+        decoders: tuple[Callable[[bytes], Page[T]], Callable[[bytes], Event[T]]],
+        key: Callable[[T], str],
+        keep: Callable[[T], None],
+        drop: Callable[[T], None],
+        begin: Callable[[Iterable[T]], None] = lambda _: None,
+    ) -> None:
+        """`begin` is told the first list, before any `keep`; `fields` selects objects by their fields."""
+        self.name = name
+        self._keep, self._drop, self._begin = keep, drop, begin
+        self._group, self._resync = group, resync
+        self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
+        self._known: dict[str, T] = {}
+        self._error: ScopeError | None = None
+        self._heard: float | None = None
+        self.told = 0
+        self.listed = False
+        self._watch: Watch[T] = Watch(
+            path=f"/api/v1/{self._place}",
+            params={"fieldSelector": fields} if fields else {},
+            decode_page=decoders[0],
+            decode_event=decoders[1],
+            key=key,
+            resync=resync,
+            paged=True,  # a cluster's pods in one answer can be a gigabyte
+            on_list=self._take_list,
+            on_change=self._take,
+        )
+
+    @property
+    def settled(self) -> bool:
+        """It was listed, is not served here, or is known to be refused: there is nothing to wait for."""
+        return self.listed or isinstance(self._error, KubeForbidden)
+
+    async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
+        """Watch for ever; what fails is told, and tried again later and later."""
+        pause = _RETRY[0]
+        while True:
+            began = time.monotonic()
+            try:
+                await self._once(kubeconfig)
+            except SourceDown as error:
+                self._error = error
+                failed(error)
+            if time.monotonic() - began > _RETRY[1]:
+                pause = _RETRY[0]
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not come back at once
+            pause = min(pause * 2, _RETRY[1])
+
+    def faults(self) -> Mapping[str, str]:
+        """What could not be read in the objects as they are now, by object."""
+        found: dict[str, str] = {}
+        for fault in self._watch.faults:
+            known = found.get(fault.uid)
+            found[fault.uid] = f"{known}; {fault.reason}" if known else f"{fault.object}: {fault.reason}"
+        return found
+
+    def state(self) -> WatchState:
+        """How the watch stands."""
+        error = self._error
+        return WatchState(
+            kind=self.name,
+            up=self.listed and error is None,
+            objects=len(self._known) if self.listed else None,
+            events=self.told,
+            faults=len({fault.uid for fault in self._watch.faults}),
+            age_seconds=None if self._heard is None else time.monotonic() - self._heard,
+            code=error.code if error else None,
+            message=str(error) if error else None,
+        )
+
+    async def _once(self, kubeconfig: str | None) -> None:
+        async with open_client(kubeconfig) as client:
+            api = Api(client, timeout=_TIMEOUT)
+            if self._group is not None:
+                version = await served_version(api, self._group.name, self._group.versions)
+                if version is None:
+                    await self._not_served()
+                    return
+                self._watch.move(f"/apis/{self._group.name}/{version}/{self._place}")
+            await self._watch.run(api, self._alive)
+
+    async def _not_served(self) -> None:
+        """The cluster has no such kind, now; it may get it by an upgrade."""
+        self._take_list({})
+        self._alive()
+        await asyncio.sleep(self._resync)
+
+    def _alive(self) -> None:
+        self._heard, self._error = time.monotonic(), None
+
+    def _take_list(self, found: Mapping[str, T]) -> None:
+        if not self.listed:
+            self._begin(found.values())
+        for uid in [uid for uid in self._known if uid not in found]:
+            self._drop(self._known.pop(uid))
+        for uid, item in found.items():
+            if self._known.get(uid) != item:
+                self._known[uid] = item
+                self._keep(item)
+        self.listed = True
+
+    def _take(self, uid: str, item: T | None) -> None:
+        self.told += 1
+        if item is not None:
+            self._known[uid] = item
+            self._keep(item)
+        elif uid in self._known:
+            self._drop(self._known.pop(uid))
+
+
+def merged(states: Sequence[WatchState]) -> list[WatchState]:
+    """One state for each kind: of several namespaces, the worst."""
+    found: dict[str, WatchState] = {}
+    for state in states:
+        known = found.get(state.kind)
+        if known is None:
+            found[state.kind] = state
+            continue
+        found[state.kind] = msgspec.structs.replace(
+            state if not state.up else known,
+            up=known.up and state.up,
+            objects=(known.objects or 0) + (state.objects or 0),
+            events=known.events + state.events,
+            faults=known.faults + state.faults,
+        )
+    return list(found.values())

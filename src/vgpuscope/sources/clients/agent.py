@@ -1,0 +1,48 @@
+"""An agent's latest sample, fetched over HTTP from wherever it runs."""
+
+import time
+from email.utils import parsedate_to_datetime
+
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.sources.clients import served_api
+from vgpuscope.sources.clients.served_api import Kind, ServedApi
+
+AGENT = Kind(
+    name="agent",
+    an="an agent",
+    path="/api/v1/node",
+    port=9394,
+    gives="sample",
+    content="the sample of a node",
+    start="vgpuscope agent",
+    ask="vgpuscope top",
+)
+_CLOCK_NOISE = 2.0  # seconds; the Date header counts whole ones and the answer takes time to travel
+
+
+class AgentApi(ServedApi[NodeSnapshot]):
+    """The door to one agent."""
+
+    def __init__(self, url: str, *, timeout: float = 3.0, token: str | None = None) -> None:
+        super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token)
+        self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours, where that is more than noise
+
+    async def snapshot(self) -> NodeSnapshot:
+        """The sample the agent holds now; SourceDown when there is none to be had."""
+        sample, headers = await self.fetch()
+        self.clock_offset = _clock_offset(headers.get("date"), time.time())
+        return sample
+
+
+def addresses(url: str) -> tuple[str, str]:
+    """What to call the agent (without a password) and where its API is, from anything a person may type."""
+    name, base = served_api.addresses(AGENT, url)
+    return name, base + AGENT.path
+
+
+def _clock_offset(date: str | None, now: float) -> float:
+    try:
+        offset = parsedate_to_datetime(date or "").timestamp() - now
+    except ValueError:
+        return 0.0
+    return offset if abs(offset) > _CLOCK_NOISE else 0.0

@@ -1,0 +1,17 @@
+"""Where an analyzer's results are fetched over HTTP."""
+
+from vgpuscope.sources.clients.served_api import Kind
+
+ANALYZER = Kind(
+    name="analyzer",
+    an="an analyzer",
+    path="/results",
+    port=8080,
+    gives="result",
+    content="results",
+    start="vgpuscope analyzer",
+    ask="vgpuscope results",
+)
+WASTE = ANALYZER._replace(
+    path="/api/v1/waste", gives="figures of idle GPU-hours", content="idle GPU-hours", ask="vgpuscope waste"
+)

@@ -1,0 +1,271 @@
+"""Requests to a PromQL engine: authenticated, bounded in time and size, tried again when that may help."""
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+import httpx2
+
+from vgpuscope.formats.prom.promql import decode_error
+from vgpuscope.model import service
+from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 2000  # characters of a query in the log
+_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses that another try may change
+_FORBIDDEN = frozenset({401, 403})
+_NO_POST = 405  # gateways that let everybody read often mean GET
+_BACKOFF: Seconds = 0.2  # before the second try; twice as long before each further one
+_ERROR_TEXT = 64 * 1024  # bytes of an error's body that are read
+_CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
+    9: "It is not valid yet: compare the clocks of server and analyzer.",
+    10: "The server needs a new certificate; compare the clocks too.",
+    62: "Name the server in prometheus.url as its certificate does.",
+    64: "Name the server in prometheus.url as its certificate does.",
+}
+_TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster exporters belong in analyzer.targets."
+_AUTHORITY_HINT = "Name the authority that signed it in prometheus.ca_file, in PEM."
+
+
+class PromApi:
+    """The door to one engine; connections are kept."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        headers: Mapping[str, str],
+        basic: tuple[str, str] | None,
+        token: str | None,
+        token_file: str | None,
+        ca_file: str | None,
+        insecure: bool,
+        retries: int,
+        concurrency: int,
+        largest: int,
+    ) -> None:
+        parts = _split(url)
+        self.url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        if basic is None and parts.username and not (token or token_file):
+            basic = unquote(parts.username), unquote(parts.password or "")
+        self._token, self._token_file = token and token.strip(), token_file
+        shown = {"x-scope-orgid"}  # the tenant, which an error had better name
+        self._secrets = [value for name, value in headers.items() if name.lower() not in shown]
+        self._secrets += [basic[1]] if basic else []
+        _check_sendable({**headers, "the bearer token": self._token or ""})
+        self._retries, self._largest = retries, largest
+        self._slots = asyncio.Semaphore(concurrency)
+        self._verb = "POST"
+        # to compress costs the server more time than the network gains
+        plain = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        try:
+            verify = _verification(ca_file, insecure=insecure)
+            self._client = httpx2.AsyncClient(
+                headers={**plain, **headers},
+                auth=basic,
+                verify=verify,
+                transport=None if behind_proxy() else _transport(parts.scheme, verify, keep=concurrency),
+                mounts=dict.fromkeys(_DIRECT),
+                limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+                timeout=None,  # every request has a deadline of its own
+            )
+        except (OSError, ValueError, TypeError) as e:
+            raise ConfigInvalid(f"{self.url} cannot be asked with these settings: {e}") from e
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def query(
+        self, text: str, *, at: UnixTime | None, by: float, sent: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """The answer to an instant query; `by` is a time of the event loop. QueryFailed and its kinds."""
+        form = {"query": text, "nocache": "1"}  # VictoriaMetrics moves the end of a window by 30 s otherwise
+        if at is not None:
+            form["time"] = f"{at:.3f}"
+        return await self._patiently("/api/v1/query", form, by=by, sent=sent)
+
+    async def label_values(
+        self, label: str, *, match: str, begin: UnixTime, end: UnixTime, by: float, sent: Callable[[], None]
+    ) -> bytes:
+        """The answer that lists a label's values. QueryFailed and its kinds."""
+        form = {"match[]": match, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+        return await self._patiently(f"/api/v1/label/{label}/values", form, by=by, sent=sent, verb="GET")
+
+    async def _patiently(
+        self, path: str, form: dict[str, str], *, by: float, sent: Callable[[], None], verb: str | None = None
+    ) -> bytes:
+        """One request, again if that may help and time allows."""
+        pause = _BACKOFF
+        for left in range(self._retries, -1, -1):
+            try:
+                async with self._slots:
+                    sent()
+                    return await self._logged(verb or self._verb, path, form, by=by)
+            except _Passing as e:
+                wait = max(e.wait, pause * random.uniform(0.5, 1.5))
+                if not left or asyncio.get_running_loop().time() + wait >= by:
+                    raise e.error from e
+                pause *= 2
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _logged(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+        """One request; with --v 6 the log says what was asked and how long it took. The URL is without credentials."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return await self._once(verb, path, form, by=by)
+        clock, body, failure = asyncio.get_running_loop().time, b"", None
+        began = clock()
+        try:
+            body = await self._once(verb, path, form, by=by)
+        except (QueryFailed, _Passing) as e:
+            failure = str(e)
+            raise
+        finally:
+            asked = {"url": self.url + path, "query": (form.get("query") or form.get("match[]", ""))[:_SHOWN]}
+            took = {"at": form.get("time"), "seconds": round(clock() - began, 6), "bytes": len(body), "err": failure}
+            log.debug("query", extra={"fields": asked | took})
+        return body
+
+    async def _once(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+        with self._our_errors():
+            async with asyncio.timeout_at(by):
+                status, headers, body = await self._fetch(verb, path, form)
+                if status == _NO_POST and verb == "POST":
+                    self._verb = "GET"
+                    status, headers, body = await self._fetch("GET", path, form)
+        if status == 200:
+            return body
+        if there := headers.get(service.HEADER):
+            raise AnswerUnreadable(f"it is {service.with_article(there)}, not a Prometheus", hint=_TARGETS_HINT)
+        said = decode_error(status, body)
+        if status in _FORBIDDEN:
+            raise QueryForbidden(f"refused: {said}")
+        if 300 <= status < 400:
+            raise AnswerUnreadable(f"sent elsewhere ({status}), as to a page for logging in")
+        error = QueryFailed(f"answered {said}")
+        error.answered = True
+        raise _Passing(error, wait=_seconds(headers.get("retry-after"))) if status in _AGAIN else error
+
+    async def _fetch(self, verb: str, path: str, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
+        where = {"data": form} if verb == "POST" else {"params": form}
+        request = self._client.build_request(verb, self.url + path, headers=self._bearer(), **where)  # type: ignore[arg-type]
+        answer = await self._client.send(request, stream=True)
+        try:
+            most = self._largest if answer.status_code == 200 else _ERROR_TEXT
+            read = BytesIO()  # takes half the memory of a list of chunks that is joined
+            async for chunk in answer.aiter_bytes():
+                read.write(chunk)
+                if read.tell() > most:
+                    break
+        finally:
+            await answer.aclose()
+        if read.tell() > most and answer.status_code == 200:
+            raise AnswerUnreadable(f"the answer is larger than {most / 2**20:g} MiB")
+        body = read.getvalue()[:most]
+        if answer.status_code != 200:  # some gateways say whom they refuse
+            body = self._veiled(body, request)
+        return answer.status_code, answer.headers, body
+
+    def _veiled(self, body: bytes, request: httpx2.Request) -> bytes:
+        """The body of an error, without what we proved ourselves with."""
+        used = request.headers.get("authorization", "").split(" ")[-1]
+        for secret in filter(None, (used, *self._secrets)):
+            body = body.replace(secret.encode(), b"***")
+        return body
+
+    def _bearer(self) -> dict[str, str]:
+        token = self._token
+        if self._token_file is not None:  # read each time: mounted tokens are renewed
+            try:
+                with open(self._token_file, encoding="utf-8") as file:
+                    token = file.read().strip()
+            except (OSError, UnicodeDecodeError) as e:
+                raise QueryForbidden(f"the token file cannot be read: {e}") from e
+            if not _sendable(token):
+                raise QueryForbidden(f"the token file {self._token_file} holds more than a token")
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (TimeoutError, httpx2.TimeoutException) as e:
+            raise QueryTimeout("no answer in time") from e
+        except (httpx2.NetworkError, httpx2.RemoteProtocolError, OSError) as e:
+            if refusal := _refusal(e):
+                hint = _CERTIFICATE_HINTS.get(refusal.verify_code, _AUTHORITY_HINT)
+                raise QueryFailed(f"its certificate is refused: {refusal.verify_message}", hint=hint) from e
+            raise _Passing(QueryFailed(str(e) or type(e).__name__)) from e
+        except httpx2.DecodingError as e:
+            raise AnswerUnreadable(f"the answer is not compressed as it says: {e}") from e
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as e:
+            raise QueryFailed(str(e) or type(e).__name__) from e
+
+
+class _Passing(Exception):
+    """A failure that may be over soon."""
+
+    def __init__(self, error: QueryFailed, wait: Seconds = 0.0) -> None:
+        super().__init__(str(error))
+        self.error, self.wait = error, wait
+
+
+def _refusal(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """What is wrong with the server's certificate, if that is why."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _check_sendable(values: Mapping[str, str]) -> None:
+    """ConfigInvalid without the value, which may be a secret; the HTTP library's own errors would show it."""
+    hint = "Look for line breaks and letters beyond ASCII in prometheus.headers and prometheus.bearer_token."
+    for name, value in values.items():
+        if not _sendable(value):
+            raise ConfigInvalid(f"{name}: a value with characters that no header can carry", hint=hint)
+
+
+def _sendable(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()
+
+
+def _seconds(text: str | None) -> Seconds:
+    """Retry-After; dates are not worth understanding here."""
+    return float(text) if text and text.strip().isdecimal() else 0.0
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url.strip())
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = url.rpartition("@")[2]
+        raise ConfigInvalid(f"{shown!r} is not the address of a Prometheus", hint="Say http(s)://HOST:PORT[/PATH].")
+    return parts._replace(path=parts.path.rstrip("/").removesuffix("/api/v1"), query="", fragment="")
+
+
+def _verification(ca_file: str | None, *, insecure: bool) -> ssl.SSLContext | bool:
+    if insecure:
+        return False
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as e:
+        raise ConfigInvalid(f"the CA file {ca_file} cannot be used: {e}") from e
+
+
+def _transport(scheme: str, verify: ssl.SSLContext | bool, *, keep: int) -> StreamTransport:
+    """Authorities are loaded only where there is something to verify: that takes some 10 ms."""
+    return StreamTransport(httpx2.create_ssl_context(verify) if scheme == "https" else None, keep=keep)

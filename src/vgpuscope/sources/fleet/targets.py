@@ -1,0 +1,131 @@
+"""What is to be scraped: a list that was given, or what stands behind Kubernetes Services now."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vgpuscope.formats.kube.endpoints import Endpoint, Port, decode_endpoints
+from vgpuscope.model.analysis import Fault
+from vgpuscope.model.errors import ConfigInvalid, KubeUnreadable, ScopeError
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.clients.agent import AGENT
+from vgpuscope.sources.clients.served_api import addresses
+from vgpuscope.sources.kube import Api, _Forgotten
+
+log = logging.getLogger(__name__)
+
+_PAGE = "500"
+_REFRESH = 60.0  # seconds
+_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_SERVICE = re.compile(rf"(?P<namespace>{_NAME})/(?P<name>{_NAME}):(?P<port>[a-z0-9-]+)")
+
+
+class StaticTargets:
+    """The targets that were given; ConfigInvalid if one is no address."""
+
+    def __init__(self, urls: Iterable[str]) -> None:
+        self._urls = tuple(urls)
+        for url in self._urls:
+            addresses(AGENT, url)
+
+    async def __call__(self) -> tuple[str, ...]:
+        return self._urls
+
+
+class Service(NamedTuple):
+    """A Kubernetes Service, and which of its ports."""
+
+    namespace: str
+    name: str
+    port: str  # a number or a name
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}:{self.port}"
+
+
+class ServiceTargets:
+    """The ready endpoints of Services, asked for once a minute; what was known last stays while nobody answers."""
+
+    def __init__(self, services: Iterable[str], *, api: Api, refresh: Seconds = _REFRESH) -> None:
+        """Services as NAMESPACE/NAME:PORT; ConfigInvalid for anything else."""
+        self._services = tuple(map(parse_service, services))
+        self._api, self._refresh = api, refresh
+        self._due = float("-inf")
+        self._last: dict[Service, tuple[str, ...]] = {}
+        self._errors: dict[Service, ScopeError] = {}
+
+    async def __call__(self) -> tuple[str, ...]:
+        """URLs; KubeForbidden or KubeUnreadable when not one of the Services has ever been listed."""
+        clock = asyncio.get_running_loop().time
+        if clock() >= self._due:
+            await asyncio.gather(*map(self._update, self._services))
+            self._due = clock() + (self._refresh if not self._errors else min(self._refresh, 10.0))
+        if self._errors and not self._last:
+            raise next(iter(self._errors.values()))
+        return tuple(dict.fromkeys(url for urls in self._last.values() for url in urls))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """The Services whose endpoints could not be asked for."""
+        errors = self._errors.items()
+        return tuple(Fault(part=f"service {service}", code=e.code, message=str(e)) for service, e in errors)
+
+    async def _update(self, service: Service) -> None:
+        try:
+            self._last[service] = urls_of(service, await self._endpoints(service))
+        except ScopeError as e:
+            if service not in self._errors:
+                log.warning(
+                    "endpoints not listed", extra={"service": str(service), "error_code": e.code, "err": str(e)}
+                )
+            self._errors[service] = e
+        else:
+            self._errors.pop(service, None)
+
+    async def _endpoints(self, service: Service) -> list[Endpoint]:
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
+        asked = {"labelSelector": f"kubernetes.io/service-name={service.name}", "limit": _PAGE}
+        found: list[Endpoint] = []
+        more = ""
+        try:
+            while True:
+                page = decode_endpoints(await self._api.get(path, asked | ({"continue": more} if more else {})))
+                if page.faults:
+                    raise KubeUnreadable(f"{page.faults[0].object}: {page.faults[0].reason}")
+                found += [endpoint for endpoints in page.items for endpoint in endpoints]
+                more = page.more
+                if not more:
+                    return found
+        except _Forgotten as e:
+            raise KubeUnreadable(f"the API server answered {e}") from e
+
+
+def parse_service(text: str) -> Service:
+    """NAMESPACE/NAME:PORT; ConfigInvalid."""
+    found = _SERVICE.fullmatch(text.strip())
+    if found is None:
+        raise ConfigInvalid(f"{text!r} is not a Service", hint="Say NAMESPACE/NAME:PORT, the port by number or name.")
+    return Service(found["namespace"], found["name"], found["port"])
+
+
+def urls_of(service: Service, endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+    """One URL for each pod, in a steady order: IPv4 where it has both."""
+    chosen: dict[str, str] = {}
+    for endpoint in sorted(endpoints, key=lambda one: (":" in one.address, one.address)):
+        port = _port(service.port, endpoint.ports)
+        if port is not None:
+            host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
+            url = f"{'https' if port.tls else 'http'}://{host}:{port.number}"
+            chosen.setdefault(endpoint.pod or url, url)
+    return tuple(chosen.values())
+
+
+def _port(asked: str, ports: tuple[Port, ...]) -> Port | None:
+    """The pod's port that is meant. A number may be the Service's own: with one port there is no doubt which it is."""
+    for port in ports:
+        if asked in {port.name, str(port.number)}:
+            return port
+    if not asked.isdigit():
+        return None
+    return ports[0] if len(ports) == 1 else Port(number=int(asked))

@@ -1,0 +1,432 @@
+"""The driver of this node, through NVML: initialised once, kept, and initialised anew when it was lost.
+
+`nvml_calls` asks one thing at a time, `nvml_card` reads one card; here are the life of the library, the list of
+cards and the XID events. Nobody else imports pynvml.
+"""
+
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
+from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
+from vgpuscope.model.xid import advice
+from vgpuscope.sources.node.nvml.calls import (
+    DRIVER_NOT_LOADED,
+    GONE,
+    HEALTH_OF,
+    LIBRARY_NOT_FOUND,
+    NEVER,
+    TIMEOUT,
+    UNKNOWN,
+    Abandoned,
+    Calls,
+    Card,
+    CardDown,
+    DriverGone,
+    Question,
+    Refused,
+)
+from vgpuscope.sources.node.nvml.gpu import read_card
+
+log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
+
+_RESCAN = 60.0  # seconds between two looks at who is there
+_LONGEST_WAIT = 60.0  # of every back-off
+_LISTEN_MS = 1000  # so long does a listener take to notice that it should end
+_CLOSE = 1.0  # seconds that close() gives a read to end
+_XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
+_NO_PCI = "00000000:00:00.0"  # what boards without PCI say
+
+_SERIAL = Question("nvmlDeviceGetSerial")
+_MINOR = Question("nvmlDeviceGetMinorNumber")
+_PCI = Question("nvmlDeviceGetPciInfo")
+_NAME = Question("nvmlDeviceGetName")
+
+
+class _Session:
+    """The handles of one initialisation, for the listener."""
+
+    def __init__(self, cards: list[Card]) -> None:
+        self.handles = tuple((card.uuid, card.handle) for card in cards if card.handle is not None)
+        self.by_handle = {_address(handle): uuid for uuid, handle in self.handles}
+        self.deaf: set[str] = set()  # cards that spoil an event set
+
+
+class Nvml:
+    """The driver of this node. One thread reads; another may listen for XIDs."""
+
+    def __init__(self, binding: Any = None, *, clock: Callable[[], float] = time.time) -> None:
+        if binding is None:
+            import pynvml as binding  # noqa: PLC0415 - 8,000 lines that only a real driver needs
+        self._calls = Calls(binding)
+        self._ears = Calls(binding)  # the listener's own, so that its waiting is never taken for a hang
+        self._clock = clock
+        self._cards: list[Card] = []
+        self._hidden = 0  # cards the library counts but does not let us see
+        self._known: tuple[Gpu, ...] = ()
+        self._versions: tuple[str | None, str | None] = (None, None)
+        self._references = 0
+        self._worked = False
+        self._up_since: float | None = None
+        self._scanned = 0.0
+        self._tried = 0.0
+        self._tries = 0
+        self._failure: tuple[type[SourceDown], str] = (DriverAbsent, "not tried yet")
+        self._busy = threading.Lock()
+        self._stuck: set[str] = set()  # cards in which a call hangs, each with a thread that was left to it
+        self._session: _Session | None = None
+        self._event_set = threading.Lock()  # held by the listener as long as it has one
+        self._xids: dict[tuple[str, int], int] = {}
+        self._last_xid: dict[str, int] = {}
+
+    @property
+    def doing(self) -> str | None:
+        """The call that is under way and the card it asks; None between calls."""
+        under_way = self._calls.under_way
+        return None if under_way is None else " ".join(filter(None, under_way))
+
+    def identities(self) -> tuple[Gpu, ...]:
+        """Who was there when the driver last answered."""
+        return self._known
+
+    def read(self) -> DeviceReading:
+        """Everything the driver says now. Raises DriverAbsent or DriverFailed; a later read recovers by itself."""
+        calls = self._calls
+        with self._busy:
+            try:
+                return self._read()
+            except Abandoned:
+                raise DriverHung(f"{calls.left_with}: the call has come back, but nobody waited any more") from None
+            finally:
+                self._stuck.discard(calls.left_with)
+
+    def leave_behind(self) -> str | None:
+        """The card in which the read under way hangs, which is left alone from now on so that others can be read.
+
+        The thread stays with its call; when that comes back the card is read again. None if what hangs is not a card's
+        own call: then there is nothing to read but what hangs. At most one thread is lost to each card.
+        """
+        calls, under_way = self._calls, self._calls.under_way
+        uuid = under_way[1] if under_way else ""
+        if uuid in self._stuck or uuid not in {card.uuid for card in self._cards}:
+            return None
+        self._stuck.add(uuid)
+        self._calls, self._busy = calls.successor(left_with=uuid), threading.Lock()
+        return uuid
+
+    def _read(self) -> DeviceReading:
+        at = self._calls.now = self._clock()
+        for _ in range(2):  # a driver that was reloaded is back at once
+            self._connect(at)
+            try:
+                gpus = self._sample(at)
+            except DriverGone as e:
+                self._give_up(f"the driver is gone: {e}")
+                continue
+            if gpus and all(gpu.health == "error" for gpu in gpus):
+                self._give_up("every call fails on every card")
+                continue
+            return self._reading(at, gpus)
+        raise self._down()
+
+    def close(self) -> None:
+        """Lets go of the driver, unless a call hangs in it: then the end of the process has to do."""
+        if self._busy.acquire(timeout=_CLOSE):
+            try:
+                self._let_go()
+            finally:
+                self._busy.release()
+
+    # -- the library --------------------------------------------------------------------------------------------------
+
+    def _connect(self, at: float) -> None:
+        if self._up_since is not None:
+            return
+        if self._tries and 0.0 <= at - self._tried < _backoff(1.0, self._tries):
+            raise self._down()
+        self._tried, self._tries = at, self._tries + 1
+        try:
+            self._calls.call("nvmlInit")
+            self._references += 1
+            self._versions = (self._text("nvmlSystemGetDriverVersion"), self._cuda())
+            self._scan(at)
+        except DriverGone as e:
+            self._give_up(f"the driver is gone: {e}")
+            raise self._down() from None
+        except Refused as e:
+            # nobody can tell a driver that is not installed from one not loaded yet; one that was there has failed
+            absent = e.code == LIBRARY_NOT_FOUND or (e.code == DRIVER_NOT_LOADED and not self._worked)
+            self._give_up(str(e), DriverAbsent if absent else DriverFailed)
+            raise self._down() from None
+        self._up_since = at
+        self._session = _Session(self._cards)
+
+    def _down(self) -> SourceDown:
+        kind, message = self._failure
+        return kind(message)
+
+    def _give_up(self, why: str, kind: type[SourceDown] = DriverFailed) -> None:
+        self._failure = (kind, why)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Ends this initialisation; handles and what was learned with them go, identities stay.
+
+        Not while a call hangs: it needs the library, and its card's handle.
+        """
+        if self._stuck:
+            return
+        self._session, self._up_since = None, None
+        for card in self._cards:
+            card.forget()
+        # the library must not be shut down under a listener that still waits in it
+        if self._event_set.acquire(timeout=3 * _LISTEN_MS / 1000):
+            try:
+                self._shut_down()
+            finally:
+                self._event_set.release()
+
+    def _shut_down(self) -> None:
+        while self._references > 0:
+            self._references -= 1
+            try:
+                self._calls.call("nvmlShutdown")
+            except Refused:
+                self._references = 0
+
+    def _text(self, name: str) -> str | None:
+        try:
+            return str(self._calls.call(name))
+        except Refused as e:
+            if e.code in GONE:
+                raise
+            return None
+
+    def _cuda(self) -> str | None:
+        number = self._text("nvmlSystemGetCudaDriverVersion_v2")
+        return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number else None
+
+    # -- the cards ----------------------------------------------------------------------------------------------------
+
+    def _sample(self, at: float) -> tuple[Gpu, ...]:
+        self._look_around(at)
+        recovered = False
+        gpus = []
+        for card in self._cards:
+            before = card.health
+            gpus.append(self._read_one(card, at))
+            recovered |= before != "ok" and card.health == "ok"
+        if recovered:
+            self._session = _Session(self._cards)
+        if gpus and all(gpu.health != "ok" for gpu in gpus) and at - (self._up_since or at) >= _RESCAN:
+            self._let_go()  # perhaps the library is what is stuck: the next read begins anew
+        return tuple(gpus)
+
+    def _reading(self, at: float, gpus: tuple[Gpu, ...]) -> DeviceReading:
+        self._tries, self._worked = 0, True
+        self._failure = (DriverFailed, "")
+        return DeviceReading(
+            at=at,
+            driver_version=self._versions[0],
+            cuda_version=self._versions[1],
+            gpus=gpus,
+            xids=tuple(XidCount(gpu=gpu, xid=xid, count=n) for (gpu, xid), n in self._xids.items()),
+            last_xid=tuple(self._last_xid.items()),
+            dropped=tuple(self._calls.dropped.items()),
+        )
+
+    def _read_one(self, card: Card, at: float) -> Gpu:
+        """The card's values; only its identity and health while it is down."""
+        if card.uuid in self._stuck:
+            return Gpu(**card.identity(), health="unresponsive")
+        if card.handle is None or _waits(card, at):
+            return Gpu(**card.identity(), health=card.health)
+        try:
+            gpu = read_card(self._calls, card, self._clock)
+        except CardDown as e:
+            return self._set_down(card, e.health, at)
+        if not card.answered and card.failed:
+            return self._set_down(card, "error", at)
+        if not card.answered and card.denied:
+            return self._set_down(card, "no-permission", at)
+        if card.answered and card.health != "ok":
+            card.health, card.down_since, card.down_tries = "ok", None, 0
+        return gpu
+
+    def _set_down(self, card: Card, health: Health, at: float) -> Gpu:
+        card.health, card.down_since, card.down_tries = health, at, card.down_tries + 1
+        card.static.clear()
+        card.counters.clear()
+        card.slow_at = card.calm_at = NEVER
+        return Gpu(**card.identity(), health=health)
+
+    def _look_around(self, at: float) -> None:
+        """Takes the list of cards anew if their number changed, a card that is down is due, or a minute went by.
+
+        Not while a call hangs in a card: to meet it again would be to hang as well.
+        """
+        if self._stuck:
+            return
+        try:
+            changed = self._calls.call("nvmlDeviceGetCount") != len(self._cards) + self._hidden
+        except Refused as e:
+            if e.code in GONE:
+                raise DriverGone(str(e)) from None
+            changed = False
+        due = any(card.down_since is not None and not _waits(card, at) for card in self._cards)
+        if changed or due or not 0.0 <= at - self._scanned < _RESCAN:
+            try:
+                self._scan(at)
+            except Refused as e:
+                raise DriverGone(str(e)) from None
+
+    def _scan(self, at: float) -> None:
+        """Finds who is there. A card without an answer keeps the identity that its index had, or that is missing."""
+        count = self._calls.call("nvmlDeviceGetCount")
+        missing = {card.uuid: card for card in self._cards}
+        cards: dict[int, Card] = {}
+        silent: dict[int, Health] = {}
+        for index in range(count):
+            try:
+                cards[index] = self._meet(index, missing)
+            except Refused as e:
+                if e.code in GONE:
+                    raise
+                silent[index] = HEALTH_OF.get(e.code, "error")
+            except CardDown as e:
+                silent[index] = e.health
+        for index, health in silent.items():
+            card = _guess(index, health, missing)
+            if card is not None:
+                card.handle = None
+                self._set_down(card, health, at)
+                cards[index] = card
+        self._hidden = count - len(cards)
+        self._take(at, [cards[index] for index in sorted(cards)])
+
+    def _take(self, at: float, cards: list[Card]) -> None:
+        others = {card.uuid for card in cards} != {card.uuid for card in self._cards}
+        if others and self._cards:
+            log.info("cards changed", extra={"gpus": len(cards), "were": len(self._cards)})
+        self._cards, self._scanned = cards, at
+        self._known = tuple(Gpu(**card.identity(), health="unresponsive") for card in cards)
+        if others and self._session is not None:
+            self._session = _Session(cards)
+
+    def _meet(self, index: int, missing: dict[str, Card]) -> Card:
+        """The card at an index, with a fresh handle: the one we know by its UUID, or a new one."""
+        handle = self._calls.call("nvmlDeviceGetHandleByIndex", index, about=f"index {index}")
+        uuid = self._calls.call("nvmlDeviceGetUUID", handle, about=f"index {index}")
+        card = missing.get(uuid) or self._new_card(uuid, index, handle)
+        missing.pop(uuid, None)
+        card.index, card.handle = index, handle
+        return card
+
+    def _new_card(self, uuid: str, index: int, handle: Any) -> Card:
+        card = Card(uuid, index, "unknown")
+        card.model = self._calls.ask(card, _NAME, handle=handle) or card.model
+        card.serial = self._calls.ask(card, _SERIAL, handle=handle) or None
+        card.minor = self._calls.ask(card, _MINOR, handle=handle)
+        pci = self._calls.ask(card, _PCI, handle=handle)
+        card.pci = pci.busId if pci is not None and pci.busId != _NO_PCI else None
+        return card
+
+    # -- XID events ---------------------------------------------------------------------------------------------------
+
+    def listen(self, stop: threading.Event) -> None:
+        """Counts XIDs per card until told to stop. For a thread of its own; read() initialises the library."""
+        while not stop.is_set():
+            session = self._session
+            if session is None or not self._follow(session, stop):
+                stop.wait(_LISTEN_MS / 1000)
+
+    def _follow(self, session: _Session, stop: threading.Event) -> bool:
+        """Listens as long as the session lasts; False if the driver would not have it."""
+        with self._event_set:
+            if self._session is not session:
+                return True
+            try:
+                events = self._ears.call("nvmlEventSetCreate")
+            except Refused:
+                return False
+            try:
+                if not self._register(session, events):
+                    return False
+                while self._session is session and not stop.is_set():
+                    self._hear(session, events)
+            except Refused as e:
+                log.debug("event set is dead", extra={"reason": str(e)})
+                return False
+            finally:
+                self._free(events)
+        return True
+
+    def _register(self, session: _Session, events: Any) -> bool:
+        """Whether any card will report to this set; one that refuses leaves the others audible."""
+        heard = 0
+        for uuid, handle in session.handles:
+            if uuid in session.deaf:
+                continue
+            try:
+                self._ears.call("nvmlDeviceRegisterEvents", handle, _XID_CRITICAL, events)
+                heard += 1
+            except Refused as e:
+                session.deaf.add(uuid)
+                if e.code == UNKNOWN:
+                    return False  # such a set must be thrown away; the next one is made without this card
+        return heard > 0
+
+    def _hear(self, session: _Session, events: Any) -> None:
+        try:
+            event = self._ears.call("nvmlEventSetWait_v2", events, _LISTEN_MS)
+        except Refused as e:
+            if e.code == TIMEOUT:
+                return
+            raise
+        uuid = session.by_handle.get(_address(event.device))
+        if uuid is None or event.eventType != _XID_CRITICAL:
+            return
+        xid = int(event.eventData)
+        key = (uuid, xid)
+        self._xids = {**self._xids, key: self._xids.get(key, 0) + 1}
+        self._last_xid = {**self._last_xid, uuid: xid}
+        said = advice(xid)
+        level = logging.ERROR if said.fatal else logging.WARNING
+        log.log(level, "xid", extra={"gpu": uuid, "xid": xid, "action": said.action, "what": said.name})
+
+    def _free(self, events: Any) -> None:
+        try:
+            self._ears.call("nvmlEventSetFree", events)
+        except Refused as e:
+            log.debug("event set was not freed", extra={"reason": str(e)})
+
+
+def _backoff(first: float, tries: int) -> float:
+    """Seconds to wait after so many failures."""
+    return min(first * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT)
+
+
+def _waits(card: Card, at: float) -> bool:
+    """Whether a card that is down is to be left alone for now."""
+    if card.down_since is None:
+        return False
+    return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
+
+
+def _guess(index: int, health: Health, missing: dict[str, Card]) -> Card | None:
+    """Whose silence this is. A card that was never seen has no name yet; one we may not see is none of ours."""
+    card = next((card for card in missing.values() if card.index == index), None)
+    if card is None:
+        card = next(iter(missing.values()), None)
+    if card is not None:
+        return missing.pop(card.uuid)
+    return None if health == "no-permission" else Card(f"unknown-{index}", index, "unknown")
+
+
+def _address(handle: Any) -> Any:
+    """What two handles of one card have in common: the binding's pointers do not compare."""
+    return ctypes.addressof(handle.contents) if hasattr(handle, "contents") else handle

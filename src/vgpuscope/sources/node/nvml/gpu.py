@@ -1,0 +1,376 @@
+"""One card, read once: NVML's units and names become ours here, and what cannot be true is dropped."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from vgpuscope.model.device import (
+    THROTTLE_REASONS,
+    Gpu,
+    GpuProcess,
+    Memory,
+    MigInstance,
+    ThrottleReason,
+)
+from vgpuscope.sources.node.nvml.calls import (
+    INVALID_ARGUMENT,
+    NEVER,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    SUCCESS,
+    Calls,
+    Card,
+    Counter,
+    Garbage,
+    Question,
+    attribute,
+)
+from vgpuscope.sources.node.nvml.processes import process_lists, read_processes, with_use, without_use
+
+Convert = Callable[[Any], Any]
+
+SLOW = 10.0  # seconds between two reads of what changes rarely
+CALM = 5.0  # seconds between two reads of what changes slowly; it has no mean or maximum, so a scrape loses nothing
+_NONE = 0xFFFFFFFF  # of a 32-bit counter: none
+
+
+# -- conversions: raw value in, ours out, or Garbage ------------------------------------------------------------------
+
+
+def _percent(value: int) -> float:
+    if not 0 <= value <= 100:
+        raise Garbage("percent-over-100")
+    return value / 100
+
+
+def _engine(value: Any) -> float:
+    return _percent(value[0])  # [percent, sampling period]
+
+
+def _bounded(reason: str, most: float, *, least: float = 0.0, times: float = 1.0, per: float = 1.0) -> Convert:
+    def convert(value: float) -> float:
+        if not least <= value <= most:
+            raise Garbage(reason)
+        return value * times / per
+
+    return convert
+
+
+def _count(value: int) -> int:
+    if not 0 <= value < _NONE:
+        raise Garbage("counter-wrapped")
+    return value
+
+
+def _throttle(mask: int) -> frozenset[ThrottleReason]:
+    return _THROTTLE.get(mask) or frozenset(r for i, r in enumerate(THROTTLE_REASONS) if mask >> i & 1)
+
+
+_THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
+
+_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no card takes 100 kW
+_celsius = _bounded("temperature-implausible", 250, least=-100)
+_hertz = _bounded("clock-implausible", 100_000, times=1e6)  # MHz
+_fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may pass 100 %
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------
+
+_SM, _MEMORY = (1,), (2,)
+_CORRECTED, _UNCORRECTED = (0, 0), (1, 0)  # volatile: since the driver was loaded
+
+_VALUES: tuple[tuple[str, Question, Convert], ...] = (
+    ("power", Question("nvmlDeviceGetPowerUsage"), _watts),
+    ("sm_clock", Question("nvmlDeviceGetClockInfo", args=_SM), _hertz),
+    (
+        "throttle",
+        Question("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        _throttle,
+    ),
+)
+# with the fields below it is asked for every CALM seconds
+_CALM: tuple[tuple[str, Question, Convert], ...] = (
+    ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
+    ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
+    ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
+)
+# engines of a card that is cut into instances are not the card's any more
+_ENGINES: tuple[tuple[str, Question, Convert], ...] = (
+    ("encoder", Question("nvmlDeviceGetEncoderUtilization"), _engine),
+    ("decoder", Question("nvmlDeviceGetDecoderUtilization"), _engine),
+    ("jpeg", Question("nvmlDeviceGetJpgUtilization"), _engine),
+    ("ofa", Question("nvmlDeviceGetOfaUtilization"), _engine),
+)
+_STATIC: tuple[tuple[str, Question, Convert], ...] = (
+    ("sm_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
+    ("memory_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
+)
+# what changes rarely and is costly for a driver to find out; with the remapped rows it is asked for every SLOW seconds
+_SLOW: tuple[tuple[str, Question, Convert], ...] = (
+    ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
+    ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
+    ("ecc_uncorrected", Question("nvmlDeviceGetTotalEccErrors", args=_UNCORRECTED), _count),
+)
+_ENERGY = Question("nvmlDeviceGetTotalEnergyConsumption")
+_UTILIZATION = Question("nvmlDeviceGetUtilizationRates")
+_REMAPPED = Question("nvmlDeviceGetRemappedRows")
+_FIELDS = Question("nvmlDeviceGetFieldValues")
+_MIG_MODE = Question("nvmlDeviceGetMigMode")
+_MIG_COUNT = Question("nvmlDeviceGetMaxMigDeviceCount")
+_MIG_HANDLE = Question("nvmlDeviceGetMigDeviceHandleByIndex")
+_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
+_FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
+
+_RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: more is not possible
+
+
+class _Holder:
+    """The questions that a card and an instance both answer, each remembering for itself what is not supported."""
+
+    def __init__(self, of: str) -> None:
+        self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
+        self.memory1 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v1 ")
+        self.lists = process_lists(of)
+
+
+_CARD = _Holder("")
+_INSTANCE = _Holder("instance ")
+_UUID = Question("nvmlDeviceGetUUID", of="instance ")
+_NAME = Question("nvmlDeviceGetName", of="instance ")
+_ATTRIBUTES = Question("nvmlDeviceGetAttributes", of="instance ")
+_GPU_INSTANCE = Question("nvmlDeviceGetGpuInstanceId", of="instance ")
+_BY_ID = Question("nvmlDeviceGetGpuInstanceById", nothing=(NOT_FOUND,))
+_INFO = Question("nvmlGpuInstanceGetInfo", of="instance ")
+_COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
+
+
+def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
+    """Everything the card says now. Raises CardDown or DriverGone; any other failure is one absent value."""
+    card.answered = card.failed = card.denied = 0
+    mode = calls.ask(card, _MIG_MODE)
+    mig = None if mode is None else mode[0] == 1
+    memory = _memory(calls, card, _CARD)
+    listed = read_processes(calls, card, _CARD.lists, memory)
+    processes = None
+    if listed is not None:
+        processes = with_use(calls, card, listed, clock) if listed and not mig else without_use(listed)
+    values: dict[str, Any] = {}
+    _fill(calls, card, _VALUES, values)
+    if not mig:
+        _fill(calls, card, _ENGINES, values)
+        _utilization(calls, card, values)
+    _static(calls, card, values)
+    _energy(calls, card, values)
+    _calm(calls, card, values)
+    _slow(calls, card, values)
+    return Gpu(
+        **card.identity(),
+        **values,
+        mig_enabled=mig,
+        memory=memory,
+        processes=processes,
+        instances=_instances(calls, card) if mig else (),
+    )
+
+
+# -- values of a card -------------------------------------------------------------------------------------------------
+
+
+def _fill(calls: Calls, card: Card, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]) -> None:
+    ask = calls.ask
+    for field, question, convert in table:
+        _put(calls, values, field, ask(card, question), convert)
+
+
+def _put(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Convert) -> None:
+    if raw is None:
+        return
+    try:
+        values[field] = convert(raw)
+    except Garbage as e:
+        calls.drop(e.reason)
+
+
+def _static(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    if len(card.static) < len(_STATIC):
+        _fill(calls, card, tuple(row for row in _STATIC if row[0] not in card.static), card.static)
+    values.update(card.static)
+
+
+def _slow(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    """What was last read, if not too long ago. What fails, or is garbage, is asked for again at the next read."""
+    if not 0.0 <= calls.now - card.slow_at < SLOW:
+        before, card.slow = _faults(calls, card), {}
+        _fill(calls, card, _SLOW, card.slow)
+        _remapped(calls, card, card.slow)
+        card.slow_at = calls.now if _faults(calls, card) == before else NEVER
+    values.update(card.slow)
+
+
+def _calm(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    """The same for what changes slowly."""
+    if not 0.0 <= calls.now - card.calm_at < CALM:
+        before, card.calm = _faults(calls, card), {}
+        _fill(calls, card, _CALM, card.calm)
+        _fields(calls, card, card.calm)
+        card.calm_at = calls.now if _faults(calls, card) == before else NEVER
+    values.update(card.calm)
+
+
+def _faults(calls: Calls, card: Card) -> int:
+    return card.failed + sum(calls.dropped.values())
+
+
+def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    rates = calls.ask(card, _UTILIZATION)
+    if rates is None:
+        return
+    _put(calls, values, "utilization", rates.gpu, _percent)
+    _put(calls, values, "memory_controller", rates.memory, _percent)
+
+
+def _energy(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    millijoules = calls.ask(card, _ENERGY)
+    if millijoules is not None and _counts(calls, card, "energy", millijoules):
+        values["energy"] = millijoules / 1000
+
+
+def _counts(calls: Calls, card: Card, field: str, value: int) -> bool:
+    counter = card.counters.get(field)
+    if counter is None:
+        counter = card.counters[field] = Counter(_RATES[field])
+    try:
+        counter.check(value, calls.now)
+    except Garbage as e:
+        calls.drop(e.reason)
+        return False
+    return True
+
+
+def _remapped(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    rows = calls.ask(card, _REMAPPED)
+    if rows is None:
+        return
+    corrected, uncorrected, pending, failed = rows
+    try:
+        counts = {"remapped_corrected": _count(corrected), "remapped_uncorrected": _count(uncorrected)}
+    except Garbage as e:
+        calls.drop(e.reason)
+        return
+    values.update(counts, remap_pending=bool(pending), remap_failed=bool(failed))
+
+
+def _fields(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+    wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(card, key)]
+    answers = calls.ask(card, _FIELDS, [field for field, _ in wanted]) if wanted else None
+    for (field, key), answer in zip(wanted, answers or (), strict=False):
+        code = attribute(answer, "nvmlReturn")
+        if code != SUCCESS:
+            # an older driver calls a field it does not know an invalid argument
+            calls.learn(card, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
+            continue
+        kind = attribute(answer, "valueType")
+        if 0 <= kind < len(_MEMBERS):
+            _field(calls, card, field, getattr(attribute(answer, "value"), _MEMBERS[kind]), values)
+
+
+def _field(calls: Calls, card: Card, field: int, value: Any, values: dict[str, Any]) -> None:
+    if field == _MEMORY_TEMPERATURE:
+        # boards without the sensor answer 0 °C
+        _put(calls, values, "memory_temperature", value or None, _celsius)
+        return
+    name = "pcie_sent" if field == _PCIE_SENT else "pcie_received"
+    if _counts(calls, card, name, int(value)):
+        values[name] = int(value)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _memory(calls: Calls, card: Card, holder: _Holder, handle: Any = None) -> Memory | None:
+    version, key = calls.memory_version, holder.memory2.names[0][1]
+    if version is not None and not calls.quiet(card, key):
+        info = calls.ask(card, holder.memory2, version, handle=handle)
+        # a moment's failure must not switch the series to v1, which counts what is reserved as used
+        if info is not None or not calls.quiet(card, key):
+            return None if info is None else _checked(calls, info, reserved=attribute(info, "reserved"))
+    info = calls.ask(card, holder.memory1, handle=handle)
+    return None if info is None else _checked(calls, info, reserved=None)
+
+
+def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
+    total, used, free = attribute(info, "total"), attribute(info, "used"), attribute(info, "free")
+    if total <= 0:
+        calls.drop("memory-without-total")
+        return None
+    if max(used, free, reserved or 0) > total or min(used, free) < 0:
+        calls.drop("memory-over-total")
+        return None
+    return Memory(total=total, used=used, free=free, reserved=reserved)
+
+
+# -- MIG --------------------------------------------------------------------------------------------------------------
+
+
+def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
+    """Every instance there is; handles are asked for anew, since a destroyed instance's may come back as another."""
+    found = []
+    for index in range(calls.ask(card, _MIG_COUNT) or 0):
+        handle = calls.ask(card, _MIG_HANDLE, index)
+        if handle is not None:  # numbers have holes
+            found.append(_instance(calls, card, index, handle))
+    instances = tuple(instance for instance in found if instance is not None)
+    card.places = {i.uuid: (i.profile_id, i.start) for i in instances if i.start is not None}
+    return instances
+
+
+def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance | None:
+    """One instance, or None if it went away while we looked."""
+    uuid = calls.ask(card, _UUID, handle=handle)
+    gi = calls.ask(card, _GPU_INSTANCE, handle=handle)
+    ci = calls.ask(card, _COMPUTE_INSTANCE, handle=handle)
+    if uuid is None or gi is None or ci is None:
+        return None
+    memory = _memory(calls, card, _INSTANCE, handle)
+    listed = read_processes(calls, card, _INSTANCE.lists, memory, handle)
+    attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
+    profile_id, start = card.places.get(uuid) or _place(calls, card, gi)
+    return MigInstance(
+        uuid=uuid,
+        index=index,
+        gpu_instance=gi,
+        compute_instance=ci,
+        profile=_profile(calls.ask(card, _NAME, handle=handle), attributes),
+        memory=memory,
+        processes=None if listed is None else tuple(_placed(p, gi, ci) for p in without_use(listed)),
+        slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
+        profile_id=profile_id,
+        start=start,
+    )
+
+
+def _place(calls: Calls, card: Card, gi: int) -> tuple[int | None, int | None]:
+    """Profile id and first memory slice of a GPU instance, which stay as they are; a driver may keep them for root."""
+    handle = calls.ask(card, _BY_ID, gi)
+    info = calls.ask(card, _INFO, handle=handle) if handle else None
+    return (info.profileId, info.placement.start) if info is not None else (None, None)
+
+
+def _placed(process: GpuProcess, gi: int, ci: int) -> GpuProcess:
+    """The process with the instance it was listed on."""
+    if process.gpu_instance == gi and process.compute_instance == ci:
+        return process
+    return GpuProcess(pid=process.pid, kinds=process.kinds, memory=process.memory, gpu_instance=gi, compute_instance=ci)
+
+
+def _profile(name: str | None, attributes: Any) -> str | None:
+    """ "1g.10gb" from "NVIDIA A100-SXM4-80GB MIG 1g.10gb", or else from the sizes."""
+    found = re.search(r"\bMIG (\S+)$", name or "")
+    if found:
+        return found[1]
+    if attributes is None or not attributes.gpuInstanceSliceCount:
+        return None
+    gi, ci = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
+    part = f"{ci}c." if 0 < ci < gi else ""
+    return f"{part}{gi}g.{round(attributes.memorySizeMB / 1024)}gb"

@@ -1,0 +1,73 @@
+"""What commands print that ask once: a line while they wait, then JSON or a table."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.terminal.screen import paper_width
+
+_AGAIN = 0.25  # seconds between two looks whether the exporter is ready
+_PATIENCE = 300.0  # seconds for its first list; 100,000 pods take some
+_PLAIN_WIDTH = 10_000  # a file has no edge
+
+Missing = Callable[[], Awaitable[tuple[str, ...]]]
+
+
+async def until_listed(missing: Missing, *, url: str) -> None:
+    """Wait for the cluster exporter's first list, and say so on standard error; SourceDown if it never comes."""
+    deadline = time.monotonic() + _PATIENCE
+    with _progress() as waiting:
+        while kinds := await missing():
+            if time.monotonic() > deadline:
+                raise SourceDown(
+                    f"the cluster exporter at {url} is not ready after {_PATIENCE:g} s: it waits for "
+                    f"{', '.join(kinds)}",
+                    hint="Its log says why; it needs to list nodes, pods and resourcequotas.",
+                )
+            waiting(kinds)
+            await asyncio.sleep(_AGAIN)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
+    """One line on standard error that says what is waited for: written over in a terminal, else told on change."""
+    said = ""
+    live = sys.stderr.isatty()
+
+    def waiting(missing: tuple[str, ...]) -> None:
+        nonlocal said
+        line = f"waiting for the exporter's first list: {', '.join(missing)}"
+        if line != said:
+            print(f"\r\x1b[K{line} …" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
+        said = line
+
+    try:
+        yield waiting
+    finally:
+        if said and live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def print_json(content: Any) -> None:
+    """Indented, as UTF-8 whatever the terminal speaks."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_drawn(draw: Callable[[int | None], RenderableType]) -> None:
+    """What is drawn for the width of the paper: in colour on a terminal, plain elsewhere."""
+    width = paper_width()
+    no_color = bool(os.environ.get("NO_COLOR"))
+    console = Console(file=sys.stdout, width=width or _PLAIN_WIDTH, no_color=no_color, highlight=False)
+    with console.capture() as text:
+        console.print(draw(width))
+    sys.stdout.write("\n".join(line.rstrip() for line in text.get().split("\n")))
+    sys.stdout.flush()

@@ -1,0 +1,305 @@
+"""The conclusions of the cluster's ledger → samples, shard by shard: a node, a namespace, the cluster as a whole."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import structs
+
+from vgpuscope.catalog import cluster as m
+from vgpuscope.catalog.cluster import CapacityMetrics
+from vgpuscope.catalog.rows import (
+    ClusterRow,
+    DeviceRow,
+    FindingRow,
+    HolderRow,
+    InstanceRow,
+    KindRow,
+    OfferRow,
+    PlaceRow,
+    QuotaRow,
+    TypeRow,
+)
+from vgpuscope.model.cluster import (
+    Capacity,
+    DeviceLedger,
+    Holder,
+    InstanceHolder,
+    NamespaceLedger,
+    NodeLedger,
+    QuotaUse,
+)
+from vgpuscope.model.quantity import MIB, Bytes, DeviceUUID, PodUID
+from vgpuscope.model.watch import WatchState
+from vgpuscope.views.build import Build
+from vgpuscope.views.exposition.page import Sample
+
+
+class NodeSamples:
+    """Remembers what it said of each device and holder, and says the same again for as long as these stay the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[object, _Told]] = {}
+
+    def of(self, node: NodeLedger) -> dict[tuple[str, ...], list[Sample]]:
+        """What `node_samples` says, row by row."""
+        before, after = self._known.get(node.name, {}), dict[object, _Told]()
+        for device in node.devices:
+            known = before.get(device.device.id)
+            if known is None or known.of != device:
+                known = _Told(device, list(_device(node.name, device)))
+            after[device.device.id] = known
+        single = len({(one.pod_uid, one.container_index, one.device) for one in node.holders}) == len(node.holders)
+        shared = _shared(node)
+        for held in node.holders if single else ():
+            as_pod = (held.pod_uid, held.device) not in shared
+            key = (held.pod_uid, held.container_index, held.device, as_pod)
+            known = before.get(key)
+            if known is None or (known.of is not held and known.of != held):
+                row = _holder_row(node.name, held, as_pod=as_pod)
+                known = _Told(held, list(_holder(row, held.memory, held.cores)))
+            after[key] = known
+        self._known[node.name] = after
+        rows = {told.row: told.samples for told in after.values()}
+        for sample in (
+            *_instances(node),
+            *(() if single else _holders(node)),
+            *_shares(node),
+            *_offers(node),
+            *_place(node),
+        ):
+            rows.setdefault(sample.row, []).append(sample)
+        return rows
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self._known.pop(name, None)
+
+
+class _Told:
+    """What was said of one thing, and of which state of it."""
+
+    __slots__ = ("of", "row", "samples")
+
+    def __init__(self, of: object, samples: list[Sample]) -> None:
+        self.of, self.samples, self.row = of, samples, samples[0].row
+
+
+def node_samples(node: NodeLedger) -> Iterator[Sample]:
+    """Everything shown of one node. The samples of one row come together."""
+    for device in node.devices:
+        yield from _device(node.name, device)
+    yield from _instances(node)
+    yield from _holders(node)
+    yield from _shares(node)
+    yield from _offers(node)
+    yield from _place(node)
+
+
+def _instances(node: NodeLedger) -> Iterator[Sample]:
+    for device in node.devices:
+        # by instance: annotations that were copied with a pod's manifest claim one twice
+        for held in {held.instance.mig: held for held in device.instances}.values():
+            yield from _instance(node.name, device, held)
+
+
+def _holders(node: NodeLedger) -> Iterator[Sample]:
+    for row, (memory, cores) in _held(node).items():
+        yield from _holder(row, memory, cores)
+
+
+def _shares(node: NodeLedger) -> Iterator[Sample]:
+    """What HAMi's names show of pods that have a device more than once."""
+    for share in node.shares:
+        row = HolderRow(
+            node=node.name,
+            namespace=share.namespace,
+            pod=share.pod,
+            pod_uid=share.pod_uid,
+            container="",
+            container_index="",
+            gpu_uuid=share.device,
+            as_container="",
+        )
+        yield from _holder(row, share.memory, share.cores)
+
+
+def _offers(node: NodeLedger) -> Iterator[Sample]:
+    """Counted GPUs: never under HAMi's names, whose cards have a UUID."""
+    for one in node.offers:
+        offer = one.offer
+        row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
+        yield Sample(m.OFFERED, row, offer.capacity)
+        yield Sample(m.OFFER_ALLOCATABLE, row, offer.allocatable)
+        yield Sample(m.OFFER_REQUESTED, row, one.requested)
+        yield Sample(m.OFFER_FREE, row, one.free)
+        yield Sample(m.OFFER_MEMORY, row, offer.memory)
+
+
+def _shared(node: NodeLedger) -> set[tuple[PodUID, DeviceUUID]]:
+    return {(share.pod_uid, share.device) for share in node.shares}
+
+
+def _holder(row: HolderRow, memory: Bytes, cores: int) -> Iterator[Sample]:
+    yield Sample(m.HOLDER_MEMORY, row, memory)
+    yield Sample(m.HOLDER_CORES, row, cores / 100)
+
+
+def namespace_samples(namespace: NamespaceLedger) -> Iterator[Sample]:
+    """Everything shown of one namespace."""
+    for quota in namespace.quotas:
+        yield from _quota(namespace.name, quota)
+
+
+def cluster_samples(
+    *,
+    build: Build,
+    cluster: Capacity,
+    types: Iterable[Capacity],
+    unplaced: int | None,
+    watches: Iterable[WatchState],
+    errors: dict[str, int],
+) -> Iterator[Sample]:
+    """What is shown of the cluster as a whole, and of the exporter itself."""
+    row = ClusterRow(**structs.asdict(build))
+    yield Sample(m.BUILD_INFO, row, 1)
+    yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
+    yield Sample(m.UNPLACED, row, unplaced)
+    for code, count in errors.items():
+        yield Sample(m.ERRORS, row, count, (code,))
+    for capacity in types:
+        yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
+    for watch in watches:
+        yield from _watch(watch)
+
+
+def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
+    """What each container has of each device: one that was given a device several times has the sum."""
+    held: dict[HolderRow, tuple[Bytes, int]] = {}
+    shared = _shared(node)
+    for holder in node.holders:
+        row = _holder_row(node.name, holder, as_pod=(holder.pod_uid, holder.device) not in shared)
+        memory, cores = held.get(row, (0, 0))
+        held[row] = (memory + holder.memory, cores + holder.cores)
+    return held
+
+
+def _holder_row(node: str, holder: Holder, *, as_pod: bool) -> HolderRow:
+    return HolderRow(
+        node=node,
+        namespace=holder.namespace,
+        pod=holder.pod,
+        pod_uid=holder.pod_uid,
+        container=holder.container,
+        container_index=str(holder.container_index),
+        gpu_uuid=holder.device,
+        as_pod="1" if as_pod else "",
+    )
+
+
+def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
+    device = ledger.device
+    row = DeviceRow(
+        node=node,
+        gpu_uuid=device.id,
+        gpu_index=str(device.index),
+        vendor=device.vendor,
+        type=device.type,
+        mode=device.mode,
+        numa=str(device.numa),
+    )
+    cores, memory = str(device.cores), str(device.memory // MIB)
+    yield Sample(m.DEVICE_INFO, row, 1)
+    yield Sample(m.DEVICE_HEALTHY, row, int(device.healthy))
+    yield Sample(m.DEVICE_CORDONED, row, int(device.cordoned))
+    yield Sample(m.DEVICE_MEMORY, row, device.memory)
+    yield Sample(m.DEVICE_MEMORY_ALLOCATED, row, ledger.memory_allocated)
+    yield Sample(m.DEVICE_CORES, row, device.cores / 100)
+    yield Sample(m.DEVICE_CORES_ALLOCATED, row, ledger.cores_allocated / 100)
+    yield Sample(m.DEVICE_SLOTS, row, device.slots)
+    yield Sample(m.DEVICE_SLOTS_USED, row, ledger.shared)
+    yield Sample(m.DEVICE_CONTAINERS, row, ledger.containers)
+    yield Sample(m.HAMI_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
+    yield Sample(m.LEGACY_MEMORY_ALLOCATED, row, ledger.memory_allocated, (cores,))
+    yield Sample(m.HAMI_OVERVIEW, row, ledger.memory_allocated, (cores, memory))
+    yield Sample(m.LEGACY_OVERVIEW, row, ledger.memory_allocated, (cores, str(ledger.shared), memory))
+    yield Sample(m.DEVICE_MEMORY_SHARE, row, ledger.memory_allocated / device.memory if device.memory else None)
+
+
+def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator[Sample]:
+    """Only what exists: HAMi shows an instance once the plugin has made it."""
+    instance = held.instance
+    if instance.mig is None:
+        return
+    row = InstanceRow(
+        node=node,
+        gpu_uuid=ledger.device.id,
+        gpu_index=str(ledger.device.index),
+        mig_uuid=instance.mig,
+        profile=instance.profile,
+        gpu_instance=_text(instance.gpu_instance),
+        compute_instance=_text(instance.compute_instance),
+        start=str(instance.start),
+        size=str(instance.size),
+        mig_name="-".join(filter(None, (instance.profile, _text(instance.gpu_instance)))),
+    )
+    yield Sample(m.MIG_INSTANCE, row, 1)
+
+
+def _text(number: int | None) -> str:
+    """A number as a label; DRA does not tell those of instances."""
+    return "" if number is None else str(number)
+
+
+def _place(node: NodeLedger) -> Iterator[Sample]:
+    row = PlaceRow(node=node.name)
+    if node.known:
+        yield Sample(m.NODE_READY, row, int(node.ready))
+        yield Sample(m.NODE_SCHEDULABLE, row, int(node.schedulable))
+        yield from _capacity(m.NODE_CAPACITY, row, node.capacity)
+    for count in node.finding_counts:
+        yield Sample(m.FINDINGS, row, count.count, (count.kind, count.reason))
+    for finding in node.findings:
+        about = FindingRow(
+            node=finding.node,
+            kind=finding.kind,
+            reason=finding.reason,
+            gpu_uuid=finding.device,
+            namespace=finding.namespace,
+            pod=finding.pod,
+            pod_uid=finding.pod_uid,
+            resource=finding.resource,
+        )
+        yield Sample(m.FINDING, about, 1)
+
+
+def _capacity(of: CapacityMetrics, row: tuple[str, ...], capacity: Capacity) -> Iterator[Sample]:
+    yield Sample(of.cards, row, capacity.total.cards)
+    for reason, lost in capacity.lost.items():
+        yield Sample(of.lost_cards, row, lost.cards, (reason,))
+        yield Sample(of.lost_memory, row, lost.memory, (reason,))
+    yield Sample(of.memory, row, capacity.usable.memory)
+    yield Sample(of.memory_allocated, row, capacity.allocated.memory)
+    yield Sample(of.free_slots, row, capacity.free.slots)
+    yield Sample(of.free_memory, row, capacity.free.memory)
+    yield Sample(of.stranded_memory, row, capacity.stranded.memory)
+    yield Sample(of.largest_memory, row, capacity.largest_memory)
+    yield Sample(of.largest_cores, row, capacity.largest_cores / 100)
+    yield Sample(of.whole_cards, row, capacity.whole_cards)
+    yield Sample(of.fragmentation, row, capacity.fragmentation)
+
+
+def _quota(namespace: str, quota: QuotaUse) -> Iterator[Sample]:
+    row = QuotaRow(namespace=namespace, resource=quota.resource)
+    limit = str(quota.limit or 0)
+    yield Sample(m.QUOTA_USED, row, quota.used)
+    yield Sample(m.QUOTA_LIMIT, row, quota.limit)
+    yield Sample(m.HAMI_QUOTA_USED, row, quota.used, (limit,))
+    yield Sample(m.LEGACY_QUOTA_USED, row, quota.used, (limit,))
+
+
+def _watch(watch: WatchState) -> Iterator[Sample]:
+    row = KindRow(kind=watch.kind)
+    yield Sample(m.WATCH_UP, row, int(watch.up))
+    yield Sample(m.WATCH_OBJECTS, row, watch.objects)
+    yield Sample(m.WATCH_EVENTS, row, watch.events)
+    yield Sample(m.WATCH_FAULTS, row, watch.faults)
+    yield Sample(m.WATCH_AGE, row, watch.age_seconds)

@@ -1,0 +1,16 @@
+"""Pods that wait, counted → samples."""
+
+from collections.abc import Iterable, Iterator
+
+from vgpuscope.catalog import scheduling as m
+from vgpuscope.catalog.rows import WaitingRow
+from vgpuscope.model.pending import WaitingCount
+from vgpuscope.views.exposition.page import Sample
+
+
+def pending_samples(counts: Iterable[WaitingCount]) -> Iterator[Sample]:
+    """How many pods wait for each reason in each namespace, and for how long."""
+    for one in counts:
+        row = WaitingRow(namespace=one.namespace, code=one.code)
+        yield Sample(m.PENDING_PODS, row, one.pods)
+        yield Sample(m.PENDING_OLDEST, row, one.oldest)

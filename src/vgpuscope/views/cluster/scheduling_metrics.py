@@ -1,0 +1,30 @@
+"""How scheduling went → samples: the handbook's names for all schedulers together, ours scheduler by scheduler."""
+
+from collections.abc import Iterator
+
+from vgpuscope.catalog import scheduling as m
+from vgpuscope.catalog.rows import ClusterRow, SchedulerRow
+from vgpuscope.model.scheduling import SchedulerResult, SchedulingResult
+from vgpuscope.views.exposition.page import Sample
+
+
+def scheduling_samples(result: SchedulingResult) -> Iterator[Sample]:
+    """Everything shown of schedulers. The samples of one row come together."""
+    row = ClusterRow()
+    yield Sample(m.FILTER_SECONDS, row, result.filtering)
+    yield Sample(m.BIND_SECONDS, row, result.binding)
+    yield Sample(m.BIND_SUCCESS, row, result.bound)
+    yield Sample(m.BIND_FAILURE, row, result.failed)
+    yield Sample(m.STAGES_SKIPPED, row, result.skipped)
+    for scheduler in result.schedulers:
+        yield from _scheduler(scheduler)
+
+
+def _scheduler(result: SchedulerResult) -> Iterator[Sample]:
+    row = SchedulerRow(scheduler=result.scheduler)
+    for step, took in result.steps.items():
+        yield Sample(m.STAGE_SECONDS, row, took, (step,))
+    yield Sample(m.BINDS, row, result.bound, ("success",))
+    yield Sample(m.BINDS, row, result.failed, ("failure",))
+    for code, times in sorted(result.refusals.items()):
+        yield Sample(m.FAILURES, row, times, (code,))

@@ -1,0 +1,308 @@
+"""Samples → a page of Prometheus text (0.0.4) or OpenMetrics (1.0).
+
+A node's page changes in its values each second and in its series rarely, so all of it but the numbers is made once
+and kept for as long as the same series come. Most pages are never scraped, so a page is made when it is first asked
+for. A scraper asks for the same form at regular times: on the pages on which that form is due, the sampler makes it,
+and the scrape finds its bytes ready.
+"""
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.catalog.metric import Exposed, Merge, Metric
+from vgpuscope.model.histogram import Histogram
+from vgpuscope.views.exposition import textline
+
+_GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
+_GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
+
+
+class Sample(Struct, frozen=True, gc=False):
+    """One number of one row. None is never shown, and neither is a sum of which it would be a part."""
+
+    metric: Metric
+    row: tuple[str, ...]
+    value: float | int | Histogram | None  # histograms are for pages in shards
+    extra: tuple[str, ...] = ()
+
+
+class Form(NamedTuple):
+    """What a scraper can ask for."""
+
+    openmetrics: bool = False
+    gzipped: bool = False
+
+
+PLAIN = Form()
+
+
+class Page:
+    """One page in every form a scraper may ask for; a form that is not ready is made when first asked for, and kept.
+
+    `render` gives the plain text and the heads that OpenMetrics has instead. It is called once at most, when the first
+    form is needed: at any later moment, by whichever thread asks.
+    """
+
+    def __init__(
+        self,
+        render: Callable[[], tuple[bytes, Sequence[bytes]]] = lambda: (b"", ()),
+        asked: Callable[[Form], None] = lambda _: None,
+    ) -> None:
+        self._render = render
+        self._asked = asked
+        self._heads: Sequence[bytes] = ()
+        self._forms: dict[Form, bytes] = {}
+
+    @property
+    def series(self) -> int:
+        """How many samples are on the page."""
+        return self.make(PLAIN).count(b"\n") - 2 * len(self._heads)
+
+    def text(self) -> bytes:
+        """Text format 0.0.4."""
+        return self._ask(PLAIN)
+
+    def openmetrics(self) -> bytes:
+        """OpenMetrics 1.0."""
+        return self._ask(Form(openmetrics=True))
+
+    def gzipped(self, openmetrics: bool) -> bytes:
+        """Either form, compressed."""
+        return self._ask(Form(openmetrics=openmetrics, gzipped=True))
+
+    def make(self, form: Form) -> bytes:
+        """The page in this form, which is kept."""
+        if form not in self._forms:
+            self._forms[form] = self._made(form)
+        return self._forms[form]
+
+    def _ask(self, form: Form) -> bytes:
+        self._asked(form)
+        return self.make(form)
+
+    def _made(self, form: Form) -> bytes:
+        if form == PLAIN:
+            text, self._heads = self._render()
+            return text
+        plain = self.make(PLAIN)
+        shown = _openmetrics(plain, self._heads) if form.openmetrics else plain
+        return gzip.compress(shown, _GZIP_LEVEL, mtime=0) if form.gzipped else shown
+
+
+class _Line(NamedTuple):
+    """One line of every page for as long as its series lives."""
+
+    name: str
+    pieces: tuple[str, ...]  # what stands before each of its values; the first begins with the end of the line before
+    scale: float
+    merge: Merge
+
+
+class _Series(NamedTuple):
+    """A line of a page with the places of its values: several where things come that its labels do not tell apart."""
+
+    line: _Line
+    at: tuple[int, ...]
+
+
+class _Shape(NamedTuple):
+    """Which series come in which order: rows, where each begins, and the metric and extra labels of each sample."""
+
+    rows: list[tuple[str, ...]]
+    begins: list[int]
+    samples: list[Any]
+    unknown: list[tuple[tuple[str, ...], Metric, tuple[str, ...]]]  # parts of sums that were not measured
+
+    def each(self) -> Iterator[tuple[tuple[str, ...], Metric, tuple[str, ...]]]:
+        """Row, metric and extra labels of each sample."""
+        for row, (begin, end) in zip(self.rows, pairwise([*self.begins, len(self.samples)]), strict=True):
+            for i in range(begin, end, 2):
+                yield row, self.samples[i], self.samples[i + 1]
+
+
+class _Layout:
+    """A page without its values, for samples of one shape."""
+
+    def __init__(self, blocks: Sequence[tuple[Exposed, Sequence[_Series]]], values: int) -> None:
+        self.heads = [textline.openmetrics_head(exposed).encode() for exposed, _ in blocks]
+        self._merged: list[tuple[Callable[[Iterable[Any]], Any], list[int]]] = []
+        self._scaled: list[tuple[int, float]] = []
+        after = values + sum(len(line.pieces) for _, lines in blocks for line, at in lines if len(at) > 1)
+        fixed: list[str] = []
+        wanted: list[int] = []
+        for exposed, lines in blocks:
+            head = len(fixed)
+            for line, at in lines:
+                fixed += line.pieces
+                first = at[0] if len(at) == 1 else values + len(self._merged)
+                if len(at) > 1:
+                    self._merged += [(_MERGES[line.merge], [one + i for one in at]) for i in range(len(line.pieces))]
+                wanted += range(first, first + len(line.pieces))
+                if line.scale != 1:
+                    wanted[-1] = after + len(self._scaled)
+                    self._scaled.append((first, line.scale))
+            fixed[head] = f"\n{textline.text_head(exposed)}" + fixed[head]
+        self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
+        self._fixed = [piece for text in fixed for piece in (text, "")]
+        if self._fixed:
+            self._fixed[0] = self._fixed[0].removeprefix("\n")
+            self._fixed.append("\n")
+
+    def text(self, values: list[Any]) -> bytes:
+        """The page with these values."""
+        if not self._fixed:
+            return b""
+        if self._merged:
+            values = values + [merge(_number(values[one]) for one in at) for merge, at in self._merged]
+        scaled = [textline.scaled(values[at], scale) for at, scale in self._scaled]
+        pieces = self._fixed.copy()  # the layout stays as it is: another thread may be making another page of it
+        pieces[1::2] = map(str, self._take(values + scaled)[:-2])
+        return "".join(pieces).encode()
+
+
+_Lines: TypeAlias = dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]]  # by row; by metric and extra labels
+
+
+class _Last(NamedTuple):
+    """What is remembered of the last page that was made."""
+
+    shape: _Shape
+    layout: _Layout
+    lines: _Lines
+
+
+_MERGES: dict[Merge, Callable[[Iterable[Any]], Any]] = {"sum": sum, "max": max, "min": min}
+
+
+def _number(value: float | str) -> float:
+    """A value, or the number that a label holds."""
+    return int(value) if isinstance(value, str) else value
+
+
+class _Habit:
+    """After how many pages one form is asked for again; told by those who serve, looked at by who renders."""
+
+    __slots__ = ("_gaps", "_last")
+
+    def __init__(self, page: int) -> None:
+        self._last = page
+        self._gaps: tuple[int, ...] = ()
+
+    def ask(self, page: int) -> None:
+        """It was asked for on this page."""
+        if page > self._last:
+            self._gaps = (*self._gaps[1 - _GAPS :], page - self._last)
+            self._last = page
+
+    def due(self, page: int) -> bool:
+        """Whether it may be asked for on this page: after as many as lately. One made in vain costs a scrape.
+
+        With steady clocks the gap between two scrapes varies by one, so both are among those remembered.
+        """
+        return page - self._last in self._gaps
+
+
+class Renderer:
+    """Renders page after page of the same process; remembers the labels of the series that are still there.
+
+    For as long as the same series come in the same order, a page is made by putting the numbers between what stays.
+    The sampler may make a page that is due while a scrape has an earlier one made: what is remembered is one value that
+    is replaced whole, so each page is right whatever the other does.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
+        on = frozenset(families)
+        self._plans = {metric.name: metric.exposed(on) for metric in metrics}
+        self._names: dict[str, Exposed] = {}
+        for exposed in (e for plan in self._plans.values() for e in plan):
+            self._names.setdefault(exposed.name, exposed)
+        self._last = _Last(_Shape([], [], [], []), _Layout([], 0), {})
+        self._habits: dict[Form, _Habit] = {}
+        self._pages = 0
+
+    def render(self, samples: Iterable[Sample]) -> Page:
+        """The page of these samples, which are gone through when it is first asked for, or now if a form is due."""
+        self._pages += 1
+        page = Page(lambda: self._text(samples), self._note)
+        for form, habit in list(self._habits.items()):
+            if habit.due(self._pages):
+                page.make(form)
+        return page
+
+    def _text(self, samples: Iterable[Sample]) -> tuple[bytes, Sequence[bytes]]:
+        """The plain page and the heads of OpenMetrics. Series that are not among these samples are forgotten."""
+        shape = _Shape([], [], [], [])
+        rows, begins, names = shape.rows, shape.begins, shape.samples
+        values: list[Any] = []
+        row: tuple[str, ...] | None = None
+        for sample in samples:
+            value = sample.value
+            if value is None:
+                if sample.metric.merge == "sum":
+                    shape.unknown.append((sample.row, sample.metric, sample.extra))
+                continue
+            if sample.row is not row:
+                row = sample.row
+                rows.append(row)
+                begins.append(len(names))
+            metric, extra = sample.metric, sample.extra
+            if extra and metric.volatile:
+                values += extra
+                extra = ()
+            names.append(metric)
+            names.append(extra)
+            values.append(value)
+        last = self._last
+        if shape != last.shape:
+            last = self._last = self._lay_out(shape, len(values), last.lines)
+        return last.layout.text(values), last.layout.heads
+
+    def _note(self, form: Form) -> None:
+        self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
+
+    def _lay_out(self, shape: _Shape, values: int, before: _Lines) -> "_Last":
+        """Samples of one name stand together, whichever metric they come from; those of one series are merged."""
+        blocks: dict[str, dict[tuple[str, ...], _Series]] = {name: {} for name in self._names}
+        kept: _Lines = {}
+        at = 0
+        for row, metric, extra in shape.each():
+            known = kept.setdefault(row, before.get(row) or {})
+            lines = known.get((metric.name, extra))
+            if lines is None:
+                lines = known[metric.name, extra] = _lines(self._plans[metric.name], row, extra)
+            for line in lines:
+                block = blocks[line.name]
+                same = block.get(line.pieces)
+                block[line.pieces] = _Series(line, (at,)) if same is None else same._replace(at=(*same.at, at))
+            at += 1 + (len(metric.extra) if metric.volatile else 0)
+        for row, metric, extra in shape.unknown:
+            for line in _lines(self._plans[metric.name], row, extra):
+                series = blocks[line.name].get(line.pieces)
+                if series is not None and series.line.merge == "sum":
+                    del blocks[line.name][line.pieces]
+        shown = [(self._names[name], list(block.values())) for name, block in blocks.items() if block]
+        return _Last(shape, _Layout(shown, values), kept)
+
+
+def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
+    """The lines that one sample makes: one for each name that applies to its row."""
+    return tuple(_Line(e.name, _pieces(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row))
+
+
+def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:
+    """All of a line but its value, and but those of labels that hold numbers."""
+    assert not exposed.volatile or exposed.scale == 1, "the numbers in its labels would be scaled too"
+    line = "\n" + textline.start(exposed, row, extra)
+    return tuple(line.split(textline.HOLE)) if exposed.volatile else (line,)
+
+
+def _openmetrics(text: bytes, heads: Sequence[bytes]) -> bytes:
+    """The page with the heads of OpenMetrics."""
+    blocks = text.split(b"\n# HELP ") if text else []
+    parts = [part for head, block in zip(heads, blocks, strict=True) for part in (head, block.split(b"\n", 2)[2])]
+    return b"\n".join(parts) + b"# EOF\n"

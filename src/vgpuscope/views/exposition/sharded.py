@@ -1,0 +1,346 @@
+"""A page of very many series, most of which did not change since it was last asked for.
+
+The page is cut into shards (a node, a namespace); a shard into things (a device, a container). A name is a column, in
+which each shard has one block of bytes, the lines of all its things. A change writes the lines anew whose values
+changed and puts them into their blocks; a scrape only puts blocks together, and looks at none of them. Compressed, each
+block is a gzip member of its own: members may be concatenated, so only what changed is compressed again. Blocks of a
+line or two, which would grow by that, share a member with the name's head; it is made for each scrape.
+
+Lines are kept nowhere else than in the blocks, because text is most of what a large cluster takes in memory. Whose a
+line is follows from its place: a block has the lines of its things in their order, and a thing's shape says how many.
+"""
+
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import groupby, islice
+from operator import attrgetter
+
+from vgpuscope.catalog.metric import Exposed, Metric
+from vgpuscope.views.exposition import textline
+from vgpuscope.views.exposition.page import Sample
+
+Row = tuple[str, ...]
+Lines = dict[int, list[bytes]]  # the number of a name → lines under it, without their ends
+
+_LEVEL = 1  # most of the gain, a fifth of the time
+_WINDOW = 29  # zlib's word for: 8 kB, with the header and trailer of a gzip member
+_MEMORY = 6  # of zlib's 9: members are small, and it sets up its tables for each
+_SMALL = 200  # bytes: less than this is not worth a member of its own
+_CHUNK = 256 * 1024  # bytes of text that a chunk is made from: a few milliseconds if all of it must be compressed
+_ROW = attrgetter("row")
+
+
+class _Shape:
+    """How many lines a thing has under each name. Nearly all things have one of a few shapes, and share it."""
+
+    __slots__ = ("counts", "single")
+
+    def __init__(self, counts: dict[int, int]) -> None:
+        self.counts = counts
+        self.single = all(count == 1 for count in counts.values())
+
+
+class _Thing:
+    """What one row shows."""
+
+    __slots__ = ("samples", "shape")
+
+    def __init__(self, samples: list[Sample], shape: _Shape) -> None:
+        self.samples = samples
+        self.shape = shape
+
+
+class _Shard:
+    """One shard: its things, and how many lines all of them have."""
+
+    __slots__ = ("series", "things")
+
+    def __init__(self) -> None:
+        self.things: dict[Row, _Thing] = {}
+        self.series = 0
+
+
+class _Column:
+    """Everything under one name: the block of each shard, plain and (once asked for) compressed."""
+
+    __slots__ = ("blocks", "packed", "short", "size")
+
+    def __init__(self) -> None:
+        self.short: dict[_Shard, bytes] = {}  # not worth a member of their own
+        self.blocks: dict[_Shard, bytes] = {}  # the others
+        self.packed: dict[_Shard, bytes] = {}  # members of these, where they are current
+        self.size = 0  # bytes of all blocks
+
+    def lines(self, shard: _Shard) -> list[bytes]:
+        """The lines of a shard, and the empty rest behind the last."""
+        return self.get(shard).split(b"\n")
+
+    def get(self, shard: _Shard) -> bytes:
+        """The block of a shard; empty if it has none."""
+        return self.blocks.get(shard) or self.short.get(shard, b"")
+
+    def put(self, shard: _Shard, lines: list[bytes]) -> None:
+        """Let these be the lines of a shard, with an empty rest; a block that stays the same stays compressed."""
+        block, before = b"\n".join(lines), self.get(shard)
+        if block == before:
+            return
+        self.size += len(block) - len(before)
+        self.packed.pop(shard, None)
+        into, other = (self.short, self.blocks) if len(block) < _SMALL else (self.blocks, self.short)
+        other.pop(shard, None)
+        into[shard] = block
+
+    def drop(self, shard: _Shard) -> None:
+        """The shard has no lines here."""
+        self.size -= len(self.blocks.pop(shard, b"")) + len(self.short.pop(shard, b""))
+        self.packed.pop(shard, None)
+
+
+class ShardedPage:
+    """The page of a process that watches many things. One writer; a scrape sees a page that was whole at some time."""
+
+    def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
+        on = frozenset(families)
+        self._names: dict[str, tuple[int, Exposed]] = {}
+        self._plans: dict[str, tuple[tuple[int, Exposed], ...]] = {}
+        for metric in metrics:
+            self._plans[metric.name] = tuple((self._number(e), e) for e in metric.exposed(on))
+        self._columns = [_Column() for _ in self._names]
+        self._shards: dict[Hashable, _Shard] = {}
+        self._shapes: dict[tuple[tuple[int, int], ...], _Shape] = {}
+        self._heads = {
+            False: self._make_heads(textline.text_head),
+            True: self._make_heads(textline.openmetrics_head),
+        }
+
+    @property
+    def series(self) -> int:
+        """How many samples are on the page."""
+        return sum(shard.series for shard in self._shards.values())
+
+    def update(self, key: Hashable, samples: Iterable[Sample]) -> None:
+        """Let a shard show these samples and no others. Those of one row must come together."""
+        self.update_rows(key, {row: list(group) for row, group in groupby(samples, key=_ROW)})
+
+    def update_rows(self, key: Hashable, now: dict[Row, list[Sample]]) -> None:
+        """The same, for who has the samples by row; a list that was given before costs nothing."""
+        shard = self._shards.setdefault(key, _Shard())
+        changed = [
+            row
+            for row, found in now.items()
+            if (t := shard.things.get(row)) is None or (t.samples is not found and t.samples != found)
+        ]
+        if not changed and len(now) == len(shard.things):
+            return
+        if list(now) == list(shard.things) and all(_alike(shard.things[row].samples, now[row]) for row in changed):
+            self._amend(shard, {row: now[row] for row in changed})
+        else:
+            self._rebuild(shard, now)
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a shard."""
+        shard = self._shards.pop(key, None)
+        if shard:
+            for column in self._columns:
+                column.drop(shard)
+
+    def text(self) -> bytes:
+        """The page in text format 0.0.4."""
+        return b"".join(self.chunks(openmetrics=False, gzipped=False)[1])
+
+    def openmetrics(self) -> bytes:
+        """The page in OpenMetrics 1.0."""
+        return b"".join(self.chunks(openmetrics=True, gzipped=False)[1])
+
+    def gzipped(self, openmetrics: bool) -> bytes:
+        """Either form, as concatenated gzip members."""
+        return b"".join(self.chunks(openmetrics=openmetrics, gzipped=True)[1])
+
+    def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
+        """The page of this moment in pieces, each of which takes little time to make; and its size, if that is known.
+
+        Between two of them the page may change: the rest is still that of the moment.
+        """
+        end = b"# EOF\n" if openmetrics else b""
+        if gzipped:
+            return None, _packed_chunks(self._members(openmetrics=openmetrics), end)
+        pieces = [*self._pieces(openmetrics=openmetrics), ([end], len(end))]
+        return sum(size for _, size in pieces), _plain_chunks(pieces)
+
+    def _pieces(self, *, openmetrics: bool) -> list[tuple[list[bytes], int]]:
+        """The head and blocks of each name, and their size: to look at each block would mean to wait for memory."""
+        return [
+            ([head, *column.short.values(), *column.blocks.values()], len(head) + column.size)
+            for head, column in zip(self._heads[openmetrics], self._columns, strict=True)
+            if column.size
+        ]
+
+    def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
+        """Members where there are some already, and what to make the others from; as text it is the same."""
+        members: list[bytes | _Unpacked] = []
+        for head, column in zip(self._heads[openmetrics], self._columns, strict=True):
+            if column.size:
+                packed = column.packed
+                members.append(_Unpacked(b"".join([head, *column.short.values()])))
+                members += [
+                    packed.get(shard) or _Unpacked(block, column, shard) for shard, block in column.blocks.items()
+                ]
+        return members
+
+    def _number(self, exposed: Exposed) -> int:
+        """Samples of one name stand together, whichever metric they come from."""
+        return self._names.setdefault(exposed.name, (len(self._names), exposed))[0]
+
+    def _make_heads(self, make: Callable[[Exposed], str]) -> list[bytes]:
+        return [f"{make(exposed)}\n".encode() for _, exposed in self._names.values()]
+
+    def _amend(self, shard: _Shard, changed: dict[Row, list[Sample]]) -> None:
+        """Write anew the lines whose samples changed, where every line keeps its place."""
+        opened: Lines = {}
+        ahead: dict[_Shape, int] = {}  # of the things before this one: how many there are of each shape
+        for row, thing in shard.things.items():
+            if row in changed:
+                for number, exposed, at, old, new in self._differing(row, thing, changed[row]):
+                    lines = opened.get(number)
+                    if lines is None:
+                        lines = opened[number] = self._columns[number].lines(shard)
+                    place = at
+                    for shape, times in ahead.items():
+                        place += times * shape.counts.get(number, 0)
+                    lines[place] = _again(lines[place], exposed, old, new)
+                thing.samples = changed[row]
+            ahead[thing.shape] = ahead.get(thing.shape, 0) + 1
+        for number, lines in opened.items():
+            self._columns[number].put(shard, lines)
+
+    def _differing(
+        self, row: Row, thing: _Thing, after: list[Sample]
+    ) -> Iterator[tuple[int, Exposed, int, Sample, Sample]]:
+        """Each line of a thing that is not the same: its name, its place among the thing's lines of that name."""
+        seen: dict[int, int] = {}
+        for old, new in zip(thing.samples, after, strict=True):
+            same = old == new
+            if new.value is None or (same and thing.shape.single):  # it has a place of its own
+                continue
+            for number, exposed in self._plans[new.metric.name]:
+                if textline.applies(exposed, row):
+                    at = seen.get(number, 0)
+                    seen[number] = at + 1
+                    if not same:
+                        yield number, exposed, at, old, new
+
+    def _rebuild(self, shard: _Shard, now: dict[Row, list[Sample]]) -> None:
+        """Put the blocks together from the lines of things that stay as they are and of those that are new."""
+        kept = self._kept(shard, {row for row, t in shard.things.items() if now.get(row) == t.samples})
+        things: dict[Row, _Thing] = {}
+        blocks: Lines = {}
+        for row, samples in now.items():
+            lines = kept.get(row)
+            if lines is None:
+                lines = self._lines(row, samples)
+                things[row] = _Thing(samples, self._shape(lines))
+            else:
+                things[row] = shard.things[row]
+            for number, found in lines.items():
+                blocks.setdefault(number, []).extend(found)
+        shard.things = things
+        for number, column in enumerate(self._columns):
+            if number in blocks:
+                column.put(shard, [*blocks[number], b""])
+            else:
+                column.drop(shard)
+        shard.series = sum(map(len, blocks.values()))
+
+    def _kept(self, shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
+        """The lines of these things, taken from the blocks."""
+        blocks = [iter(column.lines(shard)) for column in self._columns]
+        taken = {
+            row: {number: list(islice(blocks[number], count)) for number, count in thing.shape.counts.items()}
+            for row, thing in shard.things.items()
+        }
+        return {row: lines for row, lines in taken.items() if row in rows}
+
+    def _lines(self, row: Row, samples: list[Sample]) -> Lines:
+        made: Lines = {}
+        for sample in samples:
+            if sample.value is None:
+                continue
+            for number, exposed in self._plans[sample.metric.name]:
+                if textline.applies(exposed, row):
+                    text = textline.lines(exposed, row, sample.extra, sample.value).encode()
+                    made.setdefault(number, []).extend(text.split(b"\n")[:-1])
+        return made
+
+    def _shape(self, lines: Lines) -> _Shape:
+        counts = tuple((number, len(found)) for number, found in lines.items())
+        return self._shapes.setdefault(counts, _Shape(dict(counts)))
+
+
+def _alike(old: list[Sample], new: list[Sample]) -> bool:
+    """Whether both have as many lines under the same names."""
+    return len(old) == len(new) and all(
+        one.metric is other.metric
+        and (one.value is None) == (other.value is None)
+        and (one == other or one.metric.type != "histogram")
+        for one, other in zip(old, new, strict=True)
+    )
+
+
+def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
+    """The line of a sample that changed: most often only in its value, the last word."""
+    assert isinstance(new.value, int | float)
+    if old.extra != new.extra:
+        return textline.lines(exposed, new.row, new.extra, new.value).encode()[:-1]
+    return b"%b %r" % (line[: line.rindex(b" ")], textline.scaled(new.value, exposed.scale))
+
+
+class _Unpacked:
+    """Text that is not compressed yet: a shard's block in a column, or what is put together for one scrape."""
+
+    __slots__ = ("column", "shard", "text")
+
+    def __init__(self, text: bytes, column: _Column | None = None, shard: _Shard | None = None) -> None:
+        self.text, self.column, self.shard = text, column, shard
+
+    def pack(self) -> bytes:
+        """Compress it; a block's member is kept for as long as the block is current."""
+        member = _pack(self.text)
+        if self.column and self.shard and self.column.blocks.get(self.shard) is self.text:
+            self.column.packed[self.shard] = member
+        return member
+
+
+def _plain_chunks(columns: list[tuple[list[bytes], int]]) -> Iterator[bytes]:
+    """Chunks of about the same size; each column is cut by the average of its pieces."""
+    pieces: list[bytes] = []
+    size = 0
+    for more, its_size in columns:
+        pieces += more
+        size += its_size
+        if size >= _CHUNK:
+            step = -(-len(pieces) * _CHUNK // size)
+            for at in range(0, len(pieces), step):
+                yield b"".join(pieces[at : at + step])
+            pieces, size = [], 0
+    yield b"".join(pieces)
+
+
+def _packed_chunks(members: "list[bytes | _Unpacked]", end: bytes) -> Iterator[bytes]:
+    chunk: list[bytes] = []
+    size = 0
+    for member in members:
+        if isinstance(member, _Unpacked):
+            size += len(member.text)
+            chunk.append(member.pack())
+        else:
+            size += len(member)
+            chunk.append(member)
+        if size > _CHUNK:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join([*chunk, _pack(end)])
+
+
+def _pack(data: bytes) -> bytes:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
+    return packer.compress(data) + packer.flush()

@@ -1,0 +1,82 @@
+"""An analysis as the table that the log shows, in gpu-oour's columns and with our verdict behind them.
+
+There is a line for each GPU, or in a large fleet only for those of the lowest score; the tenants of a shared GPU have
+lines of their own below it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from vgpuscope.views.fleet.results import ResultRow, TenantRow, low
+
+_MOST = 40  # lines of GPUs; how many more there are is said
+_TENANTS = 8  # lines of tenants below a GPU
+_NAMED = 3  # tenants in one line
+RULE = "=" * 60
+TITLE = "GPU Utilization Analysis Results"
+
+
+def table_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
+    """The lines, GPUs of low score first."""
+    yield f"Found {len({row.gpu_id for row in rows if row.last_seen is None})} active GPUs"
+    if not rows:
+        return
+    yield from (RULE, TITLE, RULE)
+    yield _line("Namespace/Pod", "GPU", "Score", "Util", "Mem(MB)", "Status", "Verdict")
+    yield "-" * len(RULE)
+    for row in rows[:_MOST]:
+        yield from _row_lines(row)
+    if len(rows) > _MOST:
+        yield f"… and {len(rows) - _MOST} more; GET /results has them all"
+
+
+def low_lines(rows: Sequence[ResultRow], *, threshold: float) -> Iterator[str]:
+    """What is warned of: GPUs below the threshold."""
+    found = low(rows, threshold=threshold)
+    if found:
+        yield f"⚠️  Found {len(found)} GPU(s) with utilization below {threshold:g}%:"
+        for row in found[:_MOST]:
+            yield f"  - {_holders(row)} ({_percent(row.score)}) - {_gpu(row)}, verdict {row.verdict}"
+        if len(found) > _MOST:
+            yield f"  … and {len(found) - _MOST} more; GET /results/low has them all"
+
+
+def _row_lines(row: ResultRow) -> Iterator[str]:
+    several = bool(row.tenants) and not row.pod
+    holder = f"({len(row.tenants)} tenants)" if several else _holders(row)
+    used = (_percent(row.score), _percent(row.gpu_util), _number(row.mem_used_mb))
+    yield _line(holder, _gpu(row), *used, row.status, row.verdict)
+    if several:
+        yield from (_tenant_line(row, tenant) for tenant in row.tenants[:_TENANTS])
+        if len(row.tenants) > _TENANTS:
+            yield f"  … and {len(row.tenants) - _TENANTS} more tenants of {_gpu(row)}"
+
+
+def _tenant_line(row: ResultRow, tenant: TenantRow) -> str:
+    """A tenant by its own numbers."""
+    used = (_percent(tenant.score), _percent(tenant.gpu_util), _number(tenant.mem_used_mb))
+    return _line(f"  {tenant.namespace}/{tenant.pod}", _gpu(row), *used, tenant.status, tenant.verdict)
+
+
+def _line(*cells: str) -> str:
+    holder, gpu, score, util, memory, status, verdict = cells
+    return f"{holder:<40} {gpu:<40} {score:>7} {util:>7} {memory:>10} {status:<8} {verdict}"
+
+
+def _holders(row: ResultRow) -> str:
+    if not row.tenants:
+        return "(no pod)"
+    names = [f"{row.namespace}/{row.pod}"] if row.pod else [f"{one.namespace}/{one.pod}" for one in row.tenants]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _gpu(row: ResultRow) -> str:
+    return f"{row.gpu_id}/{row.mig}" if row.mig else row.gpu_id
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}%"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

@@ -1,0 +1,252 @@
+"""Results as a table for the terminal: a line for each GPU, node first, and below it one for each tenant.
+
+Colour repeats what the words say. Where room is short, columns that can be spared go first, then names are shortened,
+and at last folded; nothing is cut.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from vgpuscope.model.quantity import MIB
+from vgpuscope.views.fleet.results import ResultRow, TenantRow
+from vgpuscope.views.text import UNKNOWN, clean, sizes, span
+
+_COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
+_MARKED = {"idle-held": "red", "busy-unproductive": "red", "stalled": "red"}
+_TITLES = ("SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "IDLE>", "SEEN>", "MODEL", "OWNER")
+_SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # in this order
+_GAP = 2  # cells between two columns
+_LEAST_NAME = 24  # cells for names, which are folded
+_SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
+_NOTHING = Text()
+
+
+def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
+    """The rows in the order given, with sums below, or what is given instead.
+
+    `rows` may also hold single tenants of shared GPUs, as /results/low has them.
+    """
+    whole = {row.mig if row.mig.startswith("MIG-") else row.gpu_id for row in rows}
+    layouts = [_Layout(names={name: name for name in whole}), _Layout(names=short_names(whole))]
+    layouts += [_Layout(names=layouts[1].names, spared=_SPARED[:n]) for n in range(1, len(_SPARED) + 1)]
+    blocks = _blocks(rows)
+    for layout in layouts:
+        lines = [line for block in blocks for line in _lines(block, layout)]
+        if width is None or _needed(lines, layout) <= width:
+            break
+    return Group(_drawn(lines, layout, width), Text(), *([Text(below)] if below else _sums(rows)))
+
+
+def looked_at(*, listed: int, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
+    """What a list of low GPUs means: how much is on it, and how much was looked at."""
+    of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
+    found = f"{listed} {'is' if listed == 1 else 'are'} idle or below" if listed else "No GPU is below"
+    return f"{found} {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Names cut to one length at which no two are alike, with a mark where something was cut."""
+    known = list(names)
+    length = _SHORT
+    while len({_cut(name, length) for name in known}) < len(known):
+        length += 1
+    return {name: _cut(name, length) for name in known}
+
+
+def _cut(name: str, length: int) -> str:
+    return name if len(name) <= length + 1 else f"{name[:length]}…"
+
+
+# ── what stands in a line ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Layout(Struct, frozen=True):
+    """How much is shown."""
+
+    names: Mapping[str, str]  # what stands for a UUID
+    spared: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> list[int]:
+        return [n for n, title in enumerate(_TITLES) if title not in self.spared]
+
+
+class _Block(Struct):
+    """One GPU and those of its tenants that are to be shown."""
+
+    row: ResultRow
+    single: bool  # the row is one tenant, so the GPU's own numbers are not known here
+    tenants: list[tuple[ResultRow, TenantRow]]
+
+
+class _Line(Struct, frozen=True):
+    name: Text
+    cells: tuple[Text, ...] = ()  # (): a remark
+
+
+def _blocks(rows: Iterable[ResultRow]) -> list[_Block]:
+    """One for each GPU, where it first appears."""
+    blocks: dict[tuple[str, str], _Block] = {}
+    for row in rows:
+        single = row.shared and len(row.tenants) == 1
+        block = blocks.setdefault((row.gpu_id, row.mig), _Block(row=row, single=single, tenants=[]))
+        block.tenants += [(row, one) for one in row.tenants]
+    return list(blocks.values())
+
+
+def _lines(block: _Block, layout: _Layout) -> Iterable[_Line]:
+    yield _Line(_gpu_name(block.row, layout), (_NOTHING,) * len(_TITLES) if block.single else _gpu_cells(block.row))
+    for remark in _remarks(block.row):
+        yield _Line(Text(f"  {remark}", "magenta"))
+    pods = Counter((one.namespace, one.pod) for _, one in block.tenants)
+    for row, one in block.tenants:
+        container = f"/{one.container}" if pods[one.namespace, one.pod] > 1 and one.container else ""
+        name = Text(clean(f"  {one.namespace}/{one.pod}{container}"))
+        yield _Line(name, _tenant_cells(row, one) if row.shared or one.verdict != row.verdict else _named(one))
+
+
+def _gpu_name(row: ResultRow, layout: _Layout) -> Text:
+    own = row.mig.startswith("MIG-")
+    instance = f"/{row.mig}" if row.mig and not own else ""
+    unit = layout.names[row.mig if own else row.gpu_id] + instance
+    parts = [part for part in (row.gpu_index, unit, row.mig_profile) if part]
+    return Text(clean(row.hostname), "bold").append(f"  {clean(' '.join(parts))}", "not bold")
+
+
+def _remarks(row: ResultRow) -> Iterable[str]:
+    if row.health not in {"", "ok"}:
+        yield f"health: {clean(row.health)}"
+    if row.xids:
+        yield f"XID {', '.join(map(str, row.xids))}"
+    if row.last_seen:
+        yield f"no samples for {_age(row.last_seen, row.timestamp)}"
+
+
+def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
+    return (
+        _number(row.score),
+        _percent(row.gpu_util),
+        _memory(row.mem_used_mb, row.mem_total_mb),
+        Text(row.status),
+        Text(row.verdict, _COLOURS[row.verdict]),
+        Text(row.use_class, _MARKED.get(row.use_class, "")),
+        _idle(row.idle_since, row.timestamp),
+        _percent(None if row.coverage is None else 100 * row.coverage),
+        Text(clean(row.model_name), "dim"),
+        _NOTHING,
+    )
+
+
+def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
+    return (
+        _number(one.score),
+        _percent(one.gpu_util),
+        _memory(one.mem_used_mb, one.memory_limit_mb),
+        Text(one.status),
+        Text(one.verdict, _COLOURS[one.verdict]),
+        Text(one.use_class, _MARKED.get(one.use_class, "")),
+        _idle(one.idle_since, row.timestamp),
+        _percent(None if one.coverage is None else 100 * one.coverage),
+        _NOTHING,
+        Text(clean(one.owner)),
+    )
+
+
+def _named(one: TenantRow) -> tuple[Text, ...]:
+    """A tenant that has the GPU of the line above alone: what is said there is said of it."""
+    memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
+    shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
+    return tuple(shown.get(title, _NOTHING) for title in _TITLES)
+
+
+def _number(value: float | None) -> Text:
+    return Text(UNKNOWN, "dim") if value is None else Text(f"{value:g}")
+
+
+def _percent(value: float | None) -> Text:
+    return Text(UNKNOWN, "dim") if value is None else Text(f"{value:.0f}%")
+
+
+def _memory(used: float | None, total: float | None) -> Text:
+    if used is None:
+        return Text(UNKNOWN, "dim")
+    return Text(sizes(round(used * MIB), None if total is None else round(total * MIB)))
+
+
+def _idle(since: str | None, now: str) -> Text:
+    return _NOTHING if since is None else Text(_age(since, now))
+
+
+def _age(since: str, now: str) -> str:
+    return span(max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))
+
+
+# ── how it is drawn ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _needed(lines: Iterable[_Line], layout: _Layout) -> int:
+    """Cells that the table takes if nothing is folded."""
+    return sum(_widths(lines, layout)) + _GAP * len(layout.shown)
+
+
+def _widths(lines: Iterable[_Line], layout: _Layout) -> list[int]:
+    full = [line for line in lines if line.cells]
+    columns = [[_TITLES[n].rstrip(">"), *(line.cells[n].plain for line in full)] for n in layout.shown]
+    names = ["NODE  GPU", *(line.name.plain for line in full)]
+    return [max(map(cell_len, column)) for column in (names, *columns)]
+
+
+def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
+    names, *others = _widths(lines, layout)
+    room = names if width is None else max(_LEAST_NAME, width - sum(others) - _GAP * len(others))
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    made.add_column("NODE  GPU", width=min(names, room), no_wrap=True)
+    for n in layout.shown:
+        justify: Literal["left", "right"] = "right" if _TITLES[n].endswith(">") else "left"
+        made.add_column(_TITLES[n].rstrip(">"), justify=justify, no_wrap=True)
+    for line in lines:
+        made.add_row(_folded(line.name, room), *(line.cells[n] for n in layout.shown if line.cells))
+    return made
+
+
+def _folded(name: Text, room: int) -> Text:
+    """The name in lines of so many cells, cut at spaces where that is near; those after the first are indented."""
+    cuts: list[int] = []
+    begin, space = 0, room
+    while cell_len(name.plain[begin:]) > space:
+        end = begin + 1
+        while cell_len(name.plain[begin : end + 1]) <= space:
+            end += 1
+        word = name.plain.rfind(" ", begin + space // 2, end + 1) + 1
+        begin, space = word or end, room - len(_CONTINUED)
+        cuts.append(begin)
+    return Text(f"\n{_CONTINUED}").join(name.divide(cuts)) if cuts else name
+
+
+_CONTINUED = " " * 4
+
+
+def _sums(rows: Sequence[ResultRow]) -> Iterable[Text]:
+    tenants = [one for row in rows for one in row.tenants]
+    nodes = _count(len({row.hostname for row in rows}), "node")
+    yield Text(f"{_count(len(rows), 'GPU')} on {nodes}: {_verdicts([row.verdict for row in rows])}.")
+    if tenants:
+        held = sum(one.use_class == "idle-held" for one in tenants)
+        remark = f" ({held} {'holds' if held == 1 else 'hold'} memory)" if held else ""
+        yield Text(f"{_count(len(tenants), 'tenant')}: {_verdicts([one.verdict for one in tenants], remark)}.")
+
+
+def _verdicts(words: Sequence[str], of_idle: str = "") -> str:
+    return f"{words.count('in_use')} in use, {words.count('idle')} idle{of_idle}, {words.count('unknown')} unknown"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

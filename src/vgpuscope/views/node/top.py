@@ -1,0 +1,283 @@
+"""`vgpuscope top`, the pure part: samples and keys fold into a state, a state becomes the screen.
+
+top_text ◄─ top_rows ◄─ top_table ◄─ top ─► top_notes
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Group
+from rich.text import Text
+
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.views.node.top_notes import heading, notices
+from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Row, Sort, narrowed, rows
+from vgpuscope.views.node.top_table import table_lines
+from vgpuscope.views.text import clean, span
+
+__all__ = [
+    "SORTS",
+    "Row",
+    "Sort",
+    "State",
+    "missed",
+    "narrowed",
+    "page",
+    "press",
+    "rows",
+    "sampled",
+    "screen",
+    "settle",
+]
+
+
+Panel = Literal["", "help", "notices"]
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """All that the screen depends on."""
+
+    url: str = ""
+    snapshot: NodeSnapshot | None = None
+    arrived: NodeSnapshot | None = None  # the newest one; differs from the one shown while paused
+    error: str | None = None  # why the last fetch gave nothing
+    hint: str = ""
+    now: float = 0.0  # by the agent's clock
+    utc_offset: Seconds = 0.0
+    sort: Sort = "gpu"
+    reverse: bool = False
+    pattern: str = ""
+    typing: str | None = None  # a pattern being typed; None: keys are commands
+    group: bool = True
+    rest: bool = True  # show what the containers leave over
+    paused: bool = False
+    panel: Panel = ""
+    quit: bool = False
+    scroll: int = 0
+    page: int = 1  # lines the body has room for
+    length: int = 0  # lines the body has
+
+    @property
+    def needle(self) -> str:
+        return self.pattern if self.typing is None else self.typing
+
+    def table(self) -> tuple[Row, ...]:
+        """The rows to show now."""
+        if self.snapshot is None:
+            return ()
+        found = rows(self.snapshot, sort=self.sort, reverse=self.reverse, pattern=self.needle, group=self.group)
+        return found if self.rest else tuple(row for row in found if row.kind not in REST)
+
+
+def sampled(state: State, snapshot: NodeSnapshot, *, now: float) -> State:
+    """A sample arrived; a paused screen keeps what it shows."""
+    shown = state.snapshot if state.paused and state.snapshot else snapshot
+    return replace(state, arrived=snapshot, snapshot=shown, error=None, hint="", now=now)
+
+
+def missed(state: State, error: str, *, hint: str, now: float) -> State:
+    """A fetch failed; the last data stay."""
+    return replace(state, error=error, hint=hint, now=now)
+
+
+def press(state: State, key: str) -> State:
+    """What one key does. Keys are characters, or words: up down pgup pgdn home end enter esc backspace clear."""
+    if state.typing is not None:
+        return _typed(state, state.typing, key)
+    if state.panel and key not in _MOVES:
+        return replace(state, panel="", scroll=0)
+    action = _MOVES.get(key) or _ACTIONS.get(key)
+    return state if action is None else action(state)
+
+
+def _typed(state: State, text: str, key: str) -> State:
+    match key:
+        case "enter":
+            return replace(state, pattern=text.strip(), typing=None, scroll=0)
+        case "esc":
+            return replace(state, typing=None, scroll=0)
+        case "backspace":
+            return replace(state, typing=text[:-1], scroll=0)
+        case "clear":
+            return replace(state, typing="", scroll=0)
+        case _ if len(key) == 1 and key.isprintable():
+            return replace(state, typing=(text + key)[:64], scroll=0)
+    return state
+
+
+def _moved(state: State, lines: int) -> State:
+    return replace(state, scroll=max(0, min(state.scroll + lines, state.length - state.page)))
+
+
+def _resorted(state: State) -> State:
+    return replace(state, sort=SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)], scroll=0)
+
+
+def _unpaused(state: State) -> State:
+    return replace(state, paused=not state.paused, snapshot=state.arrived if state.paused else state.snapshot)
+
+
+_ACTIONS: dict[str, Callable[[State], State]] = {
+    "q": lambda s: replace(s, quit=True),
+    "esc": lambda s: replace(s, quit=True),
+    "s": _resorted,
+    "r": lambda s: replace(s, reverse=not s.reverse),
+    "/": lambda s: replace(s, typing=s.pattern),
+    "g": lambda s: replace(s, group=not s.group, scroll=0),
+    "l": lambda s: replace(s, rest=not s.rest),
+    " ": _unpaused,
+    "n": lambda s: replace(s, panel="notices", scroll=0),
+    "?": lambda s: replace(s, panel="help", scroll=0),
+}
+_MOVES: dict[str, Callable[[State], State]] = {
+    "j": lambda s: _moved(s, 1),
+    "k": lambda s: _moved(s, -1),
+    "down": lambda s: _moved(s, 1),
+    "up": lambda s: _moved(s, -1),
+    "pgdn": lambda s: _moved(s, s.page),
+    "pgup": lambda s: _moved(s, -s.page),
+    "home": lambda s: _moved(s, -s.length),
+    "end": lambda s: _moved(s, s.length),
+}
+
+
+_HELP = (
+    ("q, Esc", "quit"),
+    ("s", "sort by the next of: gpu, memory, sm, power, name"),
+    ("r", "reverse the order"),
+    ("/", "filter by namespace, pod, container, UUID or model; Enter keeps it, Esc does not"),
+    ("g", "containers below their GPU, or containers alone"),
+    ("l", "show or hide what containers leave over: system, unattributed, free"),
+    ("n", "all notices: sources that fail, lost cards, refused regions"),
+    ("space", "hold the picture, or let it go on"),
+    ("j k ↑ ↓", "scroll; also PgUp PgDn Home End"),
+    ("?", "this page"),
+    ("", ""),
+    ("–", "not measured: not the same as 0"),
+    ("!", "before a name: uses a card that nobody gave it"),
+    ("mean max", "over the agent's last window, so that no burst between two samples is lost"),
+    ("may use", "the HAMi limit, the MIG instance, or the card divided by the ratio"),
+)
+_MOST_NOTICES = 4
+
+
+def settle(state: State, size: tuple[int, int]) -> State:
+    """The state with its scroll inside what a screen of this size has to show."""
+    above, body, below = _parts(state, size)
+    room = max(1, size[1] - len(above) - len(below))
+    return replace(state, page=room, length=len(body), scroll=max(0, min(state.scroll, len(body) - room)))
+
+
+def screen(state: State, size: tuple[int, int]) -> Group:
+    """The whole screen: exactly as many lines as it has, each as wide as it is."""
+    width, height = size
+    above, body, below = _parts(state, size)
+    room = max(0, height - len(above) - len(below))
+    shown = body[state.scroll : state.scroll + room]
+    shown += [Text()] * (room - len(shown))
+    lines = [*[*above, *shown, *below][: max(height - 1, 0)], _status(state, length=len(body), room=room, width=width)]
+    return Group(*(_filled(line, width) for line in lines[:height]))
+
+
+def _filled(line: Text, width: int) -> Text:
+    line.no_wrap, line.overflow = True, "crop"
+    line.truncate(width, overflow="ellipsis" if line.cell_len > width else "crop", pad=True)
+    return line
+
+
+def _parts(state: State, size: tuple[int, int]) -> tuple[list[Text], list[Text], list[Text]]:
+    """Lines that stay above, lines that scroll, lines that stay below (the last is for the keys)."""
+    bottom = [Text()]
+    title = [Text().append(f" vgpuscope top {state.panel} ".replace("  ", " "), "bold reverse"), Text()]
+    if state.panel == "help":
+        return title, _help_lines(), bottom
+    if state.snapshot is None:
+        return title, _waiting(state), bottom
+    if state.panel == "notices":
+        return title, notices(state.snapshot) or [Text(" nothing to report")], bottom
+    width, height = size
+    titles, body = table_lines(state.table(), width, group=state.group)
+    head = heading(state.snapshot, now=state.now, utc_offset=state.utc_offset, paused=state.paused, width=width)
+    said = _folded(notices(state.snapshot), max(1, min(_MOST_NOTICES, height // 8)))
+    above, body = [*head, Text(), *titles], body or [_nothing(state)]
+    if state.error:
+        above, body = ([Text(line.plain, "dim") for line in lines] for lines in (above, body))
+        age = span(max(0.0, state.now - state.snapshot.at))
+        said = [Text(f" ✗ {clean(state.error)}", "bold red"), Text(f" last data, {age} old; trying again", "yellow")]
+    return above, body, [*said, *bottom]
+
+
+def _folded(lines: list[Text], most: int) -> list[Text]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], Text(f" … and {len(lines) - most + 1} more: press n", "yellow")]
+
+
+def _help_lines() -> list[Text]:
+    return [Text().append(f"  {key:<10}", "bold cyan").append(meaning) for key, meaning in _HELP]
+
+
+def _waiting(state: State) -> list[Text]:
+    if state.error is None:
+        return [Text(f" asking {clean(state.url)} …")]
+    return [
+        Text(f" ✗ {clean(state.error)}", "bold red"),
+        Text(f"   hint: {state.hint}"),
+        Text("   trying again", "yellow"),
+    ]
+
+
+def _status(state: State, *, length: int, room: int, width: int) -> Text:
+    line = _keys(state)
+    if length > room:
+        where = f" {state.scroll + 1}–{min(length, state.scroll + room)} of {length} "
+        line.truncate(max(0, width - len(where)), overflow="ellipsis", pad=True)
+        line.append(where, "yellow")
+    return line
+
+
+def _keys(state: State) -> Text:
+    if state.typing is not None:
+        return Text().append(" filter: ", "bold reverse").append(f" {clean(state.typing)}").append("▏", "blink")
+    if state.panel:
+        return Text().append(" any key goes back ", "reverse")
+    arrow = "↑" if (state.sort in DESCENDING) == state.reverse else "↓"
+    keys = (
+        ("q", "quit"),
+        ("s", f"sort {state.sort}{arrow}"),
+        ("/", f"filter “{clean(state.pattern)}”" if state.pattern else "filter"),
+        ("g", "containers" if state.group else "by GPU"),
+        ("space", "go on" if state.paused else "pause"),
+        ("?", "help"),
+    )
+    line = Text()
+    for key, word in keys:
+        line.append(f" {key} ", "reverse").append(f" {word} ")
+    return line
+
+
+def page(state: State, width: int | None) -> list[Text]:
+    """Everything at once, for a printer: heading, table, notices."""
+    assert state.snapshot is not None
+    snapshot = state.snapshot
+    titles, body = table_lines(state.table(), width, group=state.group)
+    head = heading(snapshot, now=state.now, utc_offset=state.utc_offset, paused=False, width=width)
+    below = notices(snapshot)
+    lines = [*head, Text(), *titles, *(body or [_nothing(state)]), *([Text()] if below else []), *below]
+    return [_trimmed(line, width) for line in lines]
+
+
+def _trimmed(line: Text, width: int | None) -> Text:
+    if width is not None:
+        line.truncate(width, overflow="ellipsis")
+    line.rstrip()
+    return line
+
+
+def _nothing(state: State) -> Text:
+    if state.needle:
+        return Text(f" nothing here matches “{clean(state.needle)}”", "italic")
+    return Text(" no containers use a GPU" if not state.group else " no GPUs", "italic")

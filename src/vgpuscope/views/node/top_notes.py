@@ -1,0 +1,144 @@
+"""What stands around the table: the heading, and what a person should know beyond the numbers."""
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from rich.text import Text
+
+from vgpuscope.model.device import Gpu, XidCount
+from vgpuscope.model.pod import SourceState
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.usage import ContainerKey, NodeSnapshot, State
+from vgpuscope.model.xid import ADVICE, advice
+from vgpuscope.views.text import UNKNOWN, clean, label, percent, sizes, span, watts
+
+
+def heading(snapshot: NodeSnapshot, *, now: float, utc_offset: Seconds, paused: bool, width: int | None) -> list[Text]:
+    """Which node, when, how much of it all, and which sources speak."""
+    when = datetime.fromtimestamp(snapshot.at, UTC) + timedelta(seconds=utc_offset)
+    age = max(0.0, now - snapshot.at)
+    right = Text(f"{when:%H:%M:%S}  ").append(f"sampled {span(age)} ago", "yellow" if age > 10 else "dim")
+    if paused:
+        right = Text().append(" PAUSED ", "black on yellow").append("  ").append_text(right)
+    left = Text().append(" vgpuscope ", "bold reverse").append(f" {clean(snapshot.node)}", "bold")
+    for word, value in _versions(snapshot):
+        part = Text().append(f"  {word} ", "dim").append(clean(value))
+        if width is None or left.cell_len + part.cell_len + right.cell_len + 3 <= width:
+            left.append_text(part)
+    return [_apart(left, right, width), _totals(snapshot), _sources(snapshot.sources)]
+
+
+def _versions(snapshot: NodeSnapshot) -> Iterator[tuple[str, str]]:
+    yield "driver", snapshot.driver_version or UNKNOWN
+    yield "CUDA", snapshot.cuda_version or UNKNOWN
+    if snapshot.ratio != 1:
+        yield "ratio", f"{snapshot.ratio:g}"
+
+
+def _apart(left: Text, right: Text, width: int | None) -> Text:
+    gap = 3 if width is None else width - left.cell_len - right.cell_len - 1
+    return left.append(" " * max(2, gap)).append_text(right)
+
+
+def _totals(snapshot: NodeSnapshot) -> Text:
+    gpus = [usage.gpu for usage in snapshot.gpus]
+    memory = [g.memory for g in gpus if g.memory]
+    used, total = (sum(m.used for m in memory), sum(m.total for m in memory)) if memory else (None, None)
+    power = [g.power for g in gpus if g.power is not None]
+    busy = [g.utilization for g in gpus if g.utilization is not None]
+    line = Text().append(f" {_count(len(gpus), 'GPU')}", "bold")
+    for word, value in (
+        ("util", percent(sum(busy) / len(busy) if busy else None)),
+        ("memory", f"{sizes(used, total)} {percent(used / total if used is not None and total else None)}"),
+        ("power", watts(sum(power) if power else None)),
+    ):
+        line.append(f"  {word} ", "dim").append(value)
+    states = _states(snapshot)
+    counts = ", ".join(f"{states.count(state)} {state}" for state in _LIVELIEST if state in states)
+    line.append(f"  {_count(len(states), 'container')}", "bold")
+    return line.append(f" {counts}" if counts else "", "dim")
+
+
+_LIVELIEST: tuple[State, ...] = ("active", "idle", "unknown", "not-started")
+
+
+def _states(snapshot: NodeSnapshot) -> list[State]:
+    """One state for each container, the liveliest of those it has on its cards."""
+    found: dict[ContainerKey, State] = {}
+    for usage in snapshot.containers:
+        found[usage.key] = min(usage.state, found.get(usage.key, usage.state), key=_LIVELIEST.index)
+    return list(found.values())
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+
+
+def _sources(sources: Iterable[SourceState]) -> Text:
+    """The ones that fail first: a narrow screen cuts the line."""
+    line = Text().append(" sources", "dim")
+    for source in sorted(sources, key=lambda s: (not s.up and s.absent, s.up)):
+        if source.up:
+            line.append("  ✓ ", "green").append(clean(source.source))
+        elif source.absent:
+            line.append(f"  ○ {clean(source.source)} absent", "dim")
+        else:
+            line.append("  ✗ ", "bold red").append(clean(f"{source.source} {source.code or 'down'}"), "red")
+    return line
+
+
+_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are how a card is meant to work
+
+
+def notices(snapshot: NodeSnapshot) -> list[Text]:
+    """What a person should know beyond the numbers, the worst first."""
+    found = [*_card_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
+    uninvited = dict.fromkeys(usage.key for usage in snapshot.containers if not usage.allocated)
+    found += (("!", "yellow", f"{label(key)} uses a card that nobody gave it") for key in uninvited)
+    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many cards it is on
+    found += (("!", "yellow", f"{label(key)} waits for a container of higher priority") for key in waiting)
+    found.sort(key=lambda notice: notice[0] != "✗")
+    return [Text(f" {sign} {clean(text)}", style) for sign, style, text in found]
+
+
+def _card_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+    last_xid = dict(snapshot.last_xid)
+    for usage in snapshot.gpus:
+        gpu = usage.gpu
+        if gpu.health != "ok":
+            yield "✗", "bold red", f"GPU {gpu.index} {gpu.health}: {gpu.uuid}"
+        if gpu.uuid in last_xid:
+            yield _xid_notice(gpu, last_xid[gpu.uuid], [x for x in snapshot.xids if x.gpu == gpu.uuid])
+        if slow := sorted(_ALARMING & (gpu.throttle or frozenset())):
+            yield "!", "yellow", f"GPU {gpu.index} is slowed down: {', '.join(slow)}"
+        if gpu.remap_failed or gpu.ecc_uncorrected:
+            yield "!", "yellow", f"GPU {gpu.index} has memory errors that could not be corrected"
+
+
+def _xid_notice(gpu: Gpu, last: int, seen: Collection[XidCount]) -> tuple[str, str, str]:
+    """The last XID of a GPU, or an earlier one if that is fatal and the last is not."""
+    xid = next((x for x in (last, *(x.xid for x in seen)) if advice(x).fatal), last)
+    said = advice(xid)
+    name = f" ({said.name})" if said.name else ""
+    count = sum(x.count for x in seen) or 1
+    text = f"GPU {gpu.index} reported XID {xid}{name}: {ADVICE[said.action]}; {_count(count, 'XID')} so far"
+    return ("✗", "bold red", text) if said.fatal else ("!", "yellow", text)
+
+
+def _source_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+    for source in snapshot.sources:
+        if not source.up and not source.absent:
+            since = "" if source.age_seconds is None else f" (last read {span(source.age_seconds)} ago)"
+            yield "✗", "red", f"{source.source} {source.code or 'down'}: {source.message or 'no reason given'}{since}"
+        elif source.source == "nvml" and source.absent:
+            yield "!", "yellow", f"no driver, so no GPUs: {source.message} ({source.code})"
+
+
+def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+    if snapshot.regions_refused:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(snapshot.regions_refused.items()))
+        total = sum(snapshot.regions_refused.values())
+        yield "!", "yellow", f"{_count(total, 'HAMi region')} refused: {reasons}"
+    if snapshot.regions_orphaned:
+        n = snapshot.regions_orphaned
+        yield "!", "yellow", f"{_count(n, 'HAMi region')} left behind by pods that are gone"

@@ -1,0 +1,274 @@
+"""Which lines `vgpuscope top` shows of a node, in numbers: filtered, sorted, and hung below their cards."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.model.device import MigInstance
+from vgpuscope.model.quantity import Bytes, Celsius, DeviceUUID, Joules, Ratio, Watts
+from vgpuscope.model.usage import ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split
+from vgpuscope.views.text import clean, label
+
+Sort = Literal["gpu", "memory", "sm", "power", "name"]
+SORTS: tuple[Sort, ...] = ("gpu", "memory", "sm", "power", "name")
+
+Kind = Literal["gpu", "mig", "container", "system", "unattributed", "free", "ended"]
+REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # what containers leave over
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One line of the table, in numbers. None: not measured."""
+
+    kind: Kind
+    name: str
+    gpu: DeviceUUID
+    place: str = ""  # index of the card, and of the instance on it
+    usage: ContainerUsage | None = None  # where it came from, for a container
+    branch: str = ""  # the lines of the tree before the name
+    state: str | None = None
+    health: str | None = None
+    allocated: bool = True
+    busy: Ratio | None = None
+    busy_mean: Ratio | None = None
+    busy_max: Ratio | None = None
+    memory: Bytes | None = None
+    memory_total: Bytes | None = None
+    power: Watts | None = None
+    power_limit: Watts | None = None
+    energy: Joules | None = None
+    temperature: Celsius | None = None
+    processes: int | None = None
+    method: str | None = None
+
+
+def rows(
+    snapshot: NodeSnapshot, *, sort: Sort = "gpu", reverse: bool = False, pattern: str = "", group: bool = True
+) -> tuple[Row, ...]:
+    """The table of a node: cards with what is on them, or the containers alone."""
+    shown = narrowed(snapshot, pattern)
+    if not group:
+        places = _places(snapshot)
+        found = [_container_row(u, places) for u in shown.containers]
+        return tuple(_ordered(found, sort, reverse))
+    whole = {gpu for gpu, n in _counts(snapshot).items() if n == _counts(shown).get(gpu, 0)}
+    return tuple(row for card in _cards(shown, sort, reverse) for row in _tree(card, sort, reverse, card.gpu in whole))
+
+
+def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
+    """The snapshot with only the cards and containers that a pattern names; a named card keeps all of its own."""
+    needle = pattern.strip().casefold()
+    if not needle:
+        return snapshot
+    named = {g.gpu.uuid for g in snapshot.gpus if _names(needle, g.gpu.uuid, g.gpu.model)}
+    containers = tuple(
+        u for u in snapshot.containers if u.gpu in named or _names(needle, label(u.key), u.key.pod_uid, u.mig or "")
+    )
+    held = {(u.key, u.gpu) for u in containers}
+    pods = {(u.key.pod_uid, u.gpu) for u in containers}
+    cards = named | {u.gpu for u in containers} | _cards_of_instances(snapshot, needle)
+    return replace(
+        snapshot,
+        gpus=tuple(g for g in snapshot.gpus if g.gpu.uuid in cards),
+        ledgers=tuple(entry for entry in snapshot.ledgers if entry.gpu in cards),
+        containers=containers,
+        pods=tuple(p for p in snapshot.pods if (p.pod_uid, p.gpu) in pods),
+        vgpus=tuple(v for v in snapshot.vgpus if (v.key, v.gpu) in held),
+        migs=tuple(m for m in snapshot.migs if (m.key, m.gpu) in held),
+    )
+
+
+def _names(needle: str, *texts: str) -> bool:
+    return any(needle in text.casefold() for text in texts)
+
+
+def _cards_of_instances(snapshot: NodeSnapshot, needle: str) -> set[DeviceUUID]:
+    return {g.gpu.uuid for g in snapshot.gpus if any(_names(needle, i.uuid) for i in g.gpu.instances)}
+
+
+def _counts(snapshot: NodeSnapshot) -> dict[DeviceUUID, int]:
+    counts = dict.fromkeys((g.gpu.uuid for g in snapshot.gpus), 0)
+    for usage in snapshot.containers:
+        counts[usage.gpu] = counts.get(usage.gpu, 0) + 1
+    return counts
+
+
+class _Branch(Struct, frozen=True, kw_only=True):
+    """A card or instance with what hangs below it."""
+
+    gpu: DeviceUUID
+    row: Row
+    instances: tuple["_Branch", ...] = ()
+    containers: tuple[Row, ...] = ()
+    ledger: Ledger | None = None
+
+
+def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
+    places, ledgers = _places(snapshot), {(entry.gpu, entry.mig): entry for entry in snapshot.ledgers}
+    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[Row]] = {}
+    for usage in snapshot.containers:
+        at = usage.mig if (usage.gpu, usage.mig) in places else None
+        below.setdefault((usage.gpu, at), []).append(_container_row(usage, places))
+    cards = {g.gpu.uuid: _card(g, below, ledgers) for g in snapshot.gpus}
+    for (gpu, _), held in below.items():
+        if gpu not in cards:  # a card that the driver no longer lists still has its containers
+            row = Row(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
+            cards[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
+    by_row = {card.row: card for card in cards.values()}
+    return [by_row[row] for row in _ordered(list(by_row), sort, reverse)]
+
+
+def _card(
+    usage: GpuUsage,
+    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[Row]],
+    ledgers: dict[tuple[DeviceUUID, DeviceUUID | None], Ledger],
+) -> _Branch:
+    uuid = usage.gpu.uuid
+    instances = tuple(
+        _Branch(
+            gpu=uuid,
+            row=_instance_row(usage, i, held=bool(below.get((uuid, i.uuid)))),
+            containers=tuple(below.get((uuid, i.uuid), ())),
+            ledger=ledgers.get((uuid, i.uuid)),
+        )
+        for i in usage.gpu.instances
+    )
+    return _Branch(
+        gpu=uuid,
+        row=_card_row(usage),
+        instances=instances,
+        containers=tuple(below.get((uuid, None), ())),
+        ledger=ledgers.get((uuid, None)),
+    )
+
+
+def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[Row]:
+    """The card's own row and those below it; what containers leave over is shown only where all of them are."""
+    yield card.row
+    children: list[_Branch | Row] = [*card.instances, *_ordered(card.containers, sort, reverse)]
+    children += _rest_rows(card) if whole else ()
+    yield from _hang(children, "", sort, reverse, whole)
+
+
+def _hang(children: Sequence[_Branch | Row], indent: str, sort: Sort, reverse: bool, whole: bool) -> Iterator[Row]:
+    for n, child in enumerate(children, 1):
+        last = n == len(children)
+        branch = indent + ("└ " if last else "├ ")
+        if isinstance(child, Row):
+            yield replace(child, branch=branch)
+            continue
+        yield replace(child.row, branch=branch)
+        own: list[_Branch | Row] = [*_ordered(child.containers, sort, reverse)]
+        own += _rest_rows(child) if whole and own else ()
+        yield from _hang(own, indent + ("  " if last else "│ "), sort, reverse, whole)
+
+
+def _card_row(usage: GpuUsage) -> Row:
+    gpu, burst = usage.gpu, usage.utilization_burst
+    return Row(
+        kind="gpu",
+        name=f"{gpu.index} {clean(gpu.model)}",
+        gpu=gpu.uuid,
+        place=str(gpu.index),
+        state=usage.mode or "free",
+        health=gpu.health,
+        busy=gpu.utilization,
+        busy_mean=burst.mean if burst else None,
+        busy_max=burst.max if burst else None,
+        memory=gpu.memory.used if gpu.memory else None,
+        memory_total=gpu.memory.total if gpu.memory else None,
+        power=gpu.power,
+        power_limit=gpu.power_limit,
+        energy=usage.energy,
+        temperature=gpu.temperature,
+        processes=None if gpu.processes is None else len(gpu.processes),
+    )
+
+
+def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> Row:
+    memory = instance.memory
+    return Row(
+        kind="mig",
+        name=f"mig {instance.index}" + (f" {clean(instance.profile)}" if instance.profile else ""),
+        gpu=card.gpu.uuid,
+        place=f"{card.gpu.index}:{instance.index}",
+        state="in use" if held or instance.processes else "free",
+        memory=memory.used if memory else None,
+        memory_total=memory.total if memory else None,
+        processes=None if instance.processes is None else len(instance.processes),
+    )
+
+
+def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceUUID | None], str]) -> Row:
+    burst = usage.sm_burst
+    place = places.get((usage.gpu, usage.mig)) or places.get((usage.gpu, None), "?")
+    methods = dict.fromkeys(m for m in (usage.memory_method, usage.sm_method) if m)
+    return Row(
+        kind="container",
+        name=label(usage.key),
+        gpu=usage.gpu,
+        place=place,
+        usage=usage,
+        state=usage.state,
+        allocated=usage.allocated,
+        busy=usage.sm,
+        busy_mean=burst.mean if burst else None,
+        busy_max=burst.max if burst else None,
+        memory=usage.memory,
+        memory_total=usage.memory_total,
+        power=usage.power,
+        energy=usage.energy,
+        processes=usage.processes,
+        method="/".join(methods) or None,
+    )
+
+
+def _rest_rows(branch: _Branch) -> list[Row]:
+    """What no container has, by the ledger; parts that are zero in every respect are left out."""
+    if branch.ledger is None:
+        return []
+    memory, energy = branch.ledger.memory, branch.ledger.energy
+    parts: tuple[tuple[Kind, Callable[[Split], float | None]], ...] = (
+        ("system", lambda s: s.system),
+        ("unattributed", lambda s: s.unattributed),
+        ("ended", lambda s: s.ended),
+        ("free", lambda s: s.free),
+    )
+    found = []
+    for kind, part in parts:
+        used, joules = (part(split) if split else None for split in (memory, energy))
+        if used or joules:
+            total = int(memory.total) if memory else None
+            held = None if used is None else int(used)
+            row = Row(kind=kind, name=kind, gpu=branch.gpu, memory=held, memory_total=total, energy=joules)
+            found.append(replace(row, place=branch.row.place))
+    return found
+
+
+def _places(snapshot: NodeSnapshot) -> dict[tuple[DeviceUUID, DeviceUUID | None], str]:
+    places: dict[tuple[DeviceUUID, DeviceUUID | None], str] = {}
+    for usage in snapshot.gpus:
+        places[usage.gpu.uuid, None] = str(usage.gpu.index)
+        for instance in usage.gpu.instances:
+            places[usage.gpu.uuid, instance.uuid] = f"{usage.gpu.index}:{instance.index}"
+    return places
+
+
+_KEYS: dict[Sort, Callable[[Row], float | str | tuple[int, ...] | None]] = {
+    "gpu": lambda row: tuple(int(n) if n.isdecimal() else 1 << 30 for n in row.place.split(":")),
+    "memory": lambda row: row.memory,
+    "sm": lambda row: row.busy,
+    "power": lambda row: row.power,
+    "name": lambda row: row.name.partition(" ")[2] if row.kind == "gpu" else row.name,
+}
+DESCENDING = {"memory", "sm", "power"}  # who uses most is what one looks for
+
+
+def _ordered(found: Sequence[Row], sort: Sort, reverse: bool) -> list[Row]:
+    """By one column, the unmeasured last in either direction, equals in the order of place and name."""
+    key = _KEYS[sort]
+    settled = sorted(found, key=lambda row: (_KEYS["gpu"](row), row.name))
+    known = [(value, row) for row in settled if (value := key(row)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=(sort in DESCENDING) != reverse)
+    return [row for _, row in known] + [row for row in settled if key(row) is None]

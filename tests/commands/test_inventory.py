@@ -1,0 +1,374 @@
+"""`vgpuscope nodes` and `vgpuscope gpus` as people run them, against an exporter that says what a test wants."""
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+import pytest
+from msgspec import structs
+from rich.cells import cell_len
+from rich.text import Text
+
+from vgpuscope.logic.cluster.node import settle_node
+from vgpuscope.model.allocation import Assignment, NodeState, OfferedResource, PodState, RegisteredDevice
+from vgpuscope.model.cluster import NodeLedger
+
+GIB = 1 << 30
+TYPE = "NVIDIA A100-SXM4-80GB"
+
+
+def device(number, **more):
+    return RegisteredDevice(
+        id=f"GPU-{number}", vendor="NVIDIA", index=number, slots=10, memory=80 * GIB, cores=100, type=TYPE, **more
+    )
+
+
+def pod(name, *held, namespace="ml", container="train"):
+    """A pod that holds (card, GiB, percent of cores)."""
+    assignments = tuple(
+        Assignment(
+            container_index=0,
+            container=container,
+            init=False,
+            vendor="NVIDIA",
+            device=f"GPU-{card}",
+            memory=memory * GIB,
+            cores=cores,
+        )
+        for card, memory, cores in held
+    )
+    return PodState(
+        uid=name, namespace=namespace, name=name, phase="Running", node="n", assigned_node="n", assignments=assignments
+    )
+
+
+def ledger(name="gpu-1", devices=(), pods=(), **state):
+    node = NodeState(name="n", devices=tuple(devices), **state)
+    return msgspec.structs.replace(settle_node("n", node=node, pods=pods), name=name)
+
+
+BUSY = ledger(
+    devices=[device(0, healthy=True), device(1, healthy=True), device(2)],
+    pods=[pod("bert", (0, 60, 50)), pod("llama", (0, 36, 70), (7, 8, 0), namespace="web", container="")],
+)
+
+
+class Exporter:
+    """Serves ledgers as the cluster exporter does; not ready for the first so many looks."""
+
+    def __init__(self):
+        self.nodes, self.waits, self.status, self.tokens = [BUSY], [], 200, []
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                exporter.tokens.append(self.headers.get("Authorization"))
+                status, body = exporter.answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def answer(self, path):
+        if path == "/readyz":
+            missing = self.waits.pop(0) if self.waits else []
+            return 503 if missing else 200, json.dumps({"ready": not missing, "missing": missing}).encode()
+        if path == "/api/v1/nodes" and not self.waits:
+            return self.status, msgspec.json.encode(self.nodes)
+        return 404, b""
+
+    def stop(self):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def exporter():
+    served = Exporter()
+    yield served
+    served.stop()
+
+
+def environment(**more):
+    plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "VGPUSCOPE_TOKEN"}}
+    return {**plain, "TERM": "xterm-256color", "PYTHONUTF8": "1", **more}
+
+
+def run(*arguments, **env):
+    command = [sys.executable, "-m", "vgpuscope", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(**env), timeout=60, check=False)
+
+
+def rows(done):
+    """Cells of each line of a plain table, by the places of the titles' words; two blanks part columns."""
+    assert (done.returncode, done.stderr) == (0, "")
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
+
+
+def test_a_node_shows_what_is_given_away_what_fits_and_what_does_not_add_up(exporter):
+    titles, node = rows(run("nodes", exporter.url))
+    assert titles == ["NODE", "STATE", "GPUS", "MEMORY", "FREE SLOTS", "LARGEST FIT", "FRAGMENTED", "FINDINGS"]
+    assert node == [
+        "gpu-1",
+        "ready",
+        "2 of 3",
+        "96.0/240.0Gi 40%",
+        "10",
+        "80.0Gi, 100%, 1 whole",
+        "0%",
+        "1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device",
+    ]
+
+
+def test_a_gpu_shows_who_holds_it_and_above_100_percent_stays_above(exporter):
+    titles, *gpus = rows(run("gpus", exporter.url))
+    assert titles == ["NODE", "#", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS", "MEMORY", "CORES", "HOLDERS"]
+    what = [TYPE, "hami-core"]
+    assert gpus == [
+        ["gpu-1", "0", "GPU-0", *what, "ok", "2/10", "96.0/80.0Gi 120%", "120/100%", "ml/bert/train, web/llama/[0]"],
+        ["gpu-1", "1", "GPU-1", *what, "ok", "0/10", "0/80.0Gi 0%", "0/100%"],
+        ["gpu-1", "2", "GPU-2", *what, "unhealthy", "0/10", "0/80.0Gi 0%", "0/100%"],
+        ["gpu-1", "–", "GPU-7", "–", "–", "vanished", "–", "–", "–", "web/llama/[0]"],
+    ]
+
+
+def test_nodes_stand_by_name_with_the_state_they_are_in(exporter):
+    exporter.nodes = [
+        NodeLedger(name="d", known=False),
+        ledger("c", ready=False),
+        ledger("b", schedulable=False, devices=[device(0, healthy=True)]),
+        ledger("a"),
+    ]
+    _, *found = rows(run("nodes", exporter.url))
+    assert [row[:3] for row in found] == [
+        ["a", "ready", "–"],
+        ["b", "ready, cordoned", "0 of 1"],
+        ["c", "not ready", "–"],
+        ["d", "unknown", "–"],
+    ]
+    assert found[1][5] == "nothing"
+
+
+def test_json_has_everything_the_exporter_says(exporter):
+    assert msgspec.json.decode(run("nodes", exporter.url, "--json").stdout, type=list[NodeLedger]) == [BUSY]
+    gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
+    assert [(one["node"], one["uuid"], len(one["holders"])) for one in gpus] == [
+        ("gpu-1", "GPU-0", 2),
+        ("gpu-1", "GPU-1", 0),
+        ("gpu-1", "GPU-2", 0),
+        ("gpu-1", "GPU-7", 1),
+    ]
+    assert gpus[0]["ledger"]["memory_allocated"] == 96 * GIB
+    assert gpus[3]["ledger"] is None
+
+
+def test_the_first_list_is_waited_for_and_said_so_once_for_each_change(exporter):
+    exporter.waits = [["nodes", "pods"], ["nodes", "pods"], ["pods"]]
+    done = run("nodes", exporter.url)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "waiting for the exporter's first list: nodes, pods",
+        "waiting for the exporter's first list: pods",
+    ]
+    assert "gpu-1" in done.stdout
+
+
+def test_an_empty_cluster_is_no_error_and_says_what_was_looked_at(exporter):
+    exporter.nodes = []
+    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter knows of none.\n"
+    assert json.loads(run("nodes", exporter.url, "--json").stdout) == []
+    exporter.nodes = [ledger("a"), ledger("b")]
+    assert run("gpus", exporter.url).stdout == (
+        "No GPUs: 2 nodes looked at; none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
+        "a ResourceSlice with GPUs.\n"
+    )
+    assert json.loads(run("gpus", exporter.url, "--json").stdout) == []
+
+
+# --- nodes without HAMi -----------------------------------------------------------------------------------------------
+
+
+def offer(resource="nvidia.com/gpu", mode="whole", capacity=4, allocatable=None, **more):
+    allocatable = capacity if allocatable is None else allocatable
+    return OfferedResource(resource=resource, mode=mode, capacity=capacity, allocatable=allocatable, **more)
+
+
+def user(name, count=1, resource="nvidia.com/gpu"):
+    return PodState(uid=name, namespace="ml", name=name, phase="Running", node="n", requests={resource: count})
+
+
+H100 = offer(type="NVIDIA-H100-80GB-HBM3", memory=80 * GIB)
+SLICED = offer(mode="time-slicing", capacity=16, replicas=4, type="Tesla-T4", memory=15 * GIB)
+MIG = offer("nvidia.com/mig-1g.10gb", "mig", 7, 6, type="NVIDIA-A100-SXM4-80GB", profile="1g.10gb")
+PLAIN = [
+    ledger("whole", offers=(H100,), pods=[user("a", 2), user("b")]),
+    ledger("sliced", offers=(SLICED,), pods=[user("c")]),
+    ledger("mig", offers=(MIG, offer(capacity=1)), pods=[user("d", 5, "nvidia.com/mig-1g.10gb")]),
+    ledger("unlabelled", offers=(offer("nvidia.com/gpu.shared", "shared", 8, replicas=None),)),
+    ledger("drained", offers=(offer(),), schedulable=False),
+]
+
+
+def test_a_node_without_hami_shows_its_gpus_by_number(exporter):
+    exporter.nodes = PLAIN
+    _, *found = rows(run("nodes", exporter.url))
+    assert {row[0]: row[1:] for row in found} == {
+        "whole": ["ready", "4", "240.0/320.0Gi 75%", "1", "1 whole", "–"],
+        "sliced": ["ready", "4", "–/60.0Gi", "15", "15 of 16 shares", "–"],
+        "mig": ["ready", "6 of 7 MIG, 1", "–", "2", "1× 1g.10gb, 1 whole", "–"],
+        "unlabelled": ["ready", "8 shares", "–", "8", "8 of 8 shares", "–"],
+        "drained": ["ready, cordoned", "0 of 4", "–", "0", "nothing", "–"],
+    }
+
+
+def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(exporter):
+    exporter.nodes = PLAIN
+    _, *found, _, note = rows(run("gpus", exporter.url))
+    assert found == [
+        ["drained", "×4", "–", "–", "whole", "node-unschedulable", "0/4", "–", "–"],
+        ["mig", "×7", "–", "NVIDIA-A100-SXM4-80GB", "mig 1g.10gb", "1 unhealthy", "5/7", "–", "–", "ml/d ×5"],
+        ["mig", "×1", "–", "–", "whole", "ok", "0/1", "–", "–"],
+        ["sliced", "×4", "–", "Tesla-T4", "time-slicing ×4", "ok", "1/16", "–/60.0Gi", "–", "ml/c"],
+        ["unlabelled", "–", "–", "–", "shared", "ok", "0/8", "–", "–"],
+        ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
+    ]
+    assert note == [
+        "drained, mig, sliced and 2 more: only counted, from capacity and requests: which GPU a pod has is known to "
+        "its node alone."
+    ]
+    gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
+    assert [one["counted"]["offer"]["capacity"] for one in gpus] == [4, 7, 1, 16, 8, 4]
+
+
+# --- figures that surprise --------------------------------------------------------------------------------------------
+
+SCALED = ledger(
+    "scaled",
+    devices=[structs.replace(device(n, healthy=True), memory=160 * GIB, physical=80 * GIB) for n in range(2)],
+    pods=[pod("x", (0, 48, 10)), pod("y", (1, 100, 10))],
+)
+
+
+def test_more_memory_that_fits_than_the_gpu_has_is_explained_below_the_table(exporter):
+    exporter.nodes = [SCALED]
+    said = (
+        "scaled: memory scaling ×2: up to 160.0Gi can be allocated on a GPU that has 80.0Gi, so a request can be "
+        "larger than the GPU."
+    )
+    _, node, _, _, note = rows(run("nodes", exporter.url))
+    assert "112.0Gi, 90%" in node
+    assert note == [said]
+    assert rows(run("gpus", exporter.url))[-1] == [said]
+
+
+def test_fragmented_by_100_percent_is_explained_below_the_table(exporter):
+    exporter.nodes = [structs.replace(SCALED, name=name) for name in "abcde"]
+    *_, note, _ = rows(run("nodes", exporter.url))
+    assert note == [
+        "a, b, c and 2 more: 100% fragmented: every GPU with free memory already has a tenant, so no whole GPU is free."
+    ]
+    exporter.nodes = [BUSY]
+    assert "fragmented:" not in run("nodes", exporter.url).stdout
+
+
+def test_nobody_there_says_how_to_start_one():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("gpus", url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"vgpuscope: SOURCE_DOWN: no cluster exporter answers at http://{url}: " in done.stderr
+    assert "hint: Start one with `vgpuscope cluster`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"status": 401}, "refuses us (401)"),
+        ({"status": 404}, "is not a cluster exporter of vgpuscope"),
+        ({"nodes": {"node": 1}}, "not with the ledger of nodes"),
+    ],
+)
+def test_each_wrong_answer_is_named(exporter, change, said):
+    vars(exporter).update(change)
+    done = run("nodes", exporter.url)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_the_token_comes_from_the_environment(exporter):
+    assert run("nodes", exporter.url, VGPUSCOPE_TOKEN="s3cret").returncode == 0
+    assert set(exporter.tokens) == {"Bearer s3cret"}
+
+
+def test_what_a_name_says_to_the_terminal_is_not_passed_on(exporter):
+    exporter.nodes = [NodeLedger(name="evil\x1b[2J[red]")]
+    assert "\x1b" not in run("nodes", exporter.url).stdout
+    assert "[red]" in run("nodes", exporter.url).stdout
+
+
+def test_a_terminal_gets_colours_and_its_own_width(exporter):
+    master, slave = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "vgpuscope", "gpus", exporter.url]
+        env = environment(COLUMNS="80")
+        done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, env=env, timeout=60, check=False)
+        painted = os.read(master, 65536).decode()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "\x1b[31m" in painted
+    assert "120%" in painted
+    assert "ml/bert/train" in painted
+    assert "UUID" not in painted
+    assert max(cell_len(Text.from_ansi(line).plain) for line in painted.splitlines()) <= 80
+
+
+def at_80_columns(*arguments):
+    done = run(*arguments, COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    return lines
+
+
+def test_at_80_columns_a_node_keeps_its_number_of_gpus_and_findings_stand_below(exporter):
+    lines = at_80_columns("nodes", exporter.url)
+    assert lines[0].split() == ["NODE", "STATE", "GPUS", "MEMORY", "LARGEST", "FIT", "FOUND"]
+    assert lines[1].split()[:5] == ["gpu-1", "ready", "2", "of", "3"]
+    assert lines[1].endswith("  3")
+    assert " ".join(lines[3:]) == "gpu-1: 1 over-allocated (cores), 1 over-allocated (memory), 1 vanished-device"
+
+
+def test_at_80_columns_the_longest_names_cost_no_number_of_gpus(exporter):
+    exporter.nodes = [ledger("gke-cluster-gpu-pool-a100-4f7d2b1c-x9zt", offers=(H100,), schedulable=False)]
+    lines = at_80_columns("nodes", exporter.url)
+    assert lines[0].split()[:2] == ["NODE", "GPUS"]
+    assert lines[1].split()[1:4] == ["0", "of", "4"]
+
+
+def test_at_80_columns_each_holder_has_its_line_and_no_name_is_broken_within_a_word(exporter):
+    long = pod("serve-llama-7d9f8b6c5-x2x9k", (0, 10, 10), namespace="serving", container="server")
+    exporter.nodes = [ledger("hami-a", devices=[device(0, healthy=True)], pods=[pod("bert", (0, 60, 50)), long])]
+    lines = at_80_columns("gpus", exporter.url)
+    at = lines[0].index("HOLDERS")
+    found = [line[at:] for line in lines[1:]]
+    assert found[0] == "ml/bert/train"
+    assert "".join(line.strip() for line in found[1:]) == "serving/serve-llama-7d9f8b6c5-x2x9k/server"
+    assert all(line.endswith(("/", "-")) for line in found[1:-1])

@@ -1,0 +1,50 @@
+"""A server in the test's own loop."""
+
+import asyncio
+import gzip
+from contextlib import asynccontextmanager
+
+from vgpuscope.http import address
+from vgpuscope.http import server as http
+
+SOON = 60.0  # seconds: how long a condition may take on a busy machine
+
+
+class Numbers:
+    """A page whose four forms can be told apart."""
+
+    def text(self):
+        return b"text 1\n"
+
+    def openmetrics(self):
+        return b"openmetrics 1\n# EOF\n"
+
+    def gzipped(self, openmetrics):
+        return gzip.compress(self.openmetrics() if openmetrics else self.text())
+
+
+@asynccontextmanager
+async def served(*, metrics=Numbers, ready=http.Readiness, guard=None, routes=(), listen="127.0.0.1:0"):
+    app = http.make_app(title="a <test>", metrics=metrics, ready=ready, guard=guard, routes=routes)
+    server = http.Server(app, sock=address.bind(listen), guard=guard)
+    task = asyncio.create_task(server.run())
+    try:
+        async with asyncio.timeout(SOON):
+            await server.started()
+            yield server
+    finally:
+        server.stop()
+        async with asyncio.timeout(SOON):
+            await task
+
+
+async def until(condition):
+    """Wait for a condition, sync or async, with a deadline."""
+    async with asyncio.timeout(SOON):
+        while True:
+            value = condition()
+            if asyncio.iscoroutine(value):
+                value = await value
+            if value:
+                return value
+            await asyncio.sleep(0.01)

@@ -1,0 +1,248 @@
+"""An analyzer in the test's own loop, over a source and a store that do as they are told."""
+
+import asyncio
+import contextlib
+import os
+import time
+from unittest import mock
+
+import httpx2
+from msgspec import structs
+
+from tests.http.serving import SOON, until
+from vgpuscope.http import address
+from vgpuscope.http.server import Server
+from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
+from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
+from vgpuscope.runtime import lifecycle
+from vgpuscope.runtime.lifecycle import Lifecycle
+from vgpuscope.services.analyzer.process import Analyzer
+from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.sinks.history import Unstored
+
+TOKEN = "a-token-of-the-tests"
+GIB = 1024**3
+BUSY, IDLE = 0.95, 0.0
+PATIENT = (
+    "-c",
+    "import sys\n"
+    "from vgpuscope.runtime import lifecycle\n"
+    "lifecycle.main.__kwdefaults__['grace'] = 3600.0\n"
+    "from vgpuscope.cli import main\n"
+    "sys.exit(main(sys.argv[1:]))\n",
+)  # the program, but when it is told to end nothing ends it but itself
+
+
+def uuid(number: int) -> str:
+    return f"GPU-{number:08x}-0000-4000-8000-{number:012x}"
+
+
+def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **more) -> Track:
+    """A card that was watched for the whole window, with one tenant."""
+    end = time.time()
+    levels = {
+        "gpu_util": util,
+        "mem_copy": util and util / 2,
+        "mem_used": 40.0 * GIB,
+        "power": 60.0 + 250.0 * (util or 0),
+    }
+    terms = {name: stat(value) for name, value in levels.items() if value is not None}
+    terms |= {"mem_total": stat(80.0 * GIB), "power_limit": stat(400.0), "sm_clock": stat(1.41e9)}
+    fields = {
+        "schema": "vgpuscope",
+        "gpu_id": uuid(number),
+        "gpu_index": str(number),
+        "hostname": f"node-{number // 8}",
+        "model": "NVIDIA A100-SXM4-80GB",
+        "tenant": Tenant(namespace="ml", pod=f"{pod}-{number}", container="main"),
+        "terms": terms,
+        "first": end - 600,
+        "last": end,
+    }
+    return Track(**(fields | more))
+
+
+def stat(value: float, **more) -> Stat:
+    return Stat(**{"mean": value, "max": value, "p95": value, "samples": 20, **more})
+
+
+def reading(*tracks: Track, **more) -> Reading:
+    end = time.time()
+    fields = {"window": Window(begin=end - 600, end=end, interval=30), "source": "http://stub", "requests": 6}
+    return Reading(tracks=tracks, schemas=("vgpuscope",), **(fields | more))
+
+
+class StubSource:
+    """Answers with what `answer` is: a reading, an error, or an event to wait for first."""
+
+    def __init__(self, answer: Reading | Exception | None = None) -> None:
+        self.answer: Reading | Exception = answer if answer is not None else reading(track(0), track(1, util=IDLE))
+        self.reads = 0
+        self.asked = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+
+    def hang(self) -> None:
+        self.let_go.clear()
+        self.asked.clear()
+
+    def fail(self, message: str = "refused") -> None:
+        self.answer = QueryFailed(message)
+
+    async def read(self, *, end, seconds):
+        self.reads += 1
+        self.asked.set()
+        await self.let_go.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        window = Window(begin=end - seconds, end=end, interval=30)
+        tracks = tuple(structs.replace(one, first=end - seconds, last=end) for one in self.answer.tracks)
+        return structs.replace(self.answer, window=window, tracks=tracks)
+
+
+class StubSources:
+    """What the analyzer knows of its sources."""
+
+    name = "StubSource"
+
+    def __init__(self, source: StubSource) -> None:
+        self.current = source
+        self.known_owners = {("ml", "train-0"): "Job/train"}
+        self.known_nodes = None
+        self.looks, self.down = 0, None  # an error: it does not even answer a look
+        self.renewed = 0
+
+    def renew(self, config) -> None:
+        self.renewed += 1
+
+    async def begun(self, *, within) -> None:
+        pass
+
+    async def run(self, *, finished) -> None:
+        await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        self.looks += 1
+        if self.down is not None:
+            raise self.down
+        await self.current.let_go.wait()
+        if isinstance(self.current.answer, ScopeError):
+            raise self.current.answer
+
+    async def nodes(self):
+        return self.known_nodes
+
+    async def owners(self):
+        if isinstance(self.known_owners, Exception):
+            raise self.known_owners
+        return self.known_owners
+
+    async def close(self) -> None:
+        pass
+
+
+class SharedHistory(Unstored):
+    """A store that several analyzers share, and that can be down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+        self.saved: list[Analysis] = []
+
+    def hold(self) -> None:
+        """Nobody is told who leads until it is let go."""
+        self.let_go.clear()
+
+    def _check(self) -> None:
+        if self.down:
+            raise HistoryDown("the store is away")
+
+    async def save(self, analysis):
+        self._check()
+        self.saved.append(analysis)
+
+    async def latest(self, *, after=0.0):
+        self._check()
+        last = max(self.saved, key=lambda one: one.started, default=None)
+        return last if last and last.started > after else None
+
+    async def lead(self, holder, seconds):
+        await self.let_go.wait()
+        self._check()
+        return await super().lead(holder, seconds)
+
+    async def resign(self, holder):
+        self._check()
+        await super().resign(holder)
+
+
+class Running:
+    """An analyzer that runs, and a client of it."""
+
+    def __init__(self, analyzer: Analyzer, client: httpx2.AsyncClient, source: StubSource, life: Lifecycle) -> None:
+        self.analyzer, self.client, self.source, self.life = analyzer, client, source, life
+
+    async def get(self, path: str, **more) -> httpx2.Response:
+        return await self.client.get(path, **more)
+
+    async def json(self, path: str, **more):
+        answer = await self.client.get(path, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def analysed(self, times: int = 1) -> None:
+        """Wait until so many analyses came to an end, whatever their end."""
+        await until(lambda: self.analyzer.pulse().tally.analyses >= times and self._shown())
+
+    def _shown(self) -> bool:
+        running = self.analyzer._cycle._running
+        return running is None or running.done()
+
+    async def analyse(self) -> None:
+        """One analysis more, from now."""
+        await self.analyzer._cycle.finished()
+        before = self.analyzer.pulse().tally.analyses
+        assert self.analyzer.trigger()
+        await self.analysed(before + 1)
+
+    async def metrics(self) -> str:
+        return (await self.client.get("/metrics", headers={"accept-encoding": "identity"})).text
+
+
+@contextlib.asynccontextmanager
+async def running(
+    source: StubSource | None = None,
+    *,
+    history=None,
+    environ=(),
+    file=None,
+    listen="127.0.0.1:0",
+    sources=None,
+    **flags,
+):
+    source = source or StubSource()
+    given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
+    settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
+    analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
+    analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
+    life = Lifecycle()
+    server = Server(analyzer.app(None), sock=address.bind(listen))
+    task = asyncio.create_task(life.run(analyzer.loops(), server=server))
+    try:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
+            await server.started()
+            yield Running(analyzer, client, source, life)
+    finally:
+        life.stop()
+        source.let_go.set()
+        with mock.patch.object(lifecycle, "DRAIN", 0.0):  # nobody here has to be told first
+            await _ended(task, analyzer)
+
+
+async def _ended(task, analyzer) -> None:
+    async with asyncio.timeout(SOON):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await analyzer.close()

@@ -1,0 +1,68 @@
+"""Nodes of the cluster, from a cluster exporter that may be starting or down."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
+
+LEDGERS = [NodeLedger(name="node-a"), NodeLedger(name="node-b", ready=False), NodeLedger(name="ghost", known=False)]
+
+
+class Exporter:
+    """Answers as a cluster exporter does: /readyz says what has yet to be listed."""
+
+    def __init__(self):
+        self.missing, self.status, self.asked = [], 200, []
+        self.nodes = msgspec.json.encode(LEDGERS)
+
+    async def talk(self, reader, writer):
+        path = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
+        self.asked.append(path)
+        status, body = self.status, self.nodes
+        if path == "/readyz":
+            status = 503 if self.missing else 200
+            body = json.dumps({"ready": not self.missing, "missing": self.missing}).encode()
+        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def asking(exporter, **options):
+    server = await asyncio.start_server(exporter.talk, "127.0.0.1", 0)
+    async with server, ClusterNodes(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", **options) as nodes:
+        yield nodes
+
+
+async def test_nodes_that_the_cluster_has_are_listed_also_those_that_are_not_ready():
+    exporter = Exporter()
+    async with asking(exporter) as nodes:
+        assert await nodes.read() == {"node-a", "node-b"}
+        assert await nodes.read() == {"node-a", "node-b"}
+    assert exporter.asked == ["/readyz", "/api/v1/nodes"]  # the answer was kept
+
+
+async def test_before_all_nodes_are_listed_nothing_is_known():
+    exporter = Exporter()
+    exporter.missing = ["nodes"]
+    async with asking(exporter) as nodes:
+        with pytest.raises(SourceDown, match="has not listed nodes yet"):
+            await nodes.read()
+        exporter.missing = []
+        assert await nodes.read() == {"node-a", "node-b"}
+
+
+@pytest.mark.parametrize(("status", "body"), [(500, b"{}"), (200, b"<html>"), (200, b'{"a": 1}'), (404, b"")])
+async def test_an_answer_that_is_no_list_of_nodes_is_none(status, body):
+    exporter = Exporter()
+    exporter.status, exporter.nodes = status, body
+    async with asking(exporter) as nodes:
+        with pytest.raises(SourceDown):
+            await nodes.read()

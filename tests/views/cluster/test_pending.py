@@ -1,0 +1,170 @@
+"""Pods that wait, as samples, as JSON and as text."""
+
+import json
+
+import msgspec
+from rich.console import Console
+
+from vgpuscope.catalog import cluster as catalog
+from vgpuscope.catalog.metric import FAMILIES
+from vgpuscope.model.decision import Reason
+from vgpuscope.model.pending import PendingList, PendingPod, Said, WaitingCount
+from vgpuscope.views.cluster.pending import pending_table, pod_view
+from vgpuscope.views.cluster.pending_api import pending_list
+from vgpuscope.views.cluster.pending_metrics import pending_samples
+from vgpuscope.views.exposition.sharded import ShardedPage
+
+NOW = 1_800_000_000.0
+MEMORY = "SCHED_INSUFFICIENT_GPU_MEMORY"
+
+
+def said(code=MEMORY, *nodes, count=None, **more):
+    reason = Reason(code=code, nodes=nodes, node_count=count, detail=more.pop("detail", "words"))
+    return Said(reason=reason, component="hami-scheduler", **more)
+
+
+def pod(*reasons, **more):
+    code = reasons[0].reason.code if reasons else "SCHED_NOT_TRIED"
+    named = {"namespace": "ml", "pod": "train-0", "pod_uid": "u", "code": code, "created": NOW - 300}
+    return PendingPod(said=reasons, **(named | more))
+
+
+def text(drawn, width=200):
+    console = Console(width=width, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def view(shown, **more):
+    return text(pod_view(shown, msgspec.structs.replace(pending_list([shown], NOW), **more)))
+
+
+def table(*pods, width=None, outcomes=False):
+    return text(pending_table(pending_list(pods, NOW), width, outcomes=outcomes), width or 1000)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def page(*counts):
+    made = ShardedPage(catalog.METRICS, FAMILIES)
+    made.update("pending", pending_samples(counts))
+    return [line for line in made.text().decode().splitlines() if line.startswith("vgpuscope_cluster_pending")]
+
+
+def test_counts_and_ages_are_on_the_page_by_namespace_and_code():
+    counts = (
+        WaitingCount(namespace="ml", code=MEMORY, pods=2, oldest=70.5),
+        WaitingCount(namespace="", code="SCHED_TAINT", pods=1),
+    )
+    assert sorted(page(*counts)) == [
+        'vgpuscope_cluster_pending_oldest_seconds{namespace="ml",code="SCHED_INSUFFICIENT_GPU_MEMORY"} 70.5',
+        'vgpuscope_cluster_pending_pods{code="SCHED_TAINT"} 1',
+        'vgpuscope_cluster_pending_pods{namespace="ml",code="SCHED_INSUFFICIENT_GPU_MEMORY"} 2',
+    ]
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_has_the_pods_and_what_their_codes_mean():
+    found = pod(said(), said("SCHED_TAINT", current=False), said("SCHED_OF_TOMORROW"))
+    body = json.loads(msgspec.json.encode(pending_list([found], NOW)))
+    assert list(body) == ["now", "pending", "codes", "facts", "advice"]
+    assert body["now"] == NOW
+    assert list(body["codes"]) == [MEMORY, "SCHED_TAINT"]
+    assert {"stage", "meaning", "runbook"} <= set(body["codes"][MEMORY])
+    assert msgspec.convert(body, type=PendingList) == pending_list([found], NOW)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_names_a_few_nodes_and_how_many_more_there_are():
+    assert "5 nodes: words (a, b, c, and 2 more)" in table(pod(said(MEMORY, "a", "b", "c", "d", count=5)))
+    assert "1 node: words (a)" in table(pod(said(MEMORY, "a", count=1)))
+    assert table(pod(said())).endswith("  words")
+
+
+def test_what_is_not_kept_is_counted_with_the_rest():
+    assert "words; 4 more" in table(pod(said(), said("SCHED_TAINT"), said_cut=3))
+
+
+def test_a_pod_without_amounts_or_times_shows_that_it_is_not_known():
+    row = table(pod(created=None)).splitlines()[1]
+    assert row.split() == ["ml/train-0", "–", "SCHED_NOT_TRIED", "–", "0"]
+
+
+def test_a_clock_that_jumps_makes_no_negative_ages():
+    assert "-" not in table(pod(created=NOW + 500)).splitlines()[1].replace("train-0", "")
+    assert "0.0 s ago" in view(pod(said(first=NOW + 9, last=NOW + 9)))
+
+
+def test_a_narrow_table_keeps_names_and_codes():
+    rows = table(pod(said(detail="w " * 90), pod="a-pod-with-a-rather-long-name-0"), width=80).splitlines()
+    assert rows[0].split() == ["POD", "AGE", "CODE"]
+    assert "ml/a-pod-with-a-rather-long-name-0" in rows[1]
+    assert rows[1].endswith(MEMORY)
+
+
+def test_every_outcome_has_a_headline():
+    ended = {"ended": NOW - 60, "node": "n1"}
+    assert view(pod()).startswith("ml/train-0 has waited for 5 min\n")
+    assert "was scheduled on n1 60 s ago, after 4 min\n" in view(pod(outcome="scheduled", **ended))
+    assert "failed on n1 60 s ago, before it started\n" in view(pod(outcome="failed", **ended))
+    assert "failed 60 s ago, before it started\n" in view(pod(outcome="failed", ended=NOW - 60))
+    assert "was deleted 60 s ago, after waiting for 4 min\n" in view(pod(outcome="deleted", ended=NOW - 60))
+
+
+def test_a_code_is_explained_once_however_many_said_it():
+    shown = view(pod(said(MEMORY, "a", count=2), said(detail="other words", count=3, last=NOW - 3)))
+    assert shown.count("what to do") == 1
+    assert "nodes       1: a" not in shown
+    assert "nodes       2: a and 1 more" in shown
+    assert "message     other words\n" in shown
+
+
+def test_history_stands_apart_and_what_is_cut_is_told():
+    shown = view(pod(said(), said("SCHED_TAINT", current=False, last=NOW - 7200), said_cut=9))
+    assert (
+        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more that are not kept" in shown
+    )
+
+
+def test_a_code_of_a_newer_exporter_is_shown_without_an_explanation():
+    assert "SCHED_OF_TOMORROW" in view(pod(said("SCHED_OF_TOMORROW")))
+    assert "meaning" not in view(pod(said("SCHED_OF_TOMORROW")))
+
+
+def test_advice_is_shown_where_there_is_some():
+    assert "capacity" not in view(pod(said()))
+    assert "\ncapacity\n  less\n" in view(pod(said(), said("SCHED_TAINT", current=False)), advice=("less",))
+
+
+def test_the_numbers_stand_with_the_code_they_belong_to_before_what_to_do():
+    shown = view(pod(said(), said("SCHED_TAINT")), facts={MEMORY: ("n1: 6 MiB missing.", "n2: 8 MiB missing.")})
+    memory, taint = shown.split("SCHED_TAINT")
+    numbers = "  numbers     n1: 6 MiB missing.\n              n2: 8 MiB missing.\n  what to do  "
+    assert numbers in memory
+    assert "numbers" not in taint
+
+
+def test_a_row_has_the_number_behind_its_code():
+    assert table(pod(said(MEMORY, "a", count=1), fact="a: 6 MiB missing.")).endswith(
+        "1 node: words (a). a: 6 MiB missing."
+    )
+
+
+def test_no_code_that_is_said_now_is_among_what_was_reported_earlier():
+    shown = view(pod(said(), said(detail="older words", current=False), said("SCHED_TAINT", current=False)))
+    now, earlier = shown.split("reported earlier")
+    assert "  earlier     older words\n" in now
+    assert MEMORY not in earlier
+    assert "SCHED_TAINT" in earlier
+
+
+def test_a_summary_without_a_cause_is_shown_only_where_no_cause_is():
+    vague = "SCHED_NO_NODE_FITS"
+    assert vague not in view(pod(said(), said(vague)))
+    assert vague in view(pod(said(vague)))

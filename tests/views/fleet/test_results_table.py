@@ -1,0 +1,185 @@
+"""Results in the terminal."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.sinks import fleets
+from vgpuscope.model.analysis import Evidence, Score, Stat
+from vgpuscope.views.fleet.results import low, rows
+from vgpuscope.views.fleet.results_table import looked_at, results_table, short_names
+
+GIB = fleets.GIB
+
+
+def drawn(*gpus, width: int | None, color: bool = False, only_low: bool = False) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width or 500, color_system="standard" if color else None, force_terminal=color)
+    made = rows(fleets.analysis(fleets.NOON, *gpus))
+    console.print(results_table(low(made, threshold=20) if only_low else made, width))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def card(number: int = 0, **more):
+    terms = {"gpu_util": Stat(mean=0.5), "mem_used": Stat(mean=4.0 * GIB), "mem_total": Stat(mean=8.0 * GIB)}
+    fields = {
+        "gpu_index": "0",
+        "score": Score(value=42.0),
+        "status": "normal",
+        "verdict": "in_use",
+        "use_class": "busy",
+        "terms": terms,
+    }
+    evidence = Evidence(coverage=0.95)
+    return fleets.gpu(number, **(fields | {"tenants": (fleets.tenant("train-0"),), "evidence": evidence} | more))
+
+
+def part(pod: str, namespace: str, util: float, memory: float, score: float, **more):
+    terms = {"process_sm": Stat(mean=util), "mem_used": Stat(mean=memory * GIB)}
+    fields = {"own": True, "terms": terms, "score": Score(value=score), "status": "normal", "owner": f"Notebook/{pod}"}
+    return fleets.tenant(pod, namespace=namespace, **(fields | more))
+
+
+IDLE = {"status": "idle", "verdict": "idle", "use_class": "idle-held", "idle_since": fleets.NOON - 9 * 3600}
+
+
+def shared(number: int = 0):
+    tenants = (
+        part("worker-0", "train", 0.7, 2.5, 55.0, verdict="in_use", use_class="busy"),
+        part("notebook-carol-0", "notebooks", 0, 1.5, 7.1, memory_limit=2 * GIB, **IDLE),
+    )
+    return card(number, tenants=tenants)
+
+
+def line_with(text: str, word: str) -> str:
+    (found,) = [line for line in text.splitlines() if word in line]
+    return found
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_what_matters_is_there_at_any_width(width):
+    text = drawn(card(), shared(1), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    for word in ("42", "in_use", "ml/train-0", "node-0", "GPU-00000001", "idle-held", "9 h", "1.5/2.0Gi"):
+        assert word in text, text
+
+
+def test_the_node_comes_first_and_each_tenant_has_a_line_of_its_own_below_its_gpu():
+    lines = drawn(shared(), width=80).splitlines()
+    head, gpu, worker, notebook = lines[:4]
+    assert head.split()[0] == "NODE"
+    assert gpu.startswith("node-0  0 GPU-00000000…")
+    assert worker.startswith("  train/worker-0 ")
+    assert notebook.startswith("  notebooks/notebook-carol-0 ")
+    assert worker.split()[1:] == ["55", "70%", "2.5Gi", "in_use", "busy"]
+    assert notebook.split()[1:] == ["7.1", "0%", "1.5/2.0Gi", "idle", "idle-held", "9", "h"]
+
+
+def test_only_low_names_the_gpu_and_shows_the_idle_tenant_alone():
+    text = drawn(shared(), card(1), width=80, only_low=True)
+    assert "GPU-00000000" in text
+    assert "worker-0" not in text
+    assert "GPU-00000001" not in text
+    assert line_with(text, "notebooks/").split()[1:] == ["7.1", "0%", "1.5/2.0Gi", "idle", "idle-held", "9", "h"]
+    assert line_with(text, "GPU-00000000").split() == ["node-0", "0", "GPU-00000000…"]
+
+
+def test_sums_stand_below_the_table():
+    text = drawn(shared(), card(1), width=80)
+    assert "2 GPUs on 1 node: 2 in use, 0 idle, 0 unknown." in text
+    assert "3 tenants: 1 in use, 1 idle (1 holds memory), 1 unknown." in text
+
+
+def test_the_only_tenant_of_a_gpu_does_not_repeat_what_its_gpu_says():
+    lone = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="in_use", use_class="busy", memory_limit=6 * GIB)
+    text = drawn(card(tenants=(lone,)), width=80)
+    assert line_with(text, "ml/train-0").split() == ["ml/train-0", "3.9/6.0Gi"]
+    other = part("train-0", "ml", 0.5, 3.9, 42.0, verdict="unknown", use_class="unknown")
+    assert "unknown" in line_with(drawn(card(tenants=(other,)), width=80), "ml/train-0")
+
+
+def test_long_names_are_folded_and_nothing_is_lost():
+    pod = "inference-service-predictor-default-00001-deployment-7d9c5b8f6c-x2x9z"
+    lone = fleets.tenant(pod, verdict="in_use")
+    text = drawn(card(hostname="gpu-node-eu-central-1a-0001.internal", tenants=(lone,)), width=80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert any(line.startswith("    ") for line in text.splitlines())
+    squeezed = "".join(text.split())
+    assert pod in squeezed
+    assert "gpu-node-eu-central-1a-0001.internal" in squeezed
+
+
+def test_a_name_is_cut_between_its_words():
+    gpu = card(mig="MIG-12345678-90ab", profile="1g.10gb", hostname="mig-node-1")
+    busy = card(1, use_class="busy-unproductive")
+    text = drawn(gpu, busy, width=80)
+    assert "\n    1g.10gb\n" in text
+
+
+def test_a_file_has_whole_names():
+    text = drawn(shared(), width=None)
+    assert fleets.gpu(0).gpu_id in text
+    assert "Notebook/notebook-carol-0" in text
+
+
+def test_a_wide_terminal_shows_everything():
+    text = drawn(card(), width=200)
+    assert all(word in text for word in ("node-0", "NVIDIA A100", "50%", "4.0/8.0Gi", "normal", "95%"))
+
+
+def test_names_cannot_draw_on_the_terminal():
+    text = drawn(card(tenants=(fleets.tenant("\x1b[31mred\x07"),), hostname="[bold]x[/]"), width=200)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]x[/]" in text
+
+
+def test_what_is_not_known_is_shown_as_such():
+    assert "unknown" in drawn(fleets.gpu(0), width=120)
+
+
+def test_an_instance_is_named_by_its_own_uuid_where_it_has_one():
+    assert "MIG-abc" in drawn(card(mig="MIG-abc"), width=160)
+    assert "/GI-3" in drawn(card(mig="GI-3"), width=160)
+
+
+def test_a_gpu_that_is_lost_or_silent_says_so():
+    text = drawn(card(health="lost", xids=(48, 79), last_seen=fleets.NOON - 600), width=80)
+    assert "\n  health: lost\n  XID 48, 79\n  no samples for 10 min\n" in text
+
+
+def test_containers_of_one_pod_are_told_apart():
+    both = (part("w", "a", 0.7, 1, 50.0, container="main"), part("w", "a", 0.1, 1, 9.0, container="side"))
+    text = drawn(card(tenants=both), width=100)
+    assert "  a/w/main " in text
+    assert "  a/w/side " in text
+
+
+def test_colours_repeat_what_words_say():
+    plain, coloured = drawn(shared(), width=120), drawn(shared(), width=120, color=True)
+    assert "\x1b[" in coloured
+    assert all(word in plain for word in ("in_use", "idle-held"))
+
+
+def test_an_empty_list_says_what_was_looked_at():
+    said = looked_at(listed=0, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2)
+    assert said == "No GPU is below 20. 21 GPUs analysed, 8 unknown; 30 tenants, 2 unknown."
+    assert looked_at(listed=0, threshold=20, gpus=1, unknown=0, tenants=0, tenants_unknown=0) == (
+        "No GPU is below 20. 1 GPU analysed, 0 unknown."
+    )
+    assert looked_at(listed=14, threshold=20, gpus=21, unknown=8, tenants=30, tenants_unknown=2).startswith(
+        "14 are idle or below 20. 21 GPUs"
+    )
+
+
+uuids = st.text("0123456789abcdef-", min_size=1, max_size=40).map(lambda text: f"GPU-{text}")
+
+
+@given(st.lists(uuids, unique=True, max_size=20))
+def test_shortened_names_are_told_apart_and_are_the_beginning_of_the_whole(names):
+    short = short_names(names)
+    assert len(set(short.values())) == len(names)
+    assert all(name.startswith(shown.removesuffix("…")) for name, shown in short.items())
