@@ -52,17 +52,17 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
         binding=Binding(directory / "devices.json"),
         clock=lambda: clock["now"],
     )
-    sampler.standings["ratio"].none("no ratio file")
+    sampler.source_health["ratio"].none("no ratio file")
     pods, grants = PodFile(str(directory / "pods.json")), PodResources(str(node.socket))
     for second in range(SECONDS):
         clock["now"] = began + second
         node.tick(clock["now"])
         async for seen in pods.follow():
             sampler.pods = seen
-            sampler.standings["pods"].good()
+            sampler.source_health["pods"].good()
             break
         sampler.grants = await grants.read()
-        sampler.standings["podresources"].good()
+        sampler.source_health["podresources"].good()
         sample, _ = await asyncio.to_thread(sampler.cycle)
     node.close()
     return sample.complete()

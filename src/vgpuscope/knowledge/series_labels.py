@@ -13,7 +13,7 @@ _HOSTS = (f"{EXPORTED}node", "Hostname", "hostname", "kubernetes_node", "node", 
 _EXPORTERS = ("dcgm-exporter", "vgpuscope")
 
 
-class Place(NamedTuple):
+class SeriesIdentity(NamedTuple):
     """What a series' labels say."""
 
     gpu_id: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 def place(
     group: Group, labels: Mapping[str, str], *, displaced: bool, words: dict[str, str] | None = None
-) -> Place | None:
+) -> SeriesIdentity | None:
     """Card, instance and tenant of a series; None: it names no card.
 
     `displaced`: see `displaced_jobs`. `words` holds texts that come again and again, so that they are kept once.
@@ -39,10 +39,10 @@ def place(
     same, host = words.setdefault, _hostname(labels)
     if group.schema == "vgpuscope":
         tenant = _tenant(labels, words, displaced=displaced) if group.kind == "container" else None
-        return Place(gpu_id, labels.get("mig_uuid", ""), "", "", same(host, host), "", tenant)
+        return SeriesIdentity(gpu_id, labels.get("mig_uuid", ""), "", "", same(host, host), "", tenant)
     instance, profile = labels.get("GPU_I_ID", ""), labels.get("GPU_I_PROFILE", "")
     index, model = labels.get("gpu", ""), labels.get("modelName", "")
-    return Place(
+    return SeriesIdentity(
         gpu_id,
         f"GI-{instance}" if instance else "",
         same(profile, profile),

@@ -27,7 +27,7 @@ from vgpuscope.formats.prom.promql import (
 )
 from vgpuscope.knowledge.exporters import CARDS, CONTAINERS, DCGM, GROUPS, INSTANCES, STATISTICS
 from vgpuscope.logic.fleet.queries import plan
-from vgpuscope.logic.fleet.series_table import Places, Table, quantile
+from vgpuscope.logic.fleet.series_table import LabelCache, Table, quantile
 from vgpuscope.logic.fleet.tracks import refused, tracks
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed
 
@@ -279,7 +279,7 @@ def test_a_series_that_names_no_card_is_none():
 
 
 def test_a_series_that_is_known_is_another_once_its_job_turns_out_to_hide_tenants():
-    places, free = Places(DCGM), b'{"UUID":"GPU-1","job":"gpus","pod":"web"}'
+    places, free = LabelCache(DCGM), b'{"UUID":"GPU-1","job":"gpus","pod":"web"}'
     held = b'{"UUID":"GPU-2","exported_pod":"train","job":"gpus","pod":"web"}'
     before, after = places.of({free})[free][0], places.of({free, held})
     assert before is not None
@@ -289,7 +289,7 @@ def test_a_series_that_is_known_is_another_once_its_job_turns_out_to_hide_tenant
 
 
 def test_of_series_that_are_gone_nothing_is_kept():
-    places = Places(DCGM)
+    places = LabelCache(DCGM)
     assert list(places.of({b'{"UUID":"GPU-1"}'})) == [b'{"UUID":"GPU-1"}']
     assert list(places.of({b'{"UUID":"GPU-2"}'})) == [b'{"UUID":"GPU-2"}']
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.sinks import fleets
-from vgpuscope.logic.fleet.waste import Ledger, present
+from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Stat
 from vgpuscope.sinks.history import open_history
 
@@ -43,7 +43,7 @@ def waste(analyses, path, group_by="tenant", **more):
         end = analyses[-1].window.end + 1
         await store.prune(end + more.get("later", 0))
         span = {"step": "hour", "begin": BEGIN, "end": end, "limit": 10**6}
-        ledger = Ledger(present(analyses[-1].gpus))
+        ledger = WasteLedger(present(analyses[-1].gpus))
         ledger.add(await store.points(**span), await store.points(**span, namespace=""))
         await store.close()
         return ledger.waste(group_by=group_by, begin=BEGIN, end=end)

@@ -1,6 +1,6 @@
 """Small makers of nodes for the tests of the logic: one line says what a test is about."""
 
-from vgpuscope.logic.node.snapshot import NodeMind, Readings
+from vgpuscope.logic.node.snapshot import NodeTracker, Readings
 from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import Container, Grant, HamiShare, Pod, ProcessOwner
 from vgpuscope.model.region import ContainerRegion, Region, RegionDevice, RegionReading, Slot, SlotDevice
@@ -102,7 +102,7 @@ def readings(*gpus, at=1000.0, tick=None, regions=(), owners=(), pods=(), grants
 
 
 def sample(*gpus, mind=None, ratio=1.0, **more) -> NodeSnapshot:
-    mind = mind or NodeMind(node="n1", window=60.0)
+    mind = mind or NodeTracker(node="n1", window=60.0)
     return mind.conclude(readings(*gpus, **more), ratio=ratio, errors={}).complete()
 
 

@@ -23,7 +23,7 @@ from tests.logic.node.builders import (
     slot,
     usage,
 )
-from vgpuscope.logic.node.snapshot import NodeMind
+from vgpuscope.logic.node.snapshot import NodeTracker
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pod import MigAllocation
 
@@ -292,7 +292,7 @@ def test_a_card_the_driver_does_not_show_keeps_its_regions_rows():
 
 
 def test_started_and_gone_quiet_is_idle_and_never_started_is_not():
-    mind = NodeMind(node="n1", window=60.0)
+    mind = NodeTracker(node="n1", window=60.0)
     given = {"pods": [pod("a")], "grants": [grant("a", A)], "mind": mind}
     assert usage(sample(card(), at=1.0, **given), "a").state == "not-started"
     running = card(used=GIB, processes=(process(1, GIB, 0.4),), utilization=0.4)
@@ -303,7 +303,7 @@ def test_started_and_gone_quiet_is_idle_and_never_started_is_not():
 
 
 def test_while_a_card_does_not_answer_nobody_is_called_idle_or_ended():
-    mind = NodeMind(node="n1", window=60.0)
+    mind = NodeTracker(node="n1", window=60.0)
     given = {"pods": [pod("a")], "grants": [grant("a", A)], "mind": mind}
     who = {"owners": [owner(1, "a"), owner(2, "b")]}
     running = card(used=3 * GIB, processes=(process(1, GIB, 0.4), process(2, GIB, 0.1)), utilization=0.5)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.logic.node.builders import GIB, card, owner, pod, process, region, sample, slot
-from vgpuscope.logic.node.snapshot import NodeMind
+from vgpuscope.logic.node.snapshot import NodeTracker
 
 SLEEP = 0.120
 FEW = 3  # samples after which an ended work must be shown as 0
@@ -36,7 +36,7 @@ class Watcher(NamedTuple):
 
 def follow(watcher, seconds, *, tells=True):
     """What a container's vGPU shows, sample by sample."""
-    mind, shown = NodeMind(node="n1", window=60.0), []
+    mind, shown = NodeTracker(node="n1", window=60.0), []
     for at in range(seconds):
         sm = watcher.driver(at)
         gpu = card(used=GIB, utilization=sm, processes=(process(5, GIB, sm=sm if tells else None),))

@@ -21,7 +21,7 @@ from tests.logic.node.builders import (
     share,
     slot,
 )
-from vgpuscope.logic.node.snapshot import NodeMind
+from vgpuscope.logic.node.snapshot import NodeTracker
 from vgpuscope.model.device import Memory
 
 PODS = ("a", "b", "c", "d")
@@ -111,7 +111,7 @@ def histories(draw):
 
 
 def replay(history):
-    mind = NodeMind(node="n", window=60)
+    mind = NodeTracker(node="n", window=60)
     return [mind.conclude(r, ratio=1.0, errors={}).complete() for r in history]
 
 
@@ -218,13 +218,13 @@ def test_the_same_history_gives_the_same_snapshots(history):
 def test_a_process_of_the_host_is_the_systems_and_taken_from_nobody_else():
     gpu = card(used=10 * GIB, processes=(process(1, 3 * GIB), process(2, 2 * GIB)))
     seen = readings(gpu, owners=[owner(1, "a"), owner(2)], pods=[pod("a")])
-    split = NodeMind(node="n", window=60).conclude(seen, ratio=1.0, errors={}).complete().ledgers[0].memory
+    split = NodeTracker(node="n", window=60).conclude(seen, ratio=1.0, errors={}).complete().ledgers[0].memory
     assert (split.containers, split.system, split.unattributed, split.free) == (3 * GIB, 3 * GIB, 5 * GIB, 69 * GIB)
     assert sum(parts(split)) == split.total
 
 
 def test_a_driver_reload_neither_loses_nor_invents_energy():
-    mind = NodeMind(node="n", window=60)
+    mind = NodeTracker(node="n", window=60)
     totals = [
         mind.conclude(readings(card(energy=energy), at=at), ratio=1.0, errors={}).complete().gpus[0].energy
         for at, energy in enumerate((1000.0, 1300.0, 5.0, 25.0), start=1)
@@ -233,7 +233,7 @@ def test_a_driver_reload_neither_loses_nor_invents_energy():
 
 
 def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
-    mind = NodeMind(node="n", window=60)
+    mind = NodeTracker(node="n", window=60)
     who = {"owners": [owner(1, "a"), owner(2, "b")], "pods": [pod("a"), pod("b")]}
 
     def draw(energy, at, sm_a, sm_b):
@@ -252,14 +252,14 @@ def test_energy_goes_by_sm_time_and_when_nothing_runs_by_memory():
 
 
 def test_an_idle_card_that_nobody_holds_keeps_its_energy_unattributed():
-    mind = NodeMind(node="n", window=60)
+    mind = NodeTracker(node="n", window=60)
     mind.conclude(readings(card(energy=10.0), at=1.0), ratio=1.0, errors={})
     split = mind.conclude(readings(card(energy=70.0), at=2.0), ratio=1.0, errors={}).complete().ledgers[0].energy
     assert (split.total, split.unattributed) == (60.0, 60.0)
 
 
 def test_what_an_ended_container_used_stays_in_the_books():
-    mind = NodeMind(node="n", window=60)
+    mind = NodeTracker(node="n", window=60)
     gpu = card(used=GIB, utilization=0.5, energy=0.0, processes=(process(1, GIB, 0.5),))
     who = {"owners": [owner(1, "a")], "pods": [pod("a")], "grants": [grant("a", A)]}
     mind.conclude(readings(gpu, at=0.0, **who), ratio=1.0, errors={})

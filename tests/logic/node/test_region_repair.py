@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.logic.node.builders import GIB, owner, region, slot
-from vgpuscope.logic.node.region_repair import PATIENCE, History, repair
+from vgpuscope.logic.node.region_repair import PATIENCE, RegionHistory, repair
 
 
 def mend(*containers, history=None, owners=(), driver_pids=(), driver_sm=None):
     return repair(
         containers,
-        history=history or History(),
+        history=history or RegionHistory(),
         owners=None if owners is None else {o.pid: o for o in owners},
         driver_pids=driver_pids,
         driver_sm=driver_sm or {},
@@ -24,7 +24,7 @@ def sm_of(repaired):
 
 def follow(values):
     """The sm of one process, sample by sample, as it comes out."""
-    history, seen = History(), []
+    history, seen = RegionHistory(), []
     for value in values:
         done = mend(region("a", slot(5, GIB, value, driver_used=GIB)), history=history)
         history = done.history
@@ -67,7 +67,7 @@ def test_the_history_of_processes_that_are_gone_is_forgotten():
     busy = mend(region("a", slot(5, GIB, 0.5)))
     gone = mend(region("a"), history=busy.history)
     assert sm_of(mend(region("a", slot(5, GIB, 0.0)), history=gone.history)) == [0.0]
-    assert mend(history=busy.history).history == History()
+    assert mend(history=busy.history).history == RegionHistory()
 
 
 def test_another_process_in_the_same_slot_inherits_nothing():

@@ -299,7 +299,7 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
         window=WINDOW,
         driver_deadline=30.0,
     )
-    sampler.standings["ratio"].none("not here")
+    sampler.source_health["ratio"].none("not here")
     sampler.grants = ()
     for cycle in range(cycles):
         left = CALM_EVERY - cycle % CALM_EVERY  # cycles before the next look at a calm node
@@ -307,7 +307,7 @@ def run(root: Path, cycles: int) -> Iterator[dict[str, object]]:
             (world.change if left > CALM_FOR else world.calm)()
             sampler.pods = decode_pods(world.pods()).items
         for source in ("pods", "podresources"):
-            sampler.standings[source].good(0.0)
+            sampler.source_health[source].good(0.0)
         sample, web.page = sampler.cycle()
         snapshot = sample.outline
         tidy(snapshot.samples)
@@ -344,7 +344,7 @@ def _resources(world: World) -> dict[str, int]:
 
 def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
     """How much each memory holds beyond what is on the node now."""
-    mind = sampler._mind
+    mind = sampler._tracker
     containers = len(world.tenants)
     processes = sum(len(tenant.processes) for tenant in world.tenants.values())
     rows = 1 + 6 + 3 + len(world.instances) + 3 * containers  # node, sources, cards, instances; container, pod, vgpu
@@ -352,8 +352,8 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
         "rows": len(sampler._renderer._last.lines) - rows,
         "owners": len(sampler._proc._known) - processes,
         "stamps": len(sampler._proc._stamps) - processes,
-        "accounts": len(mind._books.containers) - containers,
-        "windows": len(mind._books._windows) - 3 * 5 - containers,
+        "accounts": len(mind._accounts.containers) - containers,
+        "windows": len(mind._accounts._windows) - 3 * 5 - containers,
         "zeros": len(mind._history.zeros) - processes,
         "regions": len(mind._history.regions) - containers,
         "listings": len(sampler._region_files._choices) - containers - 1,

@@ -18,7 +18,17 @@ from vgpuscope.logic.fleet.scoring import (
     score,
     status,
 )
-from vgpuscope.logic.fleet.sightings import NEW, UNUSABLE, Case, Desk, Guest, Key, Past, case_of, units_of
+from vgpuscope.logic.fleet.sightings import (
+    NEW,
+    UNUSABLE,
+    Case,
+    Context,
+    Key,
+    PreviousVerdict,
+    Tenancy,
+    case_of,
+    units_of,
+)
 from vgpuscope.logic.fleet.tenants import Concluded, former_use, key_of, not_started, tenant_uses, unknown
 from vgpuscope.logic.fleet.verdict import VerdictRules, highest, judge
 from vgpuscope.model.analysis import GpuUse, Reading, Score, Stat, Tenant, TenantUse, Term, Track
@@ -28,7 +38,7 @@ from vgpuscope.model.quantity import Bytes, DeviceUUID, UnixTime, Watts
 def assemble(
     reading: Reading,
     *,
-    previous: Mapping[Key, Past],
+    previous: Mapping[Key, PreviousVerdict],
     weights: Weights,
     thresholds: Thresholds,
     rules: VerdictRules,
@@ -37,7 +47,7 @@ def assemble(
     default_memory: Bytes | None = None,
 ) -> tuple[GpuUse, ...]:
     """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
-    desk = Desk(
+    context = Context(
         source=reading.source,
         window=reading.window,
         previous=previous,
@@ -53,10 +63,10 @@ def assemble(
     cards: dict[DeviceUUID, list[Track]] = {}
     for track in reading.tracks:
         cards.setdefault(track.gpu_id, []).append(track)
-    units = [unit for tracks in cards.values() for unit in units_of(tracks, desk)]
+    units = [unit for tracks in cards.values() for unit in units_of(tracks, context)]
     found: list[GpuUse] = []
     for at in range(0, len(units), _BLOCK):
-        found += _uses(units[at : at + _BLOCK], desk)
+        found += _uses(units[at : at + _BLOCK], context)
     return tuple(sorted(found, key=_order))
 
 
@@ -70,9 +80,9 @@ def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
     return key_of(use.gpu_id, use.mig, tenant)
 
 
-def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, Past] = {}) -> dict[Key, Past]:
+def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, PreviousVerdict] = {}) -> dict[Key, PreviousVerdict]:
     """What the next analysis has to know of this one: its `previous`. `before`: what this one had to know."""
-    previous: dict[Key, Past] = {}
+    previous: dict[Key, PreviousVerdict] = {}
     for use in uses:
         key = card_key(use)
         previous[key] = _past(use, before.get(key, NEW))
@@ -83,70 +93,70 @@ def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, Past] = {}) -> di
     return previous
 
 
-def _past(use: GpuUse | TenantUse, before: Past) -> Past:
+def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
     """Idleness that cannot be said for a while, as after a restart, is not over; work ends it."""
     seen = use.evidence
     if use.verdict == "unknown" and before.idle_since is not None:
-        return Past("unknown", seen.steady_for, before.idle_since, before.until)
-    return Past(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
+        return PreviousVerdict("unknown", seen.steady_for, before.idle_since, before.until)
+    return PreviousVerdict(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
 
 
 # ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _uses(units: Iterable[list[Track]], desk: Desk) -> list[GpuUse]:
+def _uses(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
     """Cards and instances, step by step for all of them: Python takes half the time where it repeats itself."""
-    cases = [case for unit in units if (case := case_of(unit, desk)) is not None]
-    scores = [_score(case, desk) for case in cases]
-    concluded = [_judged(case, found, desk) for case, found in zip(cases, scores, strict=True)]
-    return [_use(*all_of_it, desk) for all_of_it in zip(cases, scores, concluded, strict=True)]
+    cases = [case for unit in units if (case := case_of(unit, context)) is not None]
+    scores = [_score(case, context) for case in cases]
+    concluded = [_judged(case, found, context) for case, found in zip(cases, scores, strict=True)]
+    return [_use(*all_of_it, context) for all_of_it in zip(cases, scores, concluded, strict=True)]
 
 
 _BLOCK = 500  # cards of one step
 
 
-def _score(case: Case, desk: Desk) -> Score:
+def _score(case: Case, context: Context) -> Score:
     base = case.base
     found = score(
         _of_instance(case.shown) if base.mig else case.shown,
         model=base.model,
-        weights=desk.weights,
+        weights=context.weights,
         work=WORK_OF_INSTANCE if base.mig else WORK,
-        default_power=desk.default_power,
-        default_memory=desk.default_memory,
-        expected=desk.pace(base).expected,
+        default_power=context.default_power,
+        default_memory=context.default_memory,
+        expected=context.pace(base).expected,
     )
     return replace(found, value=None) if base.health in UNUSABLE else found  # what it did before says nothing now
 
 
-def _judged(case: Case, found: Score, desk: Desk) -> Concluded:
-    base, guests = case.base, case.guests
-    past = desk.previous.get((base.gpu_id, base.mig), NEW)
+def _judged(case: Case, found: Score, context: Context) -> Concluded:
+    base, tenancies = case.base, case.tenancies
+    past = context.previous.get((base.gpu_id, base.mig), NEW)
     concluded = judge(
         _of_instance(base.terms) if base.mig else base.terms,
-        window=desk.pace(base).window,
+        window=context.pace(base).window,
         first=base.first,
         last=base.last,
         previous=past.verdict,
-        rules=desk.rules,
-        status=status(measured_value(found, case.shown), desk.thresholds),
+        rules=context.rules,
+        status=status(measured_value(found, case.shown), context.thresholds),
         schema=base.schema,
         model=base.model,
-        default_power=desk.default_power,
-        source=desk.source,
-        partial=desk.partial,
-        failed=desk.failed(case.schemas, own=False),
+        default_power=context.default_power,
+        source=context.source,
+        partial=context.partial,
+        failed=context.failed(case.schemas, own=False),
         origins=case.origins,
-        beside=guests[0].most if len(guests) == 1 else max([guest.most for guest in guests], default=None),
-        held_since=guests[0].since if len(guests) == 1 else _latest([guest.since for guest in guests]),
-        handed_over=_handover(base, guests, case.seen_since, desk) if case.several else None,
+        beside=tenancies[0].most if len(tenancies) == 1 else max([tenancy.most for tenancy in tenancies], default=None),
+        held_since=tenancies[0].since if len(tenancies) == 1 else _latest([tenancy.since for tenancy in tenancies]),
+        handed_over=_handover(base, tenancies, case.seen_since, context) if case.several else None,
         steady=past.steady,
     )
     if base.health in UNUSABLE:
         return unknown(concluded[2], "VERDICT_GPU_LOST")
     if base.mig:
         concluded = _of_its_own(concluded)
-    if concluded[0] == "idle" and guests and all(map(not_started, guests)):
+    if concluded[0] == "idle" and tenancies and all(map(not_started, tenancies)):
         return "unknown", "not-started", unknown(concluded[2], "VERDICT_NOT_STARTED")[2]
     return _with_span(concluded, case) if case.span else concluded
 
@@ -180,13 +190,13 @@ def _of_its_own(concluded: Concluded) -> Concluded:
 def _with_span(concluded: Concluded, case: Case) -> Concluded:
     """The same, and that the numbers of the card and of its tenants are not of the same time."""
     verdict, use_class, evidence = concluded
-    came = _latest([guest.track.first for guest in case.guests])
+    came = _latest([tenancy.track.first for tenancy in case.tenancies])
     return verdict, use_class, replace(evidence, reasons=(*evidence.reasons, case.span), held_since=came)
 
 
-def _use(case: Case, found: Score, concluded: Concluded, desk: Desk) -> GpuUse:
+def _use(case: Case, found: Score, concluded: Concluded, context: Context) -> GpuUse:
     base, (verdict, use_class, evidence) = case.base, concluded
-    past = desk.previous.get((base.gpu_id, base.mig), NEW) if verdict == "idle" else NEW
+    past = context.previous.get((base.gpu_id, base.mig), NEW) if verdict == "idle" else NEW
     return GpuUse(
         gpu_id=base.gpu_id,
         mig=base.mig,
@@ -196,23 +206,25 @@ def _use(case: Case, found: Score, concluded: Concluded, desk: Desk) -> GpuUse:
         model=base.model,
         terms=case.shown,
         score=found,
-        status=believable(status(found.value, desk.thresholds), verdict),
+        status=believable(status(found.value, context.thresholds), verdict),
         verdict=verdict,
         use_class=use_class,
         evidence=evidence,
-        tenants=tenant_uses(case, concluded, found, desk) if case.guests else (),
-        former=tuple(former_use(guest, desk) for guest in case.gone) if case.gone else (),
-        idle_since=desk.idle_since(past, desk.since(base)) if verdict == "idle" else None,
+        tenants=tenant_uses(case, concluded, found, context) if case.tenancies else (),
+        former=tuple(former_use(tenancy, context) for tenancy in case.gone) if case.gone else (),
+        idle_since=context.idle_since(past, context.since(base)) if verdict == "idle" else None,
         target=base.target,
         health=base.health,
         xids=base.xids,
     )
 
 
-def _handover(base: Track, guests: Iterable[Guest], seen_since: UnixTime | None, desk: Desk) -> UnixTime | None:
+def _handover(
+    base: Track, tenancies: Iterable[Tenancy], seen_since: UnixTime | None, context: Context
+) -> UnixTime | None:
     """When the card last came into other hands, where it was seen before."""
-    began = (base.first, *(guest.since for guest in guests))
-    return _latest([at for at in began if desk.later(at, seen_since)])
+    began = (base.first, *(tenancy.since for tenancy in tenancies))
+    return _latest([at for at in began if context.later(at, seen_since)])
 
 
 def _latest(times: Iterable[UnixTime | None]) -> UnixTime | None:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import Matcher, chosen_by
 from vgpuscope.knowledge.exporters import GROUPS, STATISTICS, Group, Quantity
-from vgpuscope.knowledge.series_labels import Place, place
+from vgpuscope.knowledge.series_labels import SeriesIdentity, place
 from vgpuscope.logic.fleet.pace import holes
 from vgpuscope.logic.fleet.queries import matchers_for
 from vgpuscope.logic.fleet.series_table import quantile
@@ -47,7 +47,7 @@ class Flag:
         self.row, self.word = row, word
 
 
-class Xid:
+class XidSamples:
     """A series that shows XIDs: how many there were of the code that its label says, or the code of the last one."""
 
     __slots__ = ("code", "row")
@@ -60,7 +60,7 @@ class SampleTime:
     """Stands for the time, by the agent's own clock, of the sample that a page shows."""
 
 
-Meaning: TypeAlias = Cell | Flag | Xid | SampleTime
+Meaning: TypeAlias = Cell | Flag | XidSamples | SampleTime
 _SAMPLE_TIME: Final = SampleTime()
 
 
@@ -81,8 +81,10 @@ class Pages:
     def __init__(self, choice: Choice | None = None, *, instance: str = "") -> None:
         self._choice, self._instance = choice, instance
         self._pages = 0  # that were taken
-        self._rows: dict[tuple[_Layout, Place], _Row] = {}  # that have samples
-        self._alive: WeakValueDictionary[tuple[_Layout, Place], _Row] = WeakValueDictionary()  # or a cell in use
+        self._rows: dict[tuple[_Layout, SeriesIdentity], _Row] = {}  # that have samples
+        self._alive: WeakValueDictionary[tuple[_Layout, SeriesIdentity], _Row] = (
+            WeakValueDictionary()
+        )  # or a cell in use
         self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by card and instance
         self._sampled: float | None = None
         self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
@@ -110,7 +112,7 @@ class Pages:
         if name == layout.group.state:
             return Flag(row, labels.get(layout.group.state_label, ""))
         if name == layout.group.xids:
-            return Xid(row, labels.get("xid", ""))
+            return XidSamples(row, labels.get("xid", ""))
         return row.cell(name)
 
     def unchanged_for(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> Seconds:
@@ -129,7 +131,7 @@ class Pages:
             elif isinstance(what, Flag):
                 if value > 0:
                     what.row.state = what.word
-            elif isinstance(what, Xid):
+            elif isinstance(what, XidSamples):
                 what.row.note_xid(what.code, value, at=at if self._pages else -math.inf)
         self._pages += 1
         native = any(cell.native for cell, _ in cells)
@@ -227,7 +229,7 @@ class _Span(NamedTuple):
 class _Row:
     __slots__ = ("__weakref__", "_xids", "at", "cells", "layout", "place", "state", "times")
 
-    def __init__(self, layout: "_Layout", where: Place) -> None:
+    def __init__(self, layout: "_Layout", where: SeriesIdentity) -> None:
         self.layout, self.place = layout, where
         self.at: UnixTime | None = None  # of the page that is being taken
         self.times = array("d")

@@ -4,7 +4,7 @@ take     one answer becomes a column; values that cannot be true mark their seri
 settle   all columns are in: who each series is
 probes   some series of each job whose samples show how often there are some, where no samples were asked for
 time     how often each job's series have samples, which are missing, whether a series is still there
-puzzles  series that only raw samples can explain: false values, tenants that change, series that begin or end
+sample_queries  series that only raw samples can explain: false values, tenants that change, series that begin or end
 look     what the raw samples say of these
 """
 
@@ -29,7 +29,7 @@ from vgpuscope.formats.prom.promql import (
     without_name,
 )
 from vgpuscope.knowledge.exporters import SENTINELS, STATISTICS, Group
-from vgpuscope.knowledge.series_labels import Place, displaced_jobs, place
+from vgpuscope.knowledge.series_labels import SeriesIdentity, displaced_jobs, place
 from vgpuscope.logic.fleet import pace
 from vgpuscope.logic.fleet.queries import Ask
 from vgpuscope.model.analysis import Hole, Stat, Tenant
@@ -53,20 +53,20 @@ Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pa
 Identity: TypeAlias = frozenset[tuple[str, str]]  # labels of a series, without the metric's name
 
 
-class Known(NamedTuple):
+class SeriesLabels(NamedTuple):
     """What the labels of a series say."""
 
-    place: Place | None  # None: it names no card
+    place: SeriesIdentity | None  # None: it names no card
     scope: Scope
     target: str  # cluster and instance
 
 
-class Seen(Struct, gc=False, eq=False):
+class Series(Struct, gc=False, eq=False):
     """One series: what its labels say, its row of the table, and what was found out about it."""
 
     raw: bytes
     cells: Cells
-    place: Place
+    place: SeriesIdentity
     scope: Scope
     target: str
     count: int = 0  # samples in the window
@@ -79,7 +79,7 @@ class Seen(Struct, gc=False, eq=False):
     holes: dict[int, tuple[Hole, ...]] = {}  # what the times show to be missing
 
 
-class Puzzle(NamedTuple):
+class SampleQuery(NamedTuple):
     """A query for raw samples."""
 
     group: Group
@@ -91,15 +91,15 @@ class Puzzle(NamedTuple):
         return f"{{{','.join(map(str, parts))}}}"
 
 
-class Places:
+class LabelCache:
     """Who the series of one group are. What was found out is kept for the next reading: most labels come again."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, SeriesLabels] = {}
         self._displaced: frozenset[str] = frozenset()
 
-    def of(self, raws: Set[bytes]) -> Mapping[bytes, Known]:
+    def of(self, raws: Set[bytes]) -> Mapping[bytes, SeriesLabels]:
         """What the labels of all series say."""
         displaced = displaced_jobs(decode_labels(raw) for raw in raws if b'"exported_' in raw)
         if displaced != self._displaced:
@@ -112,30 +112,30 @@ class Places:
             del self._known[raw]
         return self._known
 
-    def place(self, labels: Mapping[str, str]) -> Place | None:
+    def place(self, labels: Mapping[str, str]) -> SeriesIdentity | None:
         """Whom a series is about that is not one of those."""
         return place(self._group, labels, displaced=labels.get("job", "") in self._displaced)
 
-    def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> Known:
+    def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> SeriesLabels:
         labels = decode_labels(raw)
         job, cluster = labels.get("job", ""), labels.get("cluster", "")
         where = place(self._group, labels, displaced=job in displaced, words=words)
         scope, target = (words.setdefault(cluster, cluster), words.setdefault(job, job)), target_of(labels)
-        return Known(where, scope, words.setdefault(target, target))
+        return SeriesLabels(where, scope, words.setdefault(target, target))
 
 
 class Table:
     """All series of one group in one window, which begins right after `begin`."""
 
     def __init__(
-        self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds, places: Places | None = None
+        self, group: Group, *, begin: UnixTime, end: UnixTime, step: Seconds, places: LabelCache | None = None
     ) -> None:
         self.group, self.begin, self.end = group, begin, end
-        self._places = places or Places(group)
-        self.seen: list[Seen] = []
+        self._places = places or LabelCache(group)
+        self.seen: list[Series] = []
         self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
         self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
-        self.marked_series: dict[bytes, Seen] = {}  # the marked ones
+        self.marked_series: dict[bytes, Series] = {}  # the marked ones
         self.intervals: dict[Scope, Seconds] = {}  # as samples show them; a job of which none were seen has none
         self.xids: dict[str, set[int]] = {}  # by card
         self.frozen: set[str] = set()  # targets whose pages are made, but of one and the same sample
@@ -241,11 +241,11 @@ class Table:
         elif name == self.group.state and (where := self._places.place(labels)):
             self._states[where.gpu_id, where.mig, where.tenant] = labels.get(self.group.state_label, "")
 
-    def more(self, where: Place) -> Mapping[str, str]:
+    def more(self, where: SeriesIdentity) -> Mapping[str, str]:
         """What the info metric says of a card or instance."""
         return self._more.get(where.mig or where.gpu_id, {})
 
-    def state(self, where: Place) -> str:
+    def state(self, where: SeriesIdentity) -> str:
         """What the state metric says of a card or container; "": nothing."""
         return self._states.get((where.gpu_id, where.mig, where.tenant), "") if self._states else ""
 
@@ -256,7 +256,7 @@ class Table:
             where, scope, target = known[raw]
             if where is None:
                 continue
-            seen = Seen(raw, cells, where, scope, target)
+            seen = Series(raw, cells, where, scope, target)
             if raw in self._spans:
                 seen.first, seen.last = self._spans[raw]
                 seen.exact = True
@@ -317,7 +317,7 @@ class Table:
                 paces += [own for times in seen.times.values() if (own := pace.pace(times))]
         return {scope: usual for scope, paces in found.items() if (usual := pace.usual(paces))}
 
-    def _miss(self, seen: Seen) -> None:
+    def _miss(self, seen: Series) -> None:
         """Note where samples are missing, of quantities whose samples were seen.
 
         Where nobody knows how often there should be some, or they are one and the same, all of it may be missing.
@@ -332,7 +332,7 @@ class Table:
             }
             seen.times = {}
 
-    def _estimate(self, seen: Seen) -> None:
+    def _estimate(self, seen: Series) -> None:
         """First and last sample as far as count and time of the last one tell."""
         interval = self.interval(seen)
         if self.steady(seen) and seen.last is not None:
@@ -340,14 +340,14 @@ class Table:
         elif seen.gone:  # as if it had been there from the beginning: it has ended at this time or later
             seen.last = min(self.end, self.begin + seen.count * interval)
 
-    def steady(self, seen: Seen) -> bool:
+    def steady(self, seen: Series) -> bool:
         """Whether the series is there now and was there all the time."""
         return not seen.gone and seen.last is not None and seen.count >= _NEARLY * self.expected(seen)
 
-    def expected(self, seen: Seen) -> float:
+    def expected(self, seen: Series) -> float:
         return (self.end - self.begin) / self.interval(seen)
 
-    def interval(self, seen: Seen) -> Seconds:
+    def interval(self, seen: Series) -> Seconds:
         """Between two samples of the series; as configured where samples do not show it."""
         return self.intervals.get(seen.scope, self._step)
 
@@ -356,7 +356,7 @@ class Table:
 
     # ── raw samples ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def probes(self) -> tuple[Puzzle, ...]:
+    def probes(self) -> tuple[SampleQuery, ...]:
         """A query for samples of some series of each job of which none were asked for, for its pace."""
         paced = {seen.scope for seen in self.seen if seen.times}
         devices: dict[Scope, dict[str, None]] = defaultdict(dict)
@@ -365,7 +365,7 @@ class Table:
                 devices[seen.scope][seen.place.gpu_id] = None
         names = tuple(sorted(self._clocks()))  # an exporter may have only some of them
         wanted = tuple(dict.fromkeys(device for some in devices.values() for device in some))[:_BATCH]
-        return (Puzzle(self.group, names, wanted),) if names and wanted else ()
+        return (SampleQuery(self.group, names, wanted),) if names and wanted else ()
 
     def probe(self, lines: Iterable[Line]) -> None:
         """The samples that were asked for by `probes`."""
@@ -380,7 +380,7 @@ class Table:
         """The metrics whose samples say when there was something to see."""
         return {self._names[column] for statistic in (SAMPLES, LAST) for column in self._of(statistic)}
 
-    def puzzles(self, limit: int) -> tuple[Puzzle, ...]:
+    def sample_queries(self, limit: int) -> tuple[SampleQuery, ...]:
         """The queries for raw samples of at most so many cards; what is left out stays unknown."""
         false = [seen for seen in self.marked_series.values() if self.mixed(seen)]
         unclear = self._unclear()
@@ -392,11 +392,11 @@ class Table:
         limit = min(limit, max(1, int(_RAW_AT_MOST / (expected * len(names)))))
         devices = tuple(dict.fromkeys(seen.place.gpu_id for seen in (*false, *unclear)))[:limit]
         batches = [devices[at : at + _BATCH] for at in range(0, len(devices), _BATCH)]
-        return tuple(Puzzle(self.group, tuple(sorted(names)), batch) for batch in batches)
+        return tuple(SampleQuery(self.group, tuple(sorted(names)), batch) for batch in batches)
 
-    def look(self, puzzle: Puzzle, lines: Iterable[Line]) -> None:
+    def look(self, sample_query: SampleQuery, lines: Iterable[Line]) -> None:
         """What raw samples say of the series that were not clear."""
-        devices = frozenset(puzzle.devices)
+        devices = frozenset(sample_query.devices)
         wanted = {_identity(s.raw): s for s in self.seen if s.place.gpu_id in devices}
         found: dict[Identity, dict[str, Line]] = defaultdict(dict)
         for line in lines:
@@ -405,7 +405,7 @@ class Table:
         for identity, seen in wanted.items():
             self._explain(seen, found.get(identity, {}))
 
-    def _explain(self, seen: Seen, lines: Mapping[str, Line]) -> None:
+    def _explain(self, seen: Series, lines: Mapping[str, Line]) -> None:
         clocks = [line for c in self._of(LAST) if (line := lines.get(self._names[c]))]
         times = [at for line in clocks for at, value in line.samples() if not math.isnan(value)]  # NaN: marks an end
         if times:
@@ -451,12 +451,12 @@ class Table:
         columns = range(index * WIDTH, index * WIDTH + LAST)
         return [column for column in columns if column in self._names]
 
-    def mixed(self, seen: Seen) -> bool:
+    def mixed(self, seen: Series) -> bool:
         """Whether some of its samples cannot be true and others may be."""
         marked = self.marked.get(seen.raw, ())
         return any(index not in seen.fixed and not self._all_false(seen, index) for index in marked)
 
-    def _all_false(self, seen: Seen, index: int) -> bool:
+    def _all_false(self, seen: Series, index: int) -> bool:
         """Whether every sample was the same false value, so that a look at them would find nothing else."""
         quantity, at = self.group.quantities[index], index * WIDTH
         mean, top = seen.cells[at + MEAN], seen.cells[at + MAX]
@@ -466,10 +466,10 @@ class Table:
             return (math.isnan(mean) and math.isnan(top)) or (math.isfinite(mean) and math.isclose(mean, top))
         return any(math.isclose(mean, value / quantity.scale, rel_tol=1e-12) for value in SENTINELS)
 
-    def _odd(self, seen: Seen) -> bool:
+    def _odd(self, seen: Series) -> bool:
         return not seen.exact and bool(seen.count and (seen.gone or seen.last)) and not self.steady(seen)
 
-    def _unclear(self) -> list[Seen]:
+    def _unclear(self) -> list[Series]:
         """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
         odd = [seen for seen in self.seen if self._odd(seen)]
         if not odd:
@@ -478,7 +478,7 @@ class Table:
         for seen in self.seen:
             tenants[seen.place.gpu_id, seen.place.mig].add(seen.place.tenant)
 
-        def urgency(seen: Seen) -> int:
+        def urgency(seen: Series) -> int:
             return 0 if len(tenants[seen.place.gpu_id, seen.place.mig]) > 1 else 1 if seen.gone else 2
 
         return sorted(odd, key=urgency)
@@ -498,7 +498,7 @@ def _numbers(stat: Stat | None) -> tuple[float | None, ...]:
     return (stat.mean, stat.max, stat.p95) if stat else ()
 
 
-def _divide(seen: Seen, columns: Iterable[int], index: int) -> None:
+def _divide(seen: Series, columns: Iterable[int], index: int) -> None:
     """From percent to a ratio."""
     for column in columns:
         value = seen.cells[column]

@@ -18,7 +18,7 @@ from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
 Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on one
 
 
-class Past(NamedTuple):
+class PreviousVerdict(NamedTuple):
     """What the last analysis said of a card or tenant, and since when it was idle when that was last known."""
 
     verdict: Verdict | None = None  # None: nothing was ever said of it
@@ -27,16 +27,16 @@ class Past(NamedTuple):
     until: UnixTime | None = None  # the end of the last window of which this was said
 
 
-NEW = Past()
+NEW = PreviousVerdict()
 UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a card that cannot compute
 
 
-class Desk(Struct, frozen=True, kw_only=True):
+class Context(Struct, frozen=True, kw_only=True):
     """What is the same for all cards of one analysis."""
 
     source: str
     window: Window
-    previous: Mapping[Key, Past]
+    previous: Mapping[Key, PreviousVerdict]
     weights: Weights
     thresholds: Thresholds
     rules: VerdictRules
@@ -76,7 +76,7 @@ class Desk(Struct, frozen=True, kw_only=True):
         slack = self.rules.max_age_intervals * self.window.interval
         return at is not None and seen_since is not None and at > seen_since + slack
 
-    def idle_since(self, past: Past, since: UnixTime | None) -> UnixTime:
+    def idle_since(self, past: PreviousVerdict, since: UnixTime | None) -> UnixTime:
         """When what is idle now began to be so: as was said before, if no time went unseen between the two windows.
 
         `since`: when its holder came, if that is within the window; what was before does not concern it.
@@ -103,7 +103,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     began: UnixTime  # who had none before this began within the window
 
 
-class Guest(Struct, kw_only=True, gc=False):
+class Tenancy(Struct, kw_only=True, gc=False):
     """A tenant with its track: the one of its own numbers, if there is one."""
 
     tenant: Tenant
@@ -119,8 +119,8 @@ class Case(Struct, kw_only=True, gc=False):
     shown: dict[Term, Stat]  # those of the time of its present tenants
     span: str  # the code that says how the numbers of card and tenants differ in time; "": they do not
     origins: Mapping[Term, Track]  # of those terms that are from other tracks
-    guests: list[Guest]
-    gone: list[Guest]
+    tenancies: list[Tenancy]
+    gone: list[Tenancy]
     schemas: tuple[Schema, ...]  # of those who see the whole of it
     several: bool  # tracks
     seen_since: UnixTime | None
@@ -129,7 +129,7 @@ class Case(Struct, kw_only=True, gc=False):
 # ── which tracks are of one card or instance ─────────────────────────────────────────────────────────────────────
 
 
-def units_of(tracks: list[Track], desk: Desk) -> Iterable[list[Track]]:
+def units_of(tracks: list[Track], context: Context) -> Iterable[list[Track]]:
     """The tracks of the card, or those of each of its MIG instances if that is how it is used now."""
     if len(tracks) == 1 or not any(track.mig for track in tracks):
         return (tracks,)
@@ -137,7 +137,9 @@ def units_of(tracks: list[Track], desk: Desk) -> Iterable[list[Track]]:
     for track in _one_name_each(tracks):
         parts.setdefault(track.mig, []).append(track)
     whole = parts.pop("", [])
-    if not any(desk.goes_on(track) for part in parts.values() for track in part) and any(map(desk.goes_on, whole)):
+    if not any(context.goes_on(track) for part in parts.values() for track in part) and any(
+        map(context.goes_on, whole)
+    ):
         return (whole,)
     return [_with_health(part, whole) for part in parts.values()] if any(map(_tells, whole)) else parts.values()
 
@@ -177,15 +179,15 @@ def _same_instance(track: Track, named: Iterable[Track], tracks: Iterable[Track]
     return {other.mig for other in named if other.profile == track.profile} if len(numbers) == 1 else set()
 
 
-def _one_of_each(tracks: list[Track], desk: Desk) -> list[Track]:
+def _one_of_each(tracks: list[Track], context: Context) -> list[Track]:
     """Replicas of the same numbers are one track: the parts of one that was cut are joined, else the best is kept."""
     alike: dict[tuple[object, ...], list[Track]] = {}
     for track in tracks:
         alike.setdefault((track.schema, track.own, track.tenant), []).append(track)
-    return [_combined(same, desk) if len(same) > 1 else same[0] for same in alike.values()]
+    return [_combined(same, context) if len(same) > 1 else same[0] for same in alike.values()]
 
 
-def _combined(tracks: list[Track], desk: Desk) -> Track:
+def _combined(tracks: list[Track], context: Context) -> Track:
     ordered = sorted(tracks, key=lambda track: (track.first or 0.0, track.last or 0.0, repr(track)))
     joined = ordered[:1]
     for track in ordered[1:]:
@@ -194,7 +196,9 @@ def _combined(tracks: list[Track], desk: Desk) -> Track:
             joined[-1] = _joined(before, track)
         else:
             joined.append(track)
-    return _merged(sorted(joined, key=lambda track: (not desk.goes_on(track), _rank(track, desk), repr(track))))[0]
+    return _merged(sorted(joined, key=lambda track: (not context.goes_on(track), _rank(track, context), repr(track))))[
+        0
+    ]
 
 
 def _joined(before: Track, after: Track) -> Track:
@@ -219,23 +223,23 @@ def _sum(one: Stat, two: Stat) -> Stat:
     )
 
 
-def case_of(tracks: list[Track], desk: Desk) -> Case | None:
+def case_of(tracks: list[Track], context: Context) -> Case | None:
     """None if all that was seen of it are pods that have ended."""
     if len(tracks) == 1 and not tracks[0].own:
-        return _plain_case(tracks[0], desk)
-    tracks = _one_of_each(tracks, desk)
-    present = [track for track in tracks if desk.goes_on(track)]
+        return _plain_case(tracks[0], context)
+    tracks = _one_of_each(tracks, context)
+    present = [track for track in tracks if context.goes_on(track)]
     if not present and all(track.tenant for track in tracks):
         return None
-    base, origins = _device(tracks, present, desk)
-    guests, gone = _guests([track for track in tracks if track.tenant is not None], desk)
-    shown, span = _shown(base, present, guests, desk)
+    base, origins = _device(tracks, present, context)
+    tenancies, gone = _guests([track for track in tracks if track.tenant is not None], context)
+    shown, span = _shown(base, present, tenancies, context)
     return Case(
         base=base,
         shown=shown,
         span=span,
         origins=origins,
-        guests=guests,
+        tenancies=tenancies,
         gone=gone,
         schemas=tuple({track.schema for track in tracks if not track.own}),
         several=len(tracks) > 1,
@@ -243,19 +247,19 @@ def case_of(tracks: list[Track], desk: Desk) -> Case | None:
     )
 
 
-def _plain_case(track: Track, desk: Desk) -> Case | None:
+def _plain_case(track: Track, context: Context) -> Case | None:
     """What most cards are: numbers of the whole device, and at most one who has it."""
-    guests = _NOBODY
+    tenancies = _NOBODY
     if track.tenant is not None:
-        if not desk.goes_on(track):
+        if not context.goes_on(track):
             return None
-        guests = [Guest(tenant=track.tenant, track=track, since=desk.since(track))]
+        tenancies = [Tenancy(tenant=track.tenant, track=track, since=context.since(track))]
     return Case(
         base=track,
         shown=track.terms,
         span="",
         origins=_NO_ORIGINS,
-        guests=guests,
+        tenancies=tenancies,
         gone=_NOBODY,
         schemas=(track.schema,),
         several=False,
@@ -263,12 +267,12 @@ def _plain_case(track: Track, desk: Desk) -> Case | None:
     )
 
 
-def _device(tracks: list[Track], present: list[Track], desk: Desk) -> tuple[Track, Mapping[Term, Track]]:
+def _device(tracks: list[Track], present: list[Track], context: Context) -> tuple[Track, Mapping[Term, Track]]:
     """The whole card's numbers, and which of its terms are from another track than the rest."""
     device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
     if device:
-        return _merged(sorted(device, key=lambda track: _rank(track, desk)))
-    return _nameless(min(present, key=lambda track: _rank(track, desk))), _NO_ORIGINS
+        return _merged(sorted(device, key=lambda track: _rank(track, context)))
+    return _nameless(min(present, key=lambda track: _rank(track, context))), _NO_ORIGINS
 
 
 def _nameless(track: Track) -> Track:
@@ -280,32 +284,34 @@ def _seen_since(tracks: Iterable[Track]) -> UnixTime | None:
     return min((track.first for track in tracks if track.first is not None), default=None)
 
 
-_NOBODY: list[Guest] = []
+_NOBODY: list[Tenancy] = []
 _NO_ORIGINS: Mapping[Term, Track] = {}
 
 
 # ── numbers of the same time ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shown(base: Track, present: list[Track], guests: list[Guest], desk: Desk) -> tuple[dict[Term, Stat], str]:
+def _shown(
+    base: Track, present: list[Track], tenancies: list[Tenancy], context: Context
+) -> tuple[dict[Term, Stat], str]:
     """The card's numbers to show beside its tenants' own, and the code that says how they differ in time.
 
     If somebody has had the card as long as it was seen, its numbers are those of the window. If all came later, they
     are those since then, as far as a track has them, and else none: the mean of a card that was free for half of the
     window is half of what its tenant uses now.
     """
-    began = [guest.track.first for guest in guests if guest.track.own and guest.track.first is not None]
+    began = [tenancy.track.first for tenancy in tenancies if tenancy.track.own and tenancy.track.first is not None]
     if base.first is None or not began:
         return base.terms, ""
-    interval = desk.pace(base).window.interval
-    slack = interval * (_SURELY_SAME if len(guests) == 1 and _exceeds(guests[0].track, base) else _SAME_SPAN)
+    interval = context.pace(base).window.interval
+    slack = interval * (_SURELY_SAME if len(tenancies) == 1 and _exceeds(tenancies[0].track, base) else _SAME_SPAN)
     if not max(began) > base.first + slack:
         return base.terms, ""
-    if len(began) < len(guests) or min(began) <= base.first + slack:
+    if len(began) < len(tenancies) or min(began) <= base.first + slack:
         return base.terms, "VERDICT_TENANT_IS_NEW"
     since = [track for track in present if not track.own and track.first and track.first >= min(began) - slack]
-    if len(guests) == 1 and since:
-        return min(since, key=lambda track: _rank(track, desk)).terms, ""
+    if len(tenancies) == 1 and since:
+        return min(since, key=lambda track: _rank(track, context)).terms, ""
     return {name: base.terms[name] for name in _LASTING if name in base.terms}, "VERDICT_NUMBERS_WITHHELD"
 
 
@@ -323,20 +329,20 @@ _LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on wh
 # ── which numbers are the card's ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _rank(track: Track, desk: Desk) -> tuple[bool, bool, float, str]:
+def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
     """Lowest first: what covers the window, our own schema, the better covered."""
     seen = best_signal(
         track.terms,
-        window=desk.pace(track).window,
+        window=context.pace(track).window,
         first=track.first,
         last=track.last,
         schema=track.schema,
-        rules=desk.rules,
+        rules=context.rules,
     )
     covered = seen.coverage if seen else -1.0
     who = track.tenant
     place = f"{who.namespace}/{who.pod}/{who.container}/{who.pod_uid}" if who else ""
-    return covered < desk.rules.min_coverage, track.schema != "vgpuscope", -covered, place
+    return covered < context.rules.min_coverage, track.schema != "vgpuscope", -covered, place
 
 
 def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
@@ -385,25 +391,25 @@ def _said(tracks: Iterable[Track], field: str) -> str:
 # ── who has it ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _guests(named: list[Track], desk: Desk) -> tuple[list[Guest], list[Guest]]:
+def _guests(named: list[Track], context: Context) -> tuple[list[Tenancy], list[Tenancy]]:
     """Those who have the card and those who had it, by name."""
-    here: list[Guest] = []
-    gone: list[Guest] = []
+    here: list[Tenancy] = []
+    gone: list[Tenancy] = []
     if len(named) > 1:
-        named = sorted(named, key=lambda track: (not desk.goes_on(track), _plainness(track)))
+        named = sorted(named, key=lambda track: (not context.goes_on(track), _plainness(track)))
     for track in named:
         assert track.tenant is not None
-        among = here if desk.goes_on(track) else gone
+        among = here if context.goes_on(track) else gone
         same = (_find(track.tenant, here) or _find(track.tenant, among)) if here or gone else None
         if same:
-            _meet(same, track, desk)
+            _meet(same, track, context)
         else:
-            among.append(Guest(tenant=track.tenant, track=track, since=desk.since(track), most=_own_most(track)))
+            among.append(Tenancy(tenant=track.tenant, track=track, since=context.since(track), most=_own_most(track)))
     return here, gone
 
 
-def _find(tenant: Tenant, guests: Iterable[Guest]) -> Guest | None:
-    return next((guest for guest in guests if _same_tenant(guest.tenant, tenant)), None)
+def _find(tenant: Tenant, tenancies: Iterable[Tenancy]) -> Tenancy | None:
+    return next((tenancy for tenancy in tenancies if _same_tenant(tenancy.tenant, tenant)), None)
 
 
 def _plainness(track: Track) -> tuple[object, ...]:
@@ -414,13 +420,13 @@ def _plainness(track: Track) -> tuple[object, ...]:
     return (who.namespace, who.pod, *name, not track.own, track.schema != "vgpuscope", -(track.last or 0.0))
 
 
-def _meet(guest: Guest, track: Track, desk: Desk) -> None:
+def _meet(tenancy: Tenancy, track: Track, context: Context) -> None:
     """The same tenant, seen another way: it has the card since the earlier of both."""
-    since = desk.since(track)
-    guest.since = None if since is None or guest.since is None else min(since, guest.since)
-    guest.most = max(guest.most, _own_most(track))
-    if track.own and not guest.track.own and desk.goes_on(track):
-        guest.track = track
+    since = context.since(track)
+    tenancy.since = None if since is None or tenancy.since is None else min(since, tenancy.since)
+    tenancy.most = max(tenancy.most, _own_most(track))
+    if track.own and not tenancy.track.own and context.goes_on(track):
+        tenancy.track = track
 
 
 def _same_tenant(one: Tenant, two: Tenant) -> bool:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from vgpuscope.logic.fleet.scoring import believable, share, status, tenant_score
-from vgpuscope.logic.fleet.sightings import NEW, Case, Desk, Guest, Key
+from vgpuscope.logic.fleet.sightings import NEW, Case, Context, Key, Tenancy
 from vgpuscope.logic.fleet.verdict import highest, holds_memory, judge, measured
 from vgpuscope.model.analysis import SIGNALS, Evidence, Score, Stat, Tenant, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Bytes, Ratio
@@ -14,48 +14,48 @@ from vgpuscope.model.quantity import Bytes, Ratio
 Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
-def tenant_uses(case: Case, card: Concluded, found: Score, desk: Desk) -> tuple[TenantUse, ...]:
+def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> tuple[TenantUse, ...]:
     """Those who have the card now, by what `card` says of it and `found`, its score."""
-    guests = case.guests
-    if len(guests) == 1 and not _tells(guests[0]):
+    tenancies = case.tenancies
+    if len(tenancies) == 1 and not _tells(tenancies[0]):
         lone = Score(value=found.value, confidence=found.confidence)  # its terms are with the card
-        return (_tenant(guests[0], _by_card(guests[0], case, card, desk), lone, case, desk),)
+        return (_tenant(tenancies[0], _by_card(tenancies[0], case, card, context), lone, case, context),)
     if card[2].reasons[0] == "VERDICT_GPU_LOST":
-        return tuple([_tenant(guest, card, _NO_SCORE, case, desk) for guest in guests])
-    doubtful = _unexplained(case, card, desk)
+        return tuple([_tenant(tenancy, card, _NO_SCORE, case, context) for tenancy in tenancies])
+    doubtful = _unexplained(case, card, context)
     uses: list[TenantUse] = []
-    for guest in guests:
-        own = _own_score(guest, case, desk)
-        if not _tells(guest):
-            concluded = _by_card(guest, case, card, desk)
+    for tenancy in tenancies:
+        own = _own_score(tenancy, case, context)
+        if not _tells(tenancy):
+            concluded = _by_card(tenancy, case, card, context)
         else:
-            concluded = _own(guest, own, case, desk)
-            if concluded[0] == "idle" and (doubtful or _may_do_video(guest, case, desk)):
+            concluded = _own(tenancy, own, case, context)
+            if concluded[0] == "idle" and (doubtful or _may_do_video(tenancy, case, context)):
                 concluded = unknown(concluded[2], "VERDICT_UNEXPLAINED_WORK")
-            elif len(guests) == 1 and not case.span:
+            elif len(tenancies) == 1 and not case.span:
                 concluded = _as_its_card(concluded, card)
-        uses.append(_tenant(guest, concluded, own, case, desk))
+        uses.append(_tenant(tenancy, concluded, own, case, context))
     return tuple(uses)
 
 
-def former_use(guest: Guest, desk: Desk) -> TenantUse:
+def former_use(tenancy: Tenancy, context: Context) -> TenantUse:
     """One who had the card earlier in the window."""
-    track = guest.track
+    track = tenancy.track
     return TenantUse(
-        tenant=guest.tenant,
+        tenant=tenancy.tenant,
         own=track.own,
         terms=track.terms,  # of its own time, so even the whole card's say something of it
-        since=guest.since,
+        since=tenancy.since,
         until=track.last,
         evidence=Evidence(
             reasons=("VERDICT_ENDED",),
-            window_begin=desk.window.begin,
-            window_end=desk.window.end,
-            freshness=None if track.last is None else desk.window.end - track.last,
-            source=desk.source,
+            window_begin=context.window.begin,
+            window_end=context.window.end,
+            freshness=None if track.last is None else context.window.end - track.last,
+            source=context.source,
             schema=track.schema,
         ),
-        owner=desk.owner(guest.tenant),
+        owner=context.owner(tenancy.tenant),
     )
 
 
@@ -68,45 +68,45 @@ def unknown(evidence: Evidence, reason: str) -> Concluded:
 _KEPT = frozenset({"VERDICT_PARTIAL_READING", "VERDICT_SAMPLES_DROPPED"})
 
 
-def not_started(guest: Guest) -> bool:
+def not_started(tenancy: Tenancy) -> bool:
     """Whether our agent says so; that a tenant has little memory shows nothing."""
-    return guest.track.own and guest.track.state == "not-started"
+    return tenancy.track.own and tenancy.track.state == "not-started"
 
 
 def key_of(gpu_id: str, mig: str, tenant: Tenant) -> Key:
     return (gpu_id, mig, tenant.namespace, tenant.pod, tenant.pod_uid, tenant.container)
 
 
-def _tenant(guest: Guest, concluded: Concluded, found: Score, case: Case, desk: Desk) -> TenantUse:
-    if not_started(guest) and concluded[0] != "in_use" and concluded[2].reasons[0] != "VERDICT_GPU_LOST":
+def _tenant(tenancy: Tenancy, concluded: Concluded, found: Score, case: Case, context: Context) -> TenantUse:
+    if not_started(tenancy) and concluded[0] != "in_use" and concluded[2].reasons[0] != "VERDICT_GPU_LOST":
         concluded = "unknown", "not-started", unknown(concluded[2], "VERDICT_NOT_STARTED")[2]
     verdict, use_class, evidence = concluded
-    track, idle_since = guest.track, None
+    track, idle_since = tenancy.track, None
     if verdict == "idle":
-        past = desk.previous.get(key_of(case.base.gpu_id, case.base.mig, guest.tenant), NEW)
-        idle_since = desk.idle_since(past, guest.since)
+        past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
+        idle_since = context.idle_since(past, tenancy.since)
     return TenantUse(
-        tenant=guest.tenant,
+        tenant=tenancy.tenant,
         own=track.own,
         terms=track.terms if track.own else _NO_TERMS,
         score=found,
-        status=believable(status(found.value, desk.thresholds), verdict),
-        memory_limit=_limit(guest, case) if track.own else None,
-        since=guest.since,
+        status=believable(status(found.value, context.thresholds), verdict),
+        memory_limit=_limit(tenancy, case) if track.own else None,
+        since=tenancy.since,
         idle_since=idle_since,
         verdict=verdict,
         use_class=use_class,
         evidence=evidence,
-        owner=desk.owner(guest.tenant),
+        owner=context.owner(tenancy.tenant),
     )
 
 
 _NO_TERMS: dict[Term, Stat] = {}
 
 
-def _limit(guest: Guest, case: Case) -> Bytes | None:
+def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
     """What the tenant may use, unless that is the whole card, which is no limit; a MIG instance is one."""
-    may, total = guest.track.terms.get("mem_total"), case.base.terms.get("mem_total")
+    may, total = tenancy.track.terms.get("mem_total"), case.base.terms.get("mem_total")
     if may is None or may.mean is None:
         return None
     whole = None if total is None or case.base.mig else total.mean
@@ -119,50 +119,50 @@ _ROUNDING = 0.001
 # ── by its own numbers ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tells(guest: Guest) -> bool:
+def _tells(tenancy: Tenancy) -> bool:
     """Whether a tenant's own numbers say how much it works."""
-    track = guest.track
+    track = tenancy.track
     if not track.own:
         return False
     stats = [track.terms[name] for name in SIGNALS if name in track.terms]
     return any(measured(value) is not None for stat in stats for value in (stat.mean, stat.max))
 
 
-def _own_score(guest: Guest, case: Case, desk: Desk) -> Score:
-    track = guest.track
+def _own_score(tenancy: Tenancy, case: Case, context: Context) -> Score:
+    track = tenancy.track
     if not track.own:
         return _NO_SCORE
     return tenant_score(
         track.terms,
         total=case.base.terms.get("mem_total"),
-        weights=desk.weights,
-        default_memory=desk.default_memory,
-        expected=desk.pace(track).expected,
+        weights=context.weights,
+        default_memory=context.default_memory,
+        expected=context.pace(track).expected,
     )
 
 
 _NO_SCORE = Score(value=None)
 
 
-def _own(guest: Guest, found: Score, case: Case, desk: Desk) -> Concluded:
+def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Concluded:
     """What the tenant's own numbers say. Its part of the card's power is held against nothing: the limit is all's."""
-    track = guest.track
-    past = desk.previous.get(key_of(case.base.gpu_id, case.base.mig, guest.tenant), NEW)
+    track = tenancy.track
+    past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
     return judge(
         {name: stat for name, stat in track.terms.items() if name not in _OF_CARDS},
-        window=desk.pace(track).window,
+        window=context.pace(track).window,
         first=track.first,
         last=track.last,
         previous=past.verdict,
-        rules=desk.rules,
-        status=status(found.value, desk.thresholds),
+        rules=context.rules,
+        status=status(found.value, context.thresholds),
         schema=track.schema,
-        source=desk.source,
-        partial=desk.partial,
-        failed=desk.failed((track.schema,), own=True),
-        beside=guest.most,
-        held_since=guest.since,
-        handed_over=guest.since if desk.later(guest.since, case.seen_since) else None,
+        source=context.source,
+        partial=context.partial,
+        failed=context.failed((track.schema,), own=True),
+        beside=tenancy.most,
+        held_since=tenancy.since,
+        handed_over=tenancy.since if context.later(tenancy.since, case.seen_since) else None,
         steady=past.steady,
     )
 
@@ -185,46 +185,46 @@ def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
 _FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproductive": "VERDICT_FEW_SMS"}
 
 
-def _unexplained(case: Case, card: Concluded, desk: Desk) -> bool:
+def _unexplained(case: Case, card: Concluded, context: Context) -> bool:
     """Whether the card works, or draws power as if, and its tenants' own numbers do not say who it is.
 
     On some cards the driver gives every process 0, and a process that belongs to no known container is in nobody's
     numbers: then a tenant's own idleness means nothing.
     """
-    evidence, rules = card[2], desk.rules
+    evidence, rules = card[2], context.rules
     seen = max(evidence.signal_max or 0.0, evidence.other_max or 0.0)
     if card[0] != "in_use" and seen < rules.idle_enter:
         hot = evidence.power_share is not None and evidence.power_share > rules.power_contradiction
         return hot or evidence.reasons[0] in _DOUBTS
-    everybody = (*case.guests, *case.gone)
-    if not any(guest.most >= rules.idle_enter for guest in everybody):
+    everybody = (*case.tenancies, *case.gone)
+    if not any(tenancy.most >= rules.idle_enter for tenancy in everybody):
         return True
     works = share(case.base.terms.get("gpu_util"))
     if works is None or case.base.mig:
         return False
-    return works - _explained(everybody, desk) > max(rules.idle_leave, works / 2)
+    return works - _explained(everybody, context) > max(rules.idle_leave, works / 2)
 
 
 _DOUBTS = frozenset({"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING", "VERDICT_PCIE_TRAFFIC"})
 
 
-def _explained(guests: Iterable[Guest], desk: Desk) -> Ratio:
+def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
     """The part of the window's time in which tenants' own processes worked."""
     found = 0.0
-    for guest in guests:
-        stat = guest.track.terms.get("process_sm") if guest.track.own else None
+    for tenancy in tenancies:
+        stat = tenancy.track.terms.get("process_sm") if tenancy.track.own else None
         mean = share(stat)
         if stat is not None and mean is not None:
-            found += mean * min(1.0, stat.samples / desk.pace(guest.track).expected)
+            found += mean * min(1.0, stat.samples / context.pace(tenancy.track).expected)
     return found
 
 
-def _may_do_video(guest: Guest, case: Case, desk: Desk) -> bool:
+def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
     """Whether video may be encoded or decoded on the card, and nothing says that it is not by this tenant."""
-    terms, unread = case.base.terms, desk.failed(case.schemas, own=False)
+    terms, unread = case.base.terms, context.failed(case.schemas, own=False)
     for name in _VIDEO:
-        seen = highest(terms[name]) >= desk.rules.idle_enter if name in terms else name in unread
-        if seen and name not in guest.track.terms:
+        seen = highest(terms[name]) >= context.rules.idle_enter if name in terms else name in unread
+        if seen and name not in tenancy.track.terms:
             return True
     return False
 
@@ -235,20 +235,20 @@ _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 # ── by the card's ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_card(guest: Guest, case: Case, card: Concluded, desk: Desk) -> Concluded:
+def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:
     """What the whole card's numbers say of one tenant: all if it is alone; if not, only that nobody works."""
     verdict, use_class, evidence = card
     if verdict == "unknown":
         return card
-    window = desk.window
-    since = guest.since if desk.later(guest.since, case.seen_since) else None
-    if since is not None and window.end - since < desk.rules.min_coverage * window.seconds:
+    window = context.window
+    since = tenancy.since if context.later(tenancy.since, case.seen_since) else None
+    if since is not None and window.end - since < context.rules.min_coverage * window.seconds:
         return unknown(replace(evidence, held_since=since), "VERDICT_HANDOVER_YOUNG")
-    if len(case.guests) == 1:
+    if len(case.tenancies) == 1:
         return card
     if verdict == "in_use":
         return unknown(evidence, "VERDICT_SHARED_CARD")
-    if use_class == "idle-held" and not (guest.track.own and holds_memory(guest.track.terms, desk.rules)):
+    if use_class == "idle-held" and not (tenancy.track.own and holds_memory(tenancy.track.terms, context.rules)):
         return "idle", "idle", replace(evidence, reasons=tuple(c for c in evidence.reasons if c != _HELD))
     return card
 

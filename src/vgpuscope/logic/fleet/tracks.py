@@ -8,9 +8,9 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.knowledge.series_labels import Place
+from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.pace import common
-from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Seen, Table
+from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, Series, Table
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
@@ -46,7 +46,7 @@ def refused(table: Table) -> dict[str, int]:
 
 
 class _Piece(Struct, frozen=True, gc=False):
-    place: Place
+    place: SeriesIdentity
     stats: Stats
     first: UnixTime | None
     last: UnixTime | None
@@ -72,7 +72,7 @@ class _Columns:
                 counted = bool(quantity.samples)
                 self._read.append((index, quantity.part, at, counted, sound, there == [MEAN] and not counted))
 
-    def stats(self, seen: Seen) -> Stats:
+    def stats(self, seen: Series) -> Stats:
         """The quantities of a series; false values are counted, and no part of anything."""
         found: Stats = {}
         marked = self._marked.get(seen.raw) if self._marked else None
@@ -131,7 +131,7 @@ def _track(table: Table, piece: _Piece) -> Track:
     )
 
 
-def _health(table: Table, where: Place) -> str:
+def _health(table: Table, where: SeriesIdentity) -> str:
     """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
     if table.group.state_label == "health":
         return table.state(where)

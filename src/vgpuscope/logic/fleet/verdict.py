@@ -64,7 +64,7 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
             raise ValueError("max_age_intervals and power_contradiction must be above 0, held_bytes not below 0")
 
 
-class Seen(Struct, frozen=True, gc=False):
+class SignalSeen(Struct, frozen=True, gc=False):
     """A signal by which can be judged, and how well it is known."""
 
     name: Signal
@@ -158,7 +158,9 @@ def judge(
     return verdict, use_class, evidence
 
 
-def _base(seen: Seen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules) -> Evidence:
+def _base(
+    seen: SignalSeen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules
+) -> Evidence:
     """What was seen, when and how well: what any finding rests on."""
     stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
     return Evidence(
@@ -203,13 +205,13 @@ def best_signal(
     schema: Schema,
     rules: VerdictRules,
     origins: Mapping[Term, Track] = {},
-) -> Seen | None:
+) -> SignalSeen | None:
     """The best signal that covers the window; where none does, the best that is there at all.
 
     A worse signal that was seen throughout says more than a better one that was hardly seen, and the better one still
     counts as activity.
     """
-    thin: Seen | None = None
+    thin: SignalSeen | None = None
     for name in SIGNALS:
         stat = terms.get(name)
         if stat is None or (measured(stat.mean) is None and measured(stat.max) is None):
@@ -218,10 +220,10 @@ def best_signal(
         if track:
             there = window_of(track, window)
             covered = coverage(stat, window=there, first=track.first, last=track.last)
-            seen = Seen(name, stat, covered, track.last, track.schema, there)
+            seen = SignalSeen(name, stat, covered, track.last, track.schema, there)
         else:
             covered = coverage(stat, window=window, first=first, last=last)
-            seen = Seen(name, stat, covered, last, schema, window)
+            seen = SignalSeen(name, stat, covered, last, schema, window)
         if seen.coverage >= rules.min_coverage:
             return seen
         thin = thin or seen
@@ -245,7 +247,7 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
     return 1.0 if counted > 1 else max(0.0, counted)
 
 
-def longest_hole(seen: Seen, *, since: UnixTime | None) -> Seconds:
+def longest_hole(seen: SignalSeen, *, since: UnixTime | None) -> Seconds:
     """The longest stretch without a sample, from `since` on where that is given; if only a count is known, at most."""
     holes, window = seen.stat.holes, seen.window
     begin = window.begin if since is None else since
@@ -308,7 +310,7 @@ _WORK_BESIDE: dict[Term, str] = {
 }
 
 
-def _too_little(seen: Seen | None, rules: VerdictRules, *, young: bool) -> _Finding | None:
+def _too_little(seen: SignalSeen | None, rules: VerdictRules, *, young: bool) -> _Finding | None:
     if seen is None:
         return "unknown", "VERDICT_NO_SIGNAL"
     if seen.last is None:
@@ -347,7 +349,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
     return _Work(term, most if most > 0 else 0.0, incomplete)
 
 
-def _at_work(seen: Seen | None, work: _Work, threshold: Ratio) -> _Finding | None:
+def _at_work(seen: SignalSeen | None, work: _Work, threshold: Ratio) -> _Finding | None:
     if seen is None or work.term is None or work.most < threshold:
         return None
     if highest(seen.stat) >= threshold:

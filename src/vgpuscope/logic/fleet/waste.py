@@ -20,7 +20,7 @@ from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 _HOUR = 3600.0
 
 
-class Holding(NamedTuple):
+class HeldTime(NamedTuple):
     """A pod on a GPU or MIG instance."""
 
     gpu_id: str
@@ -37,18 +37,18 @@ class Present(Struct, frozen=True, kw_only=True):
     idle_since: UnixTime | None
 
 
-Now: TypeAlias = Mapping[Holding, Present]
+Now: TypeAlias = Mapping[HeldTime, Present]
 
 
-def present(gpus: Iterable[GpuUse]) -> dict[Holding, Present]:
+def present(gpus: Iterable[GpuUse]) -> dict[HeldTime, Present]:
     """The pods of the last analysis, each with all its containers."""
-    found: dict[Holding, list[TenantUse]] = {}
+    found: dict[HeldTime, list[TenantUse]] = {}
     totals: dict[tuple[str, str], float] = {}
     for gpu in gpus:
         total = gpu.terms.get("mem_total")
         totals[gpu.gpu_id, gpu.mig] = (total.mean if total else None) or 0.0
         for use in gpu.tenants:
-            who = Holding(gpu.gpu_id, gpu.mig, use.tenant.namespace, use.tenant.pod)
+            who = HeldTime(gpu.gpu_id, gpu.mig, use.tenant.namespace, use.tenant.pod)
             found.setdefault(who, []).append(use)
     return {who: _present(uses, totals[who.gpu_id, who.mig]) for who, uses in found.items()}
 
@@ -78,12 +78,12 @@ class _Sums(Struct):
     memory_seconds: Seconds = 0.0
 
 
-class Ledger:
+class WasteLedger:
     """Adds up points, hour by hour or day by day."""
 
     def __init__(self, now: Now) -> None:
         self._now = now
-        self._pods: dict[Holding, _Sums] = {}
+        self._pods: dict[HeldTime, _Sums] = {}
         self._total = self._held = 0.0
 
     def add(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
@@ -127,7 +127,7 @@ class Ledger:
 
     def waste(self, *, group_by: GroupBy, begin: UnixTime, end: UnixTime, history: bool = True) -> Waste:
         """All of it, those who were idle in rows, most first."""
-        groups: dict[tuple[str, ...], list[tuple[Holding, _Sums]]] = {}
+        groups: dict[tuple[str, ...], list[tuple[HeldTime, _Sums]]] = {}
         for who, sums in self._pods.items():
             groups.setdefault(_group(group_by, who, sums), []).append((who, sums))
         rows = [_row(found, self._now) for found in groups.values() if any(sums.idle for _, sums in found)]
@@ -149,8 +149,8 @@ class Ledger:
         )
 
 
-def _holding(pod: HistoryPoint) -> Holding:
-    return Holding(pod.gpu_id, pod.mig, pod.namespace, pod.pod)
+def _holding(pod: HistoryPoint) -> HeldTime:
+    return HeldTime(pod.gpu_id, pod.mig, pod.namespace, pod.pod)
 
 
 def _parts(gpus: Iterable[HistoryPoint]) -> dict[str, Ratio]:
@@ -163,7 +163,7 @@ def _parts(gpus: Iterable[HistoryPoint]) -> dict[str, Ratio]:
     return {gpu_id: longest / spent if spent > longest else 1.0 for gpu_id, spent in seconds.items()}
 
 
-def _group(by: GroupBy, who: Holding, sums: _Sums) -> tuple[str, ...]:
+def _group(by: GroupBy, who: HeldTime, sums: _Sums) -> tuple[str, ...]:
     match by:
         case "tenant":
             return who.namespace, who.pod
@@ -177,11 +177,11 @@ def _group(by: GroupBy, who: Holding, sums: _Sums) -> tuple[str, ...]:
             return (sums.model,)
 
 
-def _owner(who: Holding, sums: _Sums) -> str:
+def _owner(who: HeldTime, sums: _Sums) -> str:
     return sums.owner or f"Pod/{who.pod}"
 
 
-def _row(found: Sequence[tuple[Holding, _Sums]], now: Now) -> WasteRow:
+def _row(found: Sequence[tuple[HeldTime, _Sums]], now: Now) -> WasteRow:
     idle, in_use, unknown = (sum(getattr(sums, name) for _, sums in found) for name in ("idle", "in_use", "unknown"))
     memory, seconds = sum(sums.memory for _, sums in found), sum(sums.memory_seconds for _, sums in found)
     here = [now[who] for who, _ in found if who in now]

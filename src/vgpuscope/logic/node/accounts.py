@@ -1,7 +1,7 @@
 """What must be remembered from sample to sample: seconds, joules, bursts, and who has been here.
 
-All of it is one fold: `settle(books, pools, …)` takes the books of the last sample and gives those of this one. What
-a container has used stays in the books when it ends, in a column of its own, so that a card's total goes on adding up.
+All of it is one fold: `Accounts.settle` adds one sample to what is known from those before. What
+a container has used stays in the accounts when it ends, in a column of its own, so that a card's total goes on adding up.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from vgpuscope.logic.node.attribution import Place, Pool, Row
+from vgpuscope.logic.node.attribution import ContainerOnGpu, ContainerShare, GpuPool
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.quantity import DeviceUUID, Joules, Ratio, Seconds
 from vgpuscope.model.usage import Burst, Method
@@ -28,7 +28,7 @@ class Account(Struct, kw_only=True):
     started: bool = False  # has had a process on the card at some time
 
 
-class CardAccount(Struct, kw_only=True):
+class GpuAccount(Struct, kw_only=True):
     """What a card has done so far, and the parts that no living container has."""
 
     busy_seconds: Seconds | None = None
@@ -64,18 +64,18 @@ class _Window:
         return self.times[-1] > moment
 
 
-class Books:
+class Accounts:
     """All accounts of a node. One writer, the sampler."""
 
     def __init__(self, window: Seconds) -> None:
         self.window = window
         self.at: float | None = None
-        self.containers: dict[Place, Account] = {}
-        self.cards: dict[DeviceUUID, CardAccount] = {}
+        self.containers: dict[ContainerOnGpu, Account] = {}
+        self.cards: dict[DeviceUUID, GpuAccount] = {}
         self.ended = 0
         self._windows: dict[_WindowKey, _Window] = {}
 
-    def settle(self, pools: Collection[Pool], gpus: Collection[Gpu], at: float) -> None:
+    def settle(self, pools: Collection[GpuPool], gpus: Collection[Gpu], at: float) -> None:
         """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
@@ -83,7 +83,7 @@ class Books:
         self._close(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
-            card = self.cards.setdefault(gpu.uuid, CardAccount())
+            card = self.cards.setdefault(gpu.uuid, GpuAccount())
             for pool in mine:
                 self._add_sm(card, pool, seconds)
             self._add_energy(card, gpu, mine)
@@ -111,13 +111,13 @@ class Books:
             used.setdefault(place.gpu, []).append(account)
         return used
 
-    def _account(self, place: Place) -> Account:
+    def _account(self, place: ContainerOnGpu) -> Account:
         account = self.containers.get(place)
         if account is None:
             account = self.containers[place] = Account()
         return account
 
-    def _close(self, pools: Iterable[Pool], silent: set[DeviceUUID]) -> None:
+    def _close(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
         """Move what ended containers have used to the column of the ended.
 
         On a card that does not answer nobody can tell who has ended: its accounts stay open until it does.
@@ -131,7 +131,7 @@ class Books:
                 card.sm_ended += account.sm_seconds or 0.0
                 card.energy_ended += account.energy or 0.0
 
-    def _add_sm(self, card: CardAccount, pool: Pool, seconds: Seconds) -> None:
+    def _add_sm(self, card: GpuAccount, pool: GpuPool, seconds: Seconds) -> None:
         if pool.utilization is not None:
             card.busy_seconds = (card.busy_seconds or 0.0) + pool.utilization * seconds
             card.sm_system += pool.system_sm * seconds
@@ -141,7 +141,7 @@ class Books:
             if row.sm is not None and pool.utilization is not None:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
 
-    def _add_energy(self, card: CardAccount, gpu: Gpu, pools: Collection[Pool]) -> None:
+    def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
         """Split what the card has drawn since the last sample. A counter that fell was reset: begin anew from it."""
         for pool in pools:
             for row in pool.rows.values():
@@ -166,12 +166,12 @@ class Books:
 class _Weights(Struct, frozen=True):
     """How a card's energy is divided; all parts together are 1."""
 
-    rows: tuple[tuple[Row, Ratio, Method], ...]
+    rows: tuple[tuple[ContainerShare, Ratio, Method], ...]
     system: Ratio
     unattributed: Ratio
 
 
-def _weights(gpu: Gpu, pools: Collection[Pool]) -> _Weights:
+def _weights(gpu: Gpu, pools: Collection[GpuPool]) -> _Weights:
     """By SM time where the card was busy, else by memory held; a card that one container has alone is all its own."""
     rows = [row for pool in pools for row in pool.rows.values()]
     if len(rows) == 1 and rows[0].mode == "exclusive" and (rows[0].processes > 0 or rows[0].allocated):
@@ -184,10 +184,10 @@ def _weights(gpu: Gpu, pools: Collection[Pool]) -> _Weights:
     return _by([(row, row.memory) for pool, _ in told for row in pool.rows.values()], system, used)
 
 
-def _by(parts: list[tuple[Row, float | int | None]], system: float, total: float) -> _Weights:
+def _by(parts: list[tuple[ContainerShare, float | int | None]], system: float, total: float) -> _Weights:
     if total <= 0:
         return _Weights(tuple((row, 0.0, "share") for row, part in parts if part is not None), 0.0, 1.0)
-    rows: tuple[tuple[Row, Ratio, Method], ...] = tuple(
+    rows: tuple[tuple[ContainerShare, Ratio, Method], ...] = tuple(
         (row, part / total, "share") for row, part in parts if part is not None
     )
     rest = 1.0 - sum(weight for _, weight, _ in rows) - system / total

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from vgpuscope.logic.node.holdings import Holding, People
+from vgpuscope.logic.node.holdings import Allocation, PodIndex
 from vgpuscope.model.device import Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, Ratio
@@ -33,7 +33,7 @@ _NOTHING = 1e-9  # sums of floats differ by that much from what they stand for
 _SHORT_ID = 12  # of a container that no pod source knows: as docker prints it
 
 
-class Place(NamedTuple):
+class ContainerOnGpu(NamedTuple):
     """A container on a card or instance: what one row of the ledger is about."""
 
     key: ContainerKey
@@ -41,10 +41,10 @@ class Place(NamedTuple):
     mig: DeviceUUID | None
 
 
-class Row(Struct, kw_only=True):
+class ContainerShare(Struct, kw_only=True):
     """One container's part, while it is being found out."""
 
-    place: Place
+    place: ContainerOnGpu
     mode: Mode
     allocated: bool
     memory_limit: Bytes | None = None
@@ -58,7 +58,7 @@ class Row(Struct, kw_only=True):
     region_attached: bool = False  # and a process has attached to it at some time
 
 
-class Pool(Struct, kw_only=True):
+class GpuPool(Struct, kw_only=True):
     """A pool and where it went. memory and utilisation None: not measured."""
 
     gpu: DeviceUUID
@@ -66,7 +66,7 @@ class Pool(Struct, kw_only=True):
     memory: Memory | None
     utilization: Ratio | None
     listed: bool  # the driver's process list was readable
-    rows: dict[Place, Row] = {}
+    rows: dict[ContainerOnGpu, ContainerShare] = {}
     system_memory: Bytes = 0
     system_sm: Ratio = 0.0
     unattributed_memory: Bytes = 0
@@ -78,54 +78,54 @@ class _Claim(Struct):
     """A process with its owner: a place and its row, the system (no place), or nobody (unknown)."""
 
     process: GpuProcess
-    place: Place | None
+    place: ContainerOnGpu | None
     method: Method | None
     known: bool
-    row: Row | None = None
+    row: ContainerShare | None = None
 
 
 def attribute(
     *,
     gpus: Collection[Gpu],
-    holdings: Collection[Holding],
+    holdings: Collection[Allocation],
     regions: Collection[ContainerRegion],
     owners: Mapping[Pid, ProcessOwner] | None,
-    people: People,
-) -> tuple[Pool, ...]:
+    pod_index: PodIndex,
+) -> tuple[GpuPool, ...]:
     """Every pool of the node with its rows. Containers appear whether they were given a pool or merely use it."""
-    book = _Book(regions, owners, people)
+    ownership = _Ownership(regions, owners, pod_index)
     pools = [pool for gpu in gpus for pool in _pools(gpu)]
     for pool in pools:
         _open_rows(pool, holdings)
-        holder = None if people.known else _sole_holder(pool)
-        claims = [book.claim(process, pool, holder) for process in _processes(pool, gpus)]
+        holder = None if pod_index.known else _sole_holder(pool)
+        claims = [ownership.claim(process, pool, holder) for process in _processes(pool, gpus)]
         _find_rows(pool, claims)
-        _memory(pool, claims, book)
-        _sm(pool, claims, book)
-    pools += _homeless(gpus, holdings, book)
+        _memory(pool, claims, ownership)
+        _sm(pool, claims, ownership)
+    pools += _homeless(gpus, holdings, ownership)
     return tuple(pools)
 
 
-class _Book:
+class _Ownership:
     """Whose a process is, by region and by cgroup."""
 
     def __init__(
-        self, regions: Collection[ContainerRegion], owners: Mapping[Pid, ProcessOwner] | None, people: People
+        self, regions: Collection[ContainerRegion], owners: Mapping[Pid, ProcessOwner] | None, pod_index: PodIndex
     ) -> None:
         self.owners = owners
-        self.people = people
+        self.pod_index = pod_index
         self.regions: dict[ContainerKey, ContainerRegion] = {}
         self.by_host_pid: dict[Pid, ContainerKey] = {}
         for container in regions:
-            if container.region is None or (people.known and container.pod_uid not in people.by_uid):
+            if container.region is None or (pod_index.known and container.pod_uid not in pod_index.by_uid):
                 continue
-            key = people.key(container.pod_uid, container.container)
+            key = pod_index.key(container.pod_uid, container.container)
             self.regions[key] = container
             for slot in container.region.live_slots():
                 if slot.host_pid > 0:
                     self.by_host_pid[slot.host_pid] = key
 
-    def claim(self, process: GpuProcess, pool: Pool, holder: Row | None) -> _Claim:
+    def claim(self, process: GpuProcess, pool: GpuPool, holder: ContainerShare | None) -> _Claim:
         """The process with its owner in this pool.
 
         Without a source of pods a cgroup's UID cannot be joined to the kubelet's names; then a process of some pod
@@ -140,7 +140,7 @@ class _Book:
         if holder is not None and method == "nvml-process":
             return _Claim(process, holder.place, "podresources", known=True)
         mig = _instance_of(process, pool) if pool.migs else None
-        return _Claim(process, Place(key, pool.gpu, mig), method, known=True)
+        return _Claim(process, ContainerOnGpu(key, pool.gpu, mig), method, known=True)
 
     def _key(self, pid: Pid, owner: ProcessOwner | None) -> tuple[ContainerKey | None, Method | None]:
         recorded = self.by_host_pid.get(pid)
@@ -152,20 +152,20 @@ class _Book:
         return self._container(owner), "nvml-process"
 
     def _is_pod(self, uid: str, key: ContainerKey) -> bool:
-        pod = self.people.by_uid.get(uid)
+        pod = self.pod_index.by_uid.get(uid)
         return (pod.uid if pod else uid) == key.pod_uid
 
     def _container(self, owner: ProcessOwner) -> ContainerKey:
         """By container id where a pod has it, else by pod UID and the id's first digits."""
-        found = self.people.by_container_id.get(owner.container_id or "")
+        found = self.pod_index.by_container_id.get(owner.container_id or "")
         if found is not None:
             pod, container = found
             return ContainerKey(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, container=container.name)
         uid = owner.pod_uid or ""
-        pod_by_uid = self.people.by_uid.get(uid)
+        pod_by_uid = self.pod_index.by_uid.get(uid)
         if pod_by_uid is not None and len(pod_by_uid.containers) == 1:
-            return self.people.key(uid, pod_by_uid.containers[0].name)
-        return self.people.key(uid, (owner.container_id or "")[:_SHORT_ID])
+            return self.pod_index.key(uid, pod_by_uid.containers[0].name)
+        return self.pod_index.key(uid, (owner.container_id or "")[:_SHORT_ID])
 
     def region_part(self, key: ContainerKey, gpu: DeviceUUID) -> "_RegionPart | None":
         """What the container's region says of this device; None if there is no region or it lacks the device."""
@@ -198,10 +198,10 @@ class _RegionPart(NamedTuple):
     attached: bool  # a process has attached at some time, even if it is gone by now
 
 
-def _pools(gpu: Gpu) -> Iterable[Pool]:
+def _pools(gpu: Gpu) -> Iterable[GpuPool]:
     """A card is one pool; a MIG card has one for each GPU instance."""
     if not gpu.mig_enabled:
-        yield Pool(
+        yield GpuPool(
             gpu=gpu.uuid,
             migs=(),
             memory=gpu.memory,
@@ -215,10 +215,10 @@ def _pools(gpu: Gpu) -> Iterable[Pool]:
     for group in groups.values():
         migs = tuple(sorted(group, key=lambda i: i.compute_instance))
         listed = all(i.processes is not None for i in migs)
-        yield Pool(gpu=gpu.uuid, migs=migs, memory=migs[0].memory, utilization=None, listed=listed)
+        yield GpuPool(gpu=gpu.uuid, migs=migs, memory=migs[0].memory, utilization=None, listed=listed)
 
 
-def _processes(pool: Pool, gpus: Collection[Gpu]) -> list[GpuProcess]:
+def _processes(pool: GpuPool, gpus: Collection[Gpu]) -> list[GpuProcess]:
     """The pool's processes, each pid once."""
     if pool.migs:
         found = {p.pid: p for instance in pool.migs for p in instance.processes or ()}
@@ -228,33 +228,33 @@ def _processes(pool: Pool, gpus: Collection[Gpu]) -> list[GpuProcess]:
     return list(found.values())
 
 
-def _instance_of(process: GpuProcess, pool: Pool) -> DeviceUUID:
+def _instance_of(process: GpuProcess, pool: GpuPool) -> DeviceUUID:
     for instance in pool.migs:
         if any(p.pid == process.pid for p in instance.processes or ()):
             return instance.uuid
     return pool.migs[0].uuid
 
 
-def _open_rows(pool: Pool, holdings: Collection[Holding]) -> None:
+def _open_rows(pool: GpuPool, holdings: Collection[Allocation]) -> None:
     migs = {instance.uuid for instance in pool.migs}
     rows = {}
     for holding in holdings:
         if holding.gpu != pool.gpu or (holding.mig is None) == bool(migs) or (migs and holding.mig not in migs):
             continue
-        place = Place(holding.key, holding.gpu, holding.mig)
-        rows[place] = Row(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
+        place = ContainerOnGpu(holding.key, holding.gpu, holding.mig)
+        rows[place] = ContainerShare(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
     pool.rows = rows
 
 
-def _row(pool: Pool, place: Place) -> Row:
+def _row(pool: GpuPool, place: ContainerOnGpu) -> ContainerShare:
     """The row of a place; a container that was given nothing here gets one that says so."""
     row = pool.rows.get(place)
     if row is None:
-        row = pool.rows[place] = Row(place=place, mode="unallocated", allocated=False)
+        row = pool.rows[place] = ContainerShare(place=place, mode="unallocated", allocated=False)
     return row
 
 
-def _find_rows(pool: Pool, claims: Collection[_Claim]) -> None:
+def _find_rows(pool: GpuPool, claims: Collection[_Claim]) -> None:
     """Give each claim its row, and count the processes of each row."""
     for claim in claims:
         if claim.place is not None:
@@ -262,7 +262,7 @@ def _find_rows(pool: Pool, claims: Collection[_Claim]) -> None:
             claim.row.processes += 1
 
 
-def _sole_holder(pool: Pool) -> Row | None:
+def _sole_holder(pool: GpuPool) -> ContainerShare | None:
     """The one container that was given the whole pool, whatever else sneaks in."""
     held = [row for row in pool.rows.values() if row.allocated]
     if len(held) == 1 and held[0].mode in {"exclusive", "mig"} and len(pool.migs) <= 1:
@@ -271,7 +271,7 @@ def _sole_holder(pool: Pool) -> Row | None:
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────
-def _memory(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
+def _memory(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> None:
     reserved = (pool.memory.reserved or 0) if pool.memory else 0
     system = 0
     for claim in claims:
@@ -284,7 +284,7 @@ def _memory(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
             row.covered += 1
     _forget_partial_sums(claims)
     for row in pool.rows.values():
-        _memory_from_region(row, book)
+        _memory_from_region(row, ownership)
     if pool.memory is None:
         pool.system_memory = system
         return
@@ -301,12 +301,12 @@ def _forget_partial_sums(claims: Collection[_Claim]) -> None:
             claim.row.memory, claim.row.memory_method = None, None
 
 
-def _memory_from_region(row: Row, book: _Book) -> None:
+def _memory_from_region(row: ContainerShare, ownership: _Ownership) -> None:
     """HAMi's own figure, where the driver's list does not cover all the processes the region knows of.
 
     One evidence or the other for a container, never a mixture: the same process may stand in both.
     """
-    part = book.region_part(row.place.key, row.place.mig or row.place.gpu)
+    part = ownership.region_part(row.place.key, row.place.mig or row.place.gpu)
     if part is None:
         return
     row.region = True
@@ -316,7 +316,7 @@ def _memory_from_region(row: Row, book: _Book) -> None:
         row.memory, row.memory_method = part.memory, "hami-region"
 
 
-def _rest_to_holder(pool: Pool, holder: Row, system: Bytes, claims: Collection[_Claim]) -> None:
+def _rest_to_holder(pool: GpuPool, holder: ContainerShare, system: Bytes, claims: Collection[_Claim]) -> None:
     """Everything in use that is nobody else's belongs to the container that was given the whole pool.
 
     But not before it runs: with a readable list and no process of its own, what is in use is not the container's.
@@ -334,7 +334,7 @@ def _rest_to_holder(pool: Pool, holder: Row, system: Bytes, claims: Collection[_
     holder.memory = rest
 
 
-def _settle_memory(pool: Pool, memory: Memory, system: Bytes, reserved: Bytes) -> None:
+def _settle_memory(pool: GpuPool, memory: Memory, system: Bytes, reserved: Bytes) -> None:
     """Make it add up: cut claims that together pass what is in use, leave the rest unattributed."""
     claimed = sum(row.memory or 0 for row in pool.rows.values())
     if claimed + system > memory.used and claimed + system > 0:
@@ -350,7 +350,7 @@ def _settle_memory(pool: Pool, memory: Memory, system: Bytes, reserved: Bytes) -
 
 
 # ── SM time ──────────────────────────────────────────────────────────────────────────────────────────────────────
-def _sm(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
+def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> None:
     system = 0.0
     for claim in claims:
         sm = claim.process.sm
@@ -362,7 +362,7 @@ def _sm(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
         else:
             row.sm, row.sm_method = (row.sm or 0.0) + sm, claim.method
     for row in pool.rows.values():
-        _sm_from_region(row, book)
+        _sm_from_region(row, ownership)
         if row.sm is None and row.processes == 0 and pool.listed:
             row.sm = 0.0  # no process, so it does nothing: that is measured
             row.sm_method = "nvml-process"
@@ -373,16 +373,16 @@ def _sm(pool: Pool, claims: Collection[_Claim], book: _Book) -> None:
     _settle_sm(pool, pool.utilization, system)
 
 
-def _sm_from_region(row: Row, book: _Book) -> None:
+def _sm_from_region(row: ContainerShare, ownership: _Ownership) -> None:
     """HAMi's figure where the driver has none for the container's processes."""
     if row.sm is not None:
         return
-    part = book.region_part(row.place.key, row.place.mig or row.place.gpu)
+    part = ownership.region_part(row.place.key, row.place.mig or row.place.gpu)
     if part is not None:
         row.sm, row.sm_method = part.sm, "hami-region"
 
 
-def _sm_to_holder(pool: Pool, utilization: Ratio, system: Ratio) -> None:
+def _sm_to_holder(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
     holder = _sole_holder(pool)
     if holder is None or (holder.processes == 0 and pool.listed):
         return
@@ -392,7 +392,7 @@ def _sm_to_holder(pool: Pool, utilization: Ratio, system: Ratio) -> None:
     holder.sm = max(0.0, utilization - system - others)
 
 
-def _settle_sm(pool: Pool, utilization: Ratio, system: Ratio) -> None:
+def _settle_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
     claimed = sum(row.sm or 0.0 for row in pool.rows.values()) + system
     if claimed > utilization + _NOTHING:
         if claimed > utilization + _ROUNDING:
@@ -408,7 +408,7 @@ def _settle_sm(pool: Pool, utilization: Ratio, system: Ratio) -> None:
 
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
-def _homeless(gpus: Collection[Gpu], holdings: Collection[Holding], book: _Book) -> list[Pool]:
+def _homeless(gpus: Collection[Gpu], holdings: Collection[Allocation], ownership: _Ownership) -> list[GpuPool]:
     """Holdings on cards the driver does not show (now): the region's word is all there is.
 
     A holding of a whole card that is cut into instances contradicts the driver: it is shown, without numbers.
@@ -416,17 +416,17 @@ def _homeless(gpus: Collection[Gpu], holdings: Collection[Holding], book: _Book)
     shown = {gpu.uuid for gpu in gpus}
     whole = {gpu.uuid for gpu in gpus if not gpu.mig_enabled}
     shown_migs = {instance.uuid for gpu in gpus for instance in gpu.instances}
-    pools: dict[DeviceUUID, Pool] = {}
+    pools: dict[DeviceUUID, GpuPool] = {}
     for holding in holdings:
         if holding.mig in shown_migs if holding.mig else holding.gpu in whole:
             continue
         pool = pools.setdefault(
-            holding.gpu, Pool(gpu=holding.gpu, migs=(), memory=None, utilization=None, listed=False)
+            holding.gpu, GpuPool(gpu=holding.gpu, migs=(), memory=None, utilization=None, listed=False)
         )
-        place = Place(holding.key, holding.gpu, holding.mig)
-        row = Row(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
+        place = ContainerOnGpu(holding.key, holding.gpu, holding.mig)
+        row = ContainerShare(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
         pool.rows = {**pool.rows, place: row}
         if holding.gpu not in shown:
-            _memory_from_region(row, book)
-            _sm_from_region(row, book)
+            _memory_from_region(row, ownership)
+            _sm_from_region(row, ownership)
     return list(pools.values())

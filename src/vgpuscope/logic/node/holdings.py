@@ -15,7 +15,7 @@ from vgpuscope.model.usage import ContainerKey, Mode
 _KEYS_KEPT = 4096
 
 
-class Holding(Struct, frozen=True, kw_only=True):
+class Allocation(Struct, frozen=True, kw_only=True):
     """One container was given (a part of) one card or instance."""
 
     key: ContainerKey
@@ -25,7 +25,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     memory_limit: Bytes | None = None  # None: none was set
 
 
-class People:
+class PodIndex:
     """The pods of the node, found by whatever name a source uses for them; kept while the pods are the same."""
 
     def __init__(self, pods: Collection[Pod] | None) -> None:
@@ -69,69 +69,71 @@ class People:
 def holdings(
     *,
     gpus: Collection[Gpu],
-    people: People,
+    pod_index: PodIndex,
     grants: Collection[Grant],
     regions: Collection[ContainerRegion],
-) -> tuple[Holding, ...]:
+) -> tuple[Allocation, ...]:
     """What every container was given, once each; the more exact word wins where two sources speak of the same."""
-    found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Holding] = {}
+    found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Allocation] = {}
     for holding in (
-        *_from_regions(gpus, people, regions),
-        *people.annotated,
-        *_from_grants(gpus, people, grants),
+        *_from_regions(gpus, pod_index, regions),
+        *pod_index.annotated,
+        *_from_grants(gpus, pod_index, grants),
     ):
         place = (holding.key, holding.gpu, holding.mig)
         found.setdefault(place, holding)
     return tuple(found.values())
 
 
-def _from_regions(gpus: Collection[Gpu], people: People, regions: Iterable[ContainerRegion]) -> Iterator[Holding]:
+def _from_regions(
+    gpus: Collection[Gpu], pod_index: PodIndex, regions: Iterable[ContainerRegion]
+) -> Iterator[Allocation]:
     parents = {instance.uuid: gpu.uuid for gpu in gpus for instance in gpu.instances}
     for container in regions:
-        if container.region is None or (people.known and container.pod_uid not in people.by_uid):
+        if container.region is None or (pod_index.known and container.pod_uid not in pod_index.by_uid):
             continue
-        key = people.key(container.pod_uid, container.container)
+        key = pod_index.key(container.pod_uid, container.container)
         for device in container.region.devices:
             if not device.uuid:
                 continue
             limit = device.memory_limit or None
             if parent := parents.get(device.uuid):
-                yield Holding(key=key, gpu=parent, mig=device.uuid, mode="mig", memory_limit=limit)
+                yield Allocation(key=key, gpu=parent, mig=device.uuid, mode="mig", memory_limit=limit)
             else:
-                yield Holding(key=key, gpu=device.uuid, mode="hami", memory_limit=limit)
+                yield Allocation(key=key, gpu=device.uuid, mode="hami", memory_limit=limit)
 
 
-def _from_annotations(people: People) -> Iterator[Holding]:
-    for pod in {pod.uid: pod for pod in people.by_uid.values()}.values():
+def _from_annotations(pod_index: PodIndex) -> Iterator[Allocation]:
+    for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         in_mig = {(m.container_index, m.gpu) for m in pod.migs}
         names = [c.name for c in pod.containers]
         for share in pod.shares:
             index = names.index(share.container) if share.container in names else -1
             if (index, share.gpu) not in in_mig:
-                key = people.key(pod.uid, share.container)
-                yield Holding(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
+                key = pod_index.key(pod.uid, share.container)
+                yield Allocation(key=key, gpu=share.gpu, mode="hami", memory_limit=share.memory or None)
         for mig in pod.migs:
             if mig.mig and mig.container_index < len(names):
-                key = people.key(pod.uid, names[mig.container_index])
-                yield Holding(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
+                key = pod_index.key(pod.uid, names[mig.container_index])
+                yield Allocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
 
 
-def _from_grants(gpus: Collection[Gpu], people: People, grants: Collection[Grant]) -> Iterator[Holding]:
+def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> Iterator[Allocation]:
     shared_claims = _shared_claims(grants)
     for grant in grants:
-        key = people.key_of_grant(grant)
+        key = pod_index.key_of_grant(grant)
         place = _place(grant, gpus)
         if key is None or place is None:
             continue
         gpu, mig, replica, hami = place
         if mig is not None:
-            yield Holding(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
+            yield Allocation(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
         elif hami:
-            yield Holding(key=key, gpu=gpu.uuid, mode="hami")
+            yield Allocation(key=key, gpu=gpu.uuid, mode="hami")
         elif replica or (grant.claim, grant.device_id) in shared_claims:
-            yield Holding(key=key, gpu=gpu.uuid, mode="mps" if _has_mps(gpu) else "time-slicing")
+            yield Allocation(key=key, gpu=gpu.uuid, mode="mps" if _has_mps(gpu) else "time-slicing")
         else:
-            yield Holding(key=key, gpu=gpu.uuid, mode="exclusive")
+            yield Allocation(key=key, gpu=gpu.uuid, mode="exclusive")
 
 
 class _Place(NamedTuple):

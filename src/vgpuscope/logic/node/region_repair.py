@@ -22,7 +22,7 @@ SlotKey: TypeAlias = tuple[PodUID, str, Pid, Pid, int]
 DriverSm: TypeAlias = Mapping[tuple[DeviceUUID, Pid], Ratio]
 
 
-class History(Struct, frozen=True):
+class RegionHistory(Struct, frozen=True):
     """What the last sample was taken to show."""
 
     regions: Mapping[ContainerName, Region] = {}  # after the corrections
@@ -33,7 +33,7 @@ class Repaired(Struct, frozen=True, kw_only=True):
     """Regions after the corrections, with how many of each were made."""
 
     containers: tuple[ContainerRegion, ...]
-    history: History
+    history: RegionHistory
     false_zeros: int = 0
     dead_processes: int = 0
 
@@ -57,7 +57,7 @@ def driver_sm(gpus: Collection[Gpu]) -> DriverSm:
 def repair(
     containers: Collection[ContainerRegion],
     *,
-    history: History,
+    history: RegionHistory,
     owners: Mapping[Pid, ProcessOwner] | None,
     driver_pids: Collection[Pid],
     driver_sm: DriverSm,
@@ -85,7 +85,7 @@ def repair(
     regions = {(one.pod_uid, one.container): one.region for one in out if one.region is not None}
     return Repaired(
         containers=tuple(out),
-        history=History(regions, bridge.zeros),
+        history=RegionHistory(regions, bridge.zeros),
         false_zeros=zeros,
         dead_processes=dead,
     )
@@ -107,7 +107,7 @@ def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
 class _Bridge:
     """Replaces false zeros. Most processes show work, and of those nothing needs to be looked up or noted."""
 
-    def __init__(self, history: History, driver_sm: DriverSm) -> None:
+    def __init__(self, history: RegionHistory, driver_sm: DriverSm) -> None:
         self._history = history
         self._driver_sm = driver_sm
         self.zeros: dict[SlotKey, int] = {}

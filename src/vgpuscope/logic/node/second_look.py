@@ -8,14 +8,14 @@ from collections.abc import Collection
 
 from msgspec import structs
 
-from vgpuscope.logic.node.region_repair import ContainerName, DriverSm, History, slot_key
+from vgpuscope.logic.node.region_repair import ContainerName, DriverSm, RegionHistory, slot_key
 from vgpuscope.model.region import ContainerRegion, Region, RegionReading, Slot, SlotDevice
 
 _SETTLED = 10  # samples of zeros after which a process is looked at again only in every tenth sample
 
 
 def doubtful(
-    containers: Collection[ContainerRegion], *, history: History, driver_sm: DriverSm
+    containers: Collection[ContainerRegion], *, history: RegionHistory, driver_sm: DriverSm
 ) -> frozenset[ContainerName]:
     """The containers whose region shows 0 for a process of which the driver says nothing."""
     return frozenset(
@@ -32,7 +32,7 @@ def busier(reading: RegionReading, again: RegionReading) -> RegionReading:
     return structs.replace(reading, containers=containers)
 
 
-def _is_doubtful(container: ContainerRegion, region: Region, history: History, driver_sm: DriverSm) -> bool:
+def _is_doubtful(container: ContainerRegion, region: Region, history: RegionHistory, driver_sm: DriverSm) -> bool:
     for slot in region.slots:
         if slot.status == 0 or slot.host_pid <= 0:
             continue

@@ -6,10 +6,10 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.node.accounts import Account, Books
-from vgpuscope.logic.node.attribution import Pool, Row, attribute
-from vgpuscope.logic.node.holdings import People, holdings
-from vgpuscope.logic.node.region_repair import ContainerName, History, driver_sm, repair, shows_zero
+from vgpuscope.logic.node.accounts import Account, Accounts
+from vgpuscope.logic.node.attribution import ContainerShare, GpuPool, attribute
+from vgpuscope.logic.node.holdings import PodIndex, holdings
+from vgpuscope.logic.node.region_repair import ContainerName, RegionHistory, driver_sm, repair, shows_zero
 from vgpuscope.logic.node.second_look import doubtful
 from vgpuscope.model.device import DeviceReading, Gpu
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
@@ -36,7 +36,7 @@ _Number = TypeVar("_Number", int, float)
 class Readings(Struct, frozen=True, kw_only=True):
     """One sample of every source. None: the source gave nothing."""
 
-    at: float  # unix time, for people
+    at: float  # unix time, for pod_index
     tick: float  # of a clock that is never set, for durations
     devices: DeviceReading | None
     regions: RegionReading | None
@@ -46,14 +46,14 @@ class Readings(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceState, ...] = ()
 
 
-class NodeMind:
+class NodeTracker:
     """Turns samples into snapshots, one after the other; remembers only what a ledger over time needs."""
 
     def __init__(self, *, node: str, window: float) -> None:
         self._node = node
-        self._books = Books(window)
-        self._people = People(None)
-        self._history = History()
+        self._accounts = Accounts(window)
+        self._pod_index = PodIndex(None)
+        self._history = RegionHistory()
         self._corrections = {"false-zero": 0, "dead-process": 0}
         self._scaled = {"memory": 0, "sm": 0}
         self._samples = 0
@@ -61,11 +61,13 @@ class NodeMind:
     def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> "NodeSample":
         """What this sample shows."""
         gpus = readings.devices.gpus if readings.devices else ()
-        people = self._people = self._people if self._people.pods is readings.pods else People(readings.pods)
+        pod_index = self._pod_index = (
+            self._pod_index if self._pod_index.pods is readings.pods else PodIndex(readings.pods)
+        )
         regions = self._repaired(readings, gpus)
-        held = holdings(gpus=gpus, people=people, grants=readings.grants or (), regions=regions)
-        pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, people=people)
-        self._books.settle(pools, gpus, readings.tick)
+        held = holdings(gpus=gpus, pod_index=pod_index, grants=readings.grants or (), regions=regions)
+        pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, pod_index=pod_index)
+        self._accounts.settle(pools, gpus, readings.tick)
         for pool in pools:
             for resource in pool.scaled:
                 self._scaled[resource] += 1
@@ -81,23 +83,23 @@ class NodeMind:
             gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid]) for gpu in gpus),
             ledgers=tuple(self._ledgers(gpus, pools)),
             containers=containers,
-            migs=tuple(_mig_holdings(people)),
+            migs=tuple(_mig_holdings(pod_index)),
             xids=devices.xids if devices else (),
             last_xid=devices.last_xid if devices else (),
             regions=sum(1 for r in regions if r.region is not None),
             regions_refused=_by_reason(readings.regions),
-            regions_orphaned=sum(1 for r in regions if people.known and r.pod_uid not in people.by_uid),
+            regions_orphaned=sum(1 for r in regions if pod_index.known and r.pod_uid not in pod_index.by_uid),
             sources=readings.sources,
             tally=Tally(
                 corrections=dict(self._corrections),
                 dropped=dict(devices.dropped) if devices else {},
                 scaled=dict(self._scaled),
-                ended=self._books.ended,
+                ended=self._accounts.ended,
                 errors=dict(errors),
             ),
             samples=self._samples,
         )
-        return NodeSample(snapshot, regions, people)
+        return NodeSample(snapshot, regions, pod_index)
 
     def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
         """The containers whose region should be read again before this sample is concluded."""
@@ -119,15 +121,15 @@ class NodeMind:
         self._corrections["dead-process"] += repaired.dead_processes
         return repaired.containers
 
-    def _usage(self, row: Row, pool: Pool, ratio: float) -> ContainerUsage:
-        account = self._books.containers[row.place]
+    def _usage(self, row: ContainerShare, pool: GpuPool, ratio: float) -> ContainerUsage:
+        account = self._accounts.containers[row.place]
         seen = pool.listed or row.region  # whether anybody can tell if it has processes
         sm, memory = row.sm, row.memory
         if row.processes == 0 and seen and not account.started:
             sm, memory = sm or None, memory or None  # it has not begun, which is not the same as using nothing
         elif row.processes == 0 and pool.listed and memory is None:
             memory, row.memory_method = 0, "nvml-process"  # it has ended its processes: that is measured
-        burst = self._books.burst(row.place, "sm", sm)
+        burst = self._accounts.burst(row.place, "sm", sm)
         return ContainerUsage(
             key=row.place.key,
             gpu=row.place.gpu,
@@ -148,10 +150,10 @@ class NodeMind:
             power=account.power if account.power or account.started else None,
         )
 
-    def _card(self, gpu: Gpu, pools: Collection[Pool]) -> GpuUsage:
+    def _card(self, gpu: Gpu, pools: Collection[GpuPool]) -> GpuUsage:
         rows = [row for pool in pools for row in pool.rows.values()]
-        account = self._books.cards.get(gpu.uuid)
-        burst = self._books.burst
+        account = self._accounts.cards.get(gpu.uuid)
+        burst = self._accounts.burst
         return GpuUsage(
             gpu=gpu,
             mode=_mode(gpu, rows),
@@ -166,8 +168,8 @@ class NodeMind:
             energy=account.energy if account else None,
         )
 
-    def _ledgers(self, gpus: Collection[Gpu], pools: Collection[Pool]) -> Iterator[Ledger]:
-        used = self._books.used_by_card()
+    def _ledgers(self, gpus: Collection[Gpu], pools: Collection[GpuPool]) -> Iterator[Ledger]:
+        used = self._accounts.used_by_card()
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
             yield Ledger(
@@ -181,7 +183,7 @@ class NodeMind:
                     yield Ledger(gpu=gpu.uuid, mig=pool.migs[0].uuid, memory=_pool_split(pool))
 
     def _sm_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
-        card = self._books.cards.get(gpu)
+        card = self._accounts.cards.get(gpu)
         if card is None or card.busy_seconds is None:
             return None
         return Split(
@@ -193,7 +195,7 @@ class NodeMind:
         )
 
     def _energy_split(self, gpu: DeviceUUID, used: Iterable[Account]) -> Split | None:
-        card = self._books.cards.get(gpu)
+        card = self._accounts.cards.get(gpu)
         if card is None or card.energy is None:
             return None
         return Split(
@@ -208,10 +210,10 @@ class NodeMind:
 class NodeSample:
     """One sample. Pods and vGPUs are derived from the rest, and only when someone looks: most samples are not seen."""
 
-    def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], people: People) -> None:
+    def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], pod_index: PodIndex) -> None:
         self.outline = outline  # without pods and vGPUs
         self._regions = regions
-        self._people = people
+        self._pod_index = pod_index
         self._complete: NodeSnapshot | None = None
 
     def complete(self) -> NodeSnapshot:
@@ -220,7 +222,7 @@ class NodeSample:
             self._complete = replace(
                 self.outline,
                 pods=tuple(_pods(self.outline.containers, [card.gpu for card in self.outline.gpus])),
-                vgpus=tuple(_vgpus(self._regions, self._people)),
+                vgpus=tuple(_vgpus(self._regions, self._pod_index)),
             )
         return self._complete
 
@@ -231,7 +233,7 @@ def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
     return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
 
 
-def _state(row: Row, *, seen: bool, started: bool, sm_max: float | None) -> State:
+def _state(row: ContainerShare, *, seen: bool, started: bool, sm_max: float | None) -> State:
     if row.processes == 0 and seen:
         return "idle" if started else "not-started"
     if sm_max is None:
@@ -239,7 +241,7 @@ def _state(row: Row, *, seen: bool, started: bool, sm_max: float | None) -> Stat
     return "active" if sm_max > 0 else "idle"
 
 
-def _may_use(row: Row, pool: Pool, ratio: float) -> Bytes | None:
+def _may_use(row: ContainerShare, pool: GpuPool, ratio: float) -> Bytes | None:
     """HAMi's limit; else the instance; else the card, cut by the ratio."""
     if row.memory_limit is not None:
         return row.memory_limit
@@ -248,7 +250,7 @@ def _may_use(row: Row, pool: Pool, ratio: float) -> Bytes | None:
     return pool.memory.total if pool.migs else int(pool.memory.total / ratio)
 
 
-def _mode(gpu: Gpu, rows: Collection[Row]) -> Mode | None:
+def _mode(gpu: Gpu, rows: Collection[ContainerShare]) -> Mode | None:
     """The card's mode: what holds of its holders, else that somebody uses it without being given it."""
     if gpu.mig_enabled:
         return "mig"
@@ -257,7 +259,7 @@ def _mode(gpu: Gpu, rows: Collection[Row]) -> Mode | None:
     return next((mode for mode in order if mode in modes), None)
 
 
-def _pool_split(pool: Pool) -> Split | None:
+def _pool_split(pool: GpuPool) -> Split | None:
     if pool.memory is None:
         return None
     return Split(
@@ -270,7 +272,7 @@ def _pool_split(pool: Pool) -> Split | None:
     )
 
 
-def _memory_split(gpu: Gpu, pools: Collection[Pool]) -> Split | None:
+def _memory_split(gpu: Gpu, pools: Collection[GpuPool]) -> Split | None:
     """A card's memory; of a MIG card, its instances' added up, with what lies outside them."""
     if gpu.memory is None:
         return None
@@ -328,12 +330,12 @@ def _pod_total(rows: Collection[ContainerUsage]) -> Bytes | None:
     return sum(apart) + max(together, default=0)
 
 
-def _vgpus(regions: Collection[ContainerRegion], people: People) -> Iterator[Vgpu]:
+def _vgpus(regions: Collection[ContainerRegion], pod_index: PodIndex) -> Iterator[Vgpu]:
     for container in regions:
         region = container.region
-        if region is None or (people.known and not _is_app(container, people)):
+        if region is None or (pod_index.known and not _is_app(container, pod_index)):
             continue
-        key = people.key(container.pod_uid, container.container)
+        key = pod_index.key(container.pod_uid, container.container)
         live = region.live_slots()
         for device in region.devices:
             if device.uuid is None:
@@ -366,13 +368,13 @@ def _vgpus(regions: Collection[ContainerRegion], people: People) -> Iterator[Vgp
             )
 
 
-def _is_app(container: ContainerRegion, people: People) -> bool:
+def _is_app(container: ContainerRegion, pod_index: PodIndex) -> bool:
     """HAMi shows only containers of living pods, and never init containers."""
-    return (container.pod_uid, container.container) in people.apps
+    return (container.pod_uid, container.container) in pod_index.apps
 
 
-def _mig_holdings(people: People) -> Iterator[MigHolding]:
-    for pod in {pod.uid: pod for pod in people.by_uid.values()}.values():
+def _mig_holdings(pod_index: PodIndex) -> Iterator[MigHolding]:
+    for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         for mig in pod.migs:
             if mig.gpu_instance is not None and mig.container_index < len(pod.containers):
                 yield MigHolding(

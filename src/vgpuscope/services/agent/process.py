@@ -139,15 +139,15 @@ class Agent:
         self._tell = OnChange(log)
         self._pods = _pod_source(config)
         self._grants = _grant_source(config)
-        standings = self.sampler.standings
+        source_health = self.sampler.source_health
         if self._pods is None:
-            standings["pods"].none("--pods none")
+            source_health["pods"].none("--pods none")
             self._heard["pods"].set()
         if self._grants is None:
-            standings["podresources"].none("--podresources-socket none")
+            source_health["podresources"].none("--podresources-socket none")
             self._heard["podresources"].set()
         if not isinstance(_ratio(config), RatioFile):
-            standings["ratio"].none("no ratio file")
+            source_health["ratio"].none("no ratio file")
 
     def loops(self, *, sampling: bool = True) -> Mapping[str, lifecycle.Loop]:
         """What runs for as long as the agent does; without sampling, only those that listen."""
@@ -240,7 +240,7 @@ class Agent:
         if pods != self.sampler.pods:
             self._pods_changed.set()
         self.sampler.pods = pods
-        self.sampler.standings["pods"].good()
+        self.sampler.source_health["pods"].good()
         self._tell_faults()
         self._heard["pods"].set()
 
@@ -258,7 +258,7 @@ class Agent:
         began = time.perf_counter()
         try:
             self.sampler.grants = await self._grants.read()
-            self.sampler.standings["podresources"].good(time.perf_counter() - began)
+            self.sampler.source_health["podresources"].good(time.perf_counter() - began)
         except SourceDown as error:
             self.sampler.failed("podresources", error, time.perf_counter() - began)
         self._heard["podresources"].set()

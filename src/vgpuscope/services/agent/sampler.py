@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from vgpuscope.catalog import node as catalog
 from vgpuscope.logic.node.region_repair import ContainerName, host_pids
 from vgpuscope.logic.node.second_look import busier
-from vgpuscope.logic.node.snapshot import NodeMind, NodeSample, Readings, driver_pids
+from vgpuscope.logic.node.snapshot import NodeSample, NodeTracker, Readings, driver_pids
 from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, ScopeError, SourceDown
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
@@ -40,7 +40,7 @@ _SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
 T = TypeVar("T")
 
 
-class Standing:
+class SourceHealth:
     """How one source stands: what it last gave, when, and what is wrong with it."""
 
     def __init__(self, source: str, clock: Callable[[], float]) -> None:
@@ -110,7 +110,7 @@ class Sampler:
         self.nvml = Nvml(binding, clock=clock)
         self.pods: tuple[Pod, ...] | None = None
         self.grants: tuple[Grant, ...] | None = None
-        self.standings = {name: Standing(name, time.monotonic) for name in _SOURCES}
+        self.source_health = {name: SourceHealth(name, time.monotonic) for name in _SOURCES}
         self.errors: dict[str, int] = {}
         self._clock = clock
         self._sleep = sleep
@@ -122,7 +122,7 @@ class Sampler:
         self._proc = Proc(proc_root)
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
         self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
-        self._mind = NodeMind(node=node, window=window)
+        self._tracker = NodeTracker(node=node, window=window)
         self._renderer = Renderer(catalog.METRICS, families)
         self._build = this_build()
         self._started = selfstat.start_time()
@@ -148,9 +148,9 @@ class Sampler:
             owners=owners,
             pods=self.pods,
             grants=self.grants,
-            sources=tuple(standing.state() for standing in self.standings.values()),
+            sources=tuple(standing.state() for standing in self.source_health.values()),
         )
-        sample = self._mind.conclude(readings, ratio=self._ratio, errors=self.errors)
+        sample = self._tracker.conclude(readings, ratio=self._ratio, errors=self.errors)
         sample.outline = structs.replace(sample.outline, sample_seconds=time.perf_counter() - began)
         page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
         self._report(sample.outline, regions)
@@ -158,7 +158,7 @@ class Sampler:
 
     def failed(self, source: str, error: ScopeError, seconds: float | None = None) -> None:
         """Note that a source could not be read. What is known to be absent is no error."""
-        self.standings[source].bad(error, seconds)
+        self.source_health[source].bad(error, seconds)
         if not getattr(error, "absent", False):
             self.count(error)
 
@@ -173,7 +173,7 @@ class Sampler:
         except SourceDown as error:
             self.failed(source, error, time.perf_counter() - began)
             return None
-        self.standings[source].good(time.perf_counter() - began)
+        self.source_health[source].good(time.perf_counter() - began)
         return value
 
     def _devices(self, at: float) -> DeviceReading | None:
@@ -211,7 +211,7 @@ class Sampler:
         if regions is None:
             return None
         for _ in range(LOOKS):
-            doubtful = self._mind.doubtful(regions.containers, devices.gpus if devices else ())
+            doubtful = self._tracker.doubtful(regions.containers, devices.gpus if devices else ())
             if not doubtful:
                 break
             self._sleep(random.uniform(*_PAUSE))
@@ -235,7 +235,7 @@ class Sampler:
             return
         try:
             self._ratio = self._ratio_file.read()
-            self.standings["ratio"].good()
+            self.source_health["ratio"].good()
         except RatioInvalid as error:
             self.failed("ratio", error)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from vgpuscope.config import Config
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.http.operations import Operation, Param, docs_page, openapi
-from vgpuscope.logic.fleet.waste import Ledger, present
+from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis
 from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
@@ -511,7 +511,7 @@ class AnalyzerApi:
         end = time.time()
         step, begin = _period(asked["since"], end)
         analysis = (await self._desk.board()).analysis
-        ledger = Ledger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
+        ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
         at, stride = begin, _AT_ONCE * STEP_SECONDS[step]
         while at < end:
             gpus, pods = [await self._points(step, at, min(at + stride, end), **of) for of in ({}, {"namespace": ""})]

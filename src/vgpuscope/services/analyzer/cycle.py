@@ -16,7 +16,7 @@ from vgpuscope.config import Config
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.presence import Present, expected, kept, split
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
-from vgpuscope.logic.fleet.sightings import Key, Past
+from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict
 from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Reading, Target
 from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
@@ -99,7 +99,7 @@ class Cycle:
         self._nodes = nodes
         self._fleet: object = None  # which fleet the last analysis looked at; None: not known
         self._running: asyncio.Task[None] | None = None
-        self._previous: dict[Key, Past] = {}
+        self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._ageing = asyncio.Lock()
         self.tally = Tally()

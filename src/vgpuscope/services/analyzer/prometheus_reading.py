@@ -27,7 +27,7 @@ from vgpuscope.logic.fleet.queries import (
     recording_rules,
 )
 from vgpuscope.logic.fleet.requests import Bundle, bundled, lines_by_name, rows_by_ask
-from vgpuscope.logic.fleet.series_table import Places, Puzzle, Scope, Table, target_of
+from vgpuscope.logic.fleet.series_table import LabelCache, SampleQuery, Scope, Table, target_of
 from vgpuscope.logic.fleet.tracks import refused, tracks
 from vgpuscope.model.analysis import Fault, Reading, Target, Term, Window
 from vgpuscope.model.errors import (
@@ -113,7 +113,7 @@ class PrometheusSource:
         self._fleet = 0  # hash of what these series are
         self._paces: list[dict[Scope, Seconds]] = [{} for _ in GROUPS]  # of jobs, as last seen
         self._jobs: set[str] = set()  # that such series were ever scraped by
-        self._places = [Places(group) for group in GROUPS]
+        self._places = [LabelCache(group) for group in GROUPS]
         self._sparing = 0  # readings to come without questions for samples, because such were refused
 
     @property
@@ -302,7 +302,7 @@ class PrometheusSource:
     async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
         """Raw samples of some series of each job, for its pace, and of those that the columns do not explain."""
 
-        def settled() -> list[tuple[Table, Puzzle]]:
+        def settled() -> list[tuple[Table, SampleQuery]]:
             for table in tables:
                 table.settle()
             for name, labels in cycle.facts:
@@ -312,16 +312,18 @@ class PrometheusSource:
                 return []
             return [(table, probe) for table in tables for probe in table.probes()]
 
-        def timed() -> list[tuple[Table, Puzzle]]:
+        def timed() -> list[tuple[Table, SampleQuery]]:
             for table, paces in zip(tables, self._paces, strict=True):
                 table.time(known=paces)
                 paces.update(table.intervals)
-            return [(table, puzzle) for table in tables for puzzle in table.puzzles(self._closer)]
+            return [(table, sample_query) for table in tables for sample_query in table.sample_queries(self._closer)]
 
         probes = await cycle.off_loop(settled)
         await asyncio.gather(*(cycle.probe(table, probe, self._matchers(table)) for table, probe in probes))
-        puzzles = await cycle.off_loop(timed)
-        await asyncio.gather(*(cycle.look(table, puzzle, self._matchers(table)) for table, puzzle in puzzles))
+        sample_queries = await cycle.off_loop(timed)
+        await asyncio.gather(
+            *(cycle.look(table, sample_query, self._matchers(table)) for table, sample_query in sample_queries)
+        )
         for table in tables:
             for term, left in refused(table).items():
                 text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
@@ -527,7 +529,7 @@ class _Cycle:
             await self._part("targets", series, take, fault=False)
         return tuple(found.values())
 
-    async def probe(self, table: Table, probe: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+    async def probe(self, table: Table, probe: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
         """Raw samples of some series, for the pace of their jobs."""
 
         async def take(data: bytes) -> None:
@@ -535,15 +537,15 @@ class _Cycle:
 
         await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
 
-    async def look(self, table: Table, puzzle: Puzzle, matchers: Iterable[promql.Matcher]) -> None:
+    async def look(self, table: Table, sample_query: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
         """Raw samples for a table."""
 
         async def take(data: bytes) -> None:
             answer = promql.decode_matrix(data)
             self._partial("raw samples", answer.missing)
-            await self.off_loop(lambda: table.look(puzzle, answer.rows))
+            await self.off_loop(lambda: table.look(sample_query, answer.rows))
 
-        await self._part("raw samples", f"{puzzle.series(matchers)}[{self._window}]", take)
+        await self._part("raw samples", f"{sample_query.series(matchers)}[{self._window}]", take)
 
     async def _part(
         self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True
