@@ -1,4 +1,4 @@
-"""A fleet as dcgm-exporter shows it, of any size: the same cards, holders and samples in every run."""
+"""A fleet as dcgm-exporter shows it, of any size: the same GPUs, holders and samples in every run."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ NAMES = (
 )
 CARDS_ON_NODE = 8
 _MEMORY = 40_536  # MiB
-_HANDED_OVER = 100  # one card of so many has a new holder within the window
+_HANDED_OVER = 100  # one GPU of so many has a new holder within the window
 _SEED = 20250601
 _LOADS = ((0, 0), (0, 3), (5, 25), (30, 60), (60, 90), (85, 100), (95, 100))  # percent, from and to
 
@@ -24,7 +24,7 @@ Labels = dict[str, str]
 
 
 class Holder(NamedTuple):
-    """A card while one pod has it: from then on, or until then, in seconds from the moment of all handovers."""
+    """A GPU while one pod has it: from then on, or until then, in seconds from the moment of all handovers."""
 
     labels: Labels
     low: int
@@ -34,7 +34,7 @@ class Holder(NamedTuple):
 
 
 def holders(cards: int, *, handovers: bool) -> Iterator[Holder]:
-    """Every card with its pod; some with two, one after the other."""
+    """Every GPU with its pod; some with two, one after the other."""
     dice = random.Random(_SEED)
     for number in range(cards):
         low, high = dice.choice(_LOADS)

@@ -94,7 +94,7 @@ class FleetSize(Struct, frozen=True, kw_only=True):
 
     @property
     def per_card(self) -> float:
-        """Seconds of an analysis for each card."""
+        """Seconds of an analysis for each GPU."""
         return self.analysis.wall / self.cards
 
 
@@ -278,7 +278,7 @@ class _Measured:
         return max(waits)
 
     def _proves_same(self) -> None:
-        """The scores are the script's, for every card that had one holder: what was measured was done."""
+        """The scores are the script's, for every GPU that had one holder: what was measured was done."""
         self._analyze()
         shown = datetime.fromisoformat(self._summary()["timestamp"]).timestamp()
         expected = self._script.scores(shown + 0.5)  # no sample lies within a second: the windows hold the same

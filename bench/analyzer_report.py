@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bench.analyzer_measure import AnalyzerFigures, FleetSize
 from bench.verdict import Result, Target, place, promises
 
-_MEMORY = ((5_000, 150), (100_000, 1000))  # up to so many cards: MB
+_MEMORY = ((5_000, 150), (100_000, 1000))  # up to so many GPUs: MB
 
 
 def targets(f: AnalyzerFigures) -> tuple[Target, ...]:
@@ -26,7 +26,7 @@ def _of_size(s: FleetSize) -> Iterator[Target]:
 
 
 def _growth(f: AnalyzerFigures) -> Iterator[Target]:
-    """Linear: what a card costs in the largest fleet of a real Prometheus, as a multiple of a smaller one."""
+    """Linear: what a GPU costs in the largest fleet of a real Prometheus, as a multiple of a smaller one."""
     *smaller, large = f.sizes
     for small in smaller:
         at = f"{large.cards} / {small.cards} GPUs: "

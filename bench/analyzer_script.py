@@ -19,7 +19,7 @@ Scores = dict[str, float]
 
 
 def scores(client: httpx2.Client, at: float) -> Scores:
-    """Score of every series, by card and pod."""
+    """Score of every series, by GPU and pod."""
     found: dict[str, list[float]] = {}
     for index, name in enumerate(NAMES):
         form = {"query": f'avg_over_time({name}{{pod!=""}}[{WINDOW}s])', "time": f"{at:.3f}"}

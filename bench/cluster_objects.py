@@ -1,4 +1,4 @@
-"""The objects of a cluster to measure on: nodes with eight cards, four pods on each, as an API server would tell them.
+"""The objects of a cluster to measure on: nodes with eight GPUs, four pods on each, as an API server would tell them.
 
 A pod carries what pods carry that nobody here needs (managed fields, volumes, conditions), because reading past it is
 part of what an event costs.
@@ -43,7 +43,7 @@ def pods(count: int) -> Iterator[Object]:
 
 
 def node(number: int) -> Object:
-    """A node whose plugin registered its cards."""
+    """A node whose plugin registered its GPUs."""
     cards = [
         {
             "id": _card(number, index),
@@ -78,7 +78,7 @@ def node(number: int) -> Object:
 
 
 def pod(place: Place, *, memory: int) -> Object:
-    """A running pod with a part of a card, this many MiB."""
+    """A running pod with a part of a GPU, this many MiB."""
     number = place.node * PODS + place.slot
     where, card = _node(place.node), _card(place.node, place.slot // PER_GPU)
     given = f"{card},NVIDIA,{memory},20:;"

@@ -139,7 +139,7 @@ def _node(processes: int) -> Iterator[World]:
 
 
 def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, object]:
-    """The node of the promise: 8 cards, 256 processes, 64 containers, sampled once a second."""
+    """The node of the promise: 8 GPUs, 256 processes, 64 containers, sampled once a second."""
     with programs.agent(node) as agent:
         idle = _cpu_per_cycle(agent, effort.cycles, "nobody scrapes")
         scraped = _cpu_scraped(agent, scraper, effort.rhythm)

@@ -1,4 +1,4 @@
-"""A node to measure on: cards of the stand-in driver, HAMi regions, a proc tree and a PodList that all agree.
+"""A node to measure on: GPUs of the stand-in driver, HAMi regions, a proc tree and a PodList that all agree.
 
 The processes are real ones that sleep, because peers look pids up in the machine's own /proc. The agent under test
 gets a proc root of its own, in which the same pids belong to pods.
@@ -26,7 +26,7 @@ _BEGAN = 1_700_000_000
 
 @dataclass(frozen=True)
 class Tenant:
-    """One container with its card and its processes."""
+    """One container with its GPU and its processes."""
 
     number: int
     slot: int
@@ -53,7 +53,7 @@ class World:
 
     @property
     def processes(self) -> int:
-        """How many there are on all cards."""
+        """How many there are on all GPUs."""
         return sum(len(tenant.pids) for tenant in self.tenants)
 
     def agent_arguments(self) -> list[str]:
@@ -70,7 +70,7 @@ class World:
 
 @contextmanager
 def world(root: Path, *, processes: int) -> Iterator[World]:
-    """A node with that many processes, four to a container, spread over eight cards."""
+    """A node with that many processes, four to a container, spread over eight GPUs."""
     sleepers = [subprocess.Popen(["sleep", _NAP]) for _ in range(processes)]
     try:
         pids = [sleeper.pid for sleeper in sleepers]
@@ -92,7 +92,7 @@ def world(root: Path, *, processes: int) -> Iterator[World]:
 
 
 def _share(made: World) -> int:
-    """What one process holds of its card: together 64 of 80 GB."""
+    """What one process holds of its GPU: together 64 of 80 GB."""
     return 64 * GIB * GPUS // made.processes // _MIB * _MIB
 
 

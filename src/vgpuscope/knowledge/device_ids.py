@@ -1,19 +1,19 @@
-"""The ids by which device plugins name what they hand out: text of many shapes → which card or instance it means.
+"""The ids by which device plugins name what they hand out: text of many shapes → which GPU or instance it means.
 
-GPU-<uuid>                a whole card
+GPU-<uuid>                a whole GPU
 MIG-<uuid>                a MIG instance
 MIG-GPU-<uuid>/<gi>/<ci>  the same, before driver R470
-0                         a card by its index
-GPU-<uuid>-3              one of HAMi's shares of a card
-nvidia0/gi3/vgpu1         GKE: card, then instance and replica where there are such
+0                         a GPU by its index
+GPU-<uuid>-3              one of HAMi's shares of a GPU
+nvidia0/gi3/vgpu1         GKE: GPU, then instance and replica where there are such
 any of these with ::<n>   a replica: time slicing or MPS
 
-And the names by which DRA drivers publish devices on a node; N is the minor number of the card:
+And the names by which DRA drivers publish devices on a node; N is the minor number of the GPU:
 
-gpu-N                        NVIDIA: a whole card
+gpu-N                        NVIDIA: a whole GPU
 gpu-N-mig-1g10gb-19-4        NVIDIA: an instance by profile, the driver's number of that, and first memory slice
 gpu-N-mig-19-4-1             the same before release 25.12: number of the profile, first slice, how many slices
-hami-gpu-N                   HAMi: a card that is shared
+hami-gpu-N                   HAMi: a GPU that is shared
 """
 
 import re
@@ -26,9 +26,9 @@ from vgpuscope.model.quantity import DeviceUUID
 class DeviceRef(Struct, frozen=True, kw_only=True):
     """The device an id means; all None when the id has no known shape."""
 
-    uuid: DeviceUUID | None = None  # of the physical card
+    uuid: DeviceUUID | None = None  # of the physical GPU
     mig: DeviceUUID | None = None
-    index: int | None = None  # of the card
+    index: int | None = None  # of the GPU
     gpu_instance: int | None = None
     compute_instance: int | None = None
     replica: bool = False  # one of several equal parts: others may hold the same device at the same time
@@ -53,7 +53,7 @@ class DraName(Struct, frozen=True, kw_only=True):
     minor: int
     hami: bool = False
     profile: str | None = None  # as in the name: 1g10gb
-    profile_id: int | None = None  # None: a whole card
+    profile_id: int | None = None  # None: a whole GPU
     start: int | None = None
 
 

@@ -1,6 +1,6 @@
 """The exporters that are understood: which metric gives which term, in which unit, by which labels.
 
-A group is a set of series with one set of labels: dcgm-exporter has one, our agent has three (cards, MIG instances,
+A group is a set of series with one set of labels: dcgm-exporter has one, our agent has three (GPUs, MIG instances,
 containers). A quantity is a row of a group's table: the metrics that give its statistics, the first that exists first.
 """
 
@@ -17,7 +17,7 @@ Statistic: TypeAlias = Literal["mean", "max", "p95", "samples", "last"]
 STATISTICS: Final[tuple[Statistic, ...]] = ("mean", "max", "p95", "samples", "last")
 Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are ours, for others' sake
 
-# What no card has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
+# What no GPU has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
 # beyond all of them, also as one sample of a mean, as long as the mean is of fewer than MANY_SAMPLES.
 _MOST_MEMORY = 4096.0 * 1024 * MIB
 _MOST_POWER = 10_000.0
@@ -77,7 +77,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     schema: Schema
     kind: Literal["device", "instance", "container"]
-    uuid: str  # the label that holds the card's UUID
+    uuid: str  # the label that holds the GPU's UUID
     quantities: tuple[Quantity, ...]
     info: str = ""  # a metric whose labels say more: model, index, profile
     state: str = ""  # a metric that is 1 for the state that its label of the same name says

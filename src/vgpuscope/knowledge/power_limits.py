@@ -1,7 +1,7 @@
-"""The power limit that a model leaves the factory with, for sources that do not report the card's own.
+"""The power limit that a model leaves the factory with, for sources that do not report the GPU's own.
 
 From the makers' data sheets, by the words of the name that the driver reports. A name that fits several variants with
-different limits ("NVIDIA H100" alone) or none at all has no row: better no answer than that of another card.
+different limits ("NVIDIA H100" alone) or none at all has no row: better no answer than that of another GPU.
 """
 
 import re

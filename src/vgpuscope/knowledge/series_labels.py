@@ -28,7 +28,7 @@ class SeriesIdentity(NamedTuple):
 def place(
     group: Group, labels: Mapping[str, str], *, displaced: bool, words: dict[str, str] | None = None
 ) -> SeriesIdentity | None:
-    """Card, instance and tenant of a series; None: it names no card.
+    """GPU, instance and tenant of a series; None: it names no GPU.
 
     `displaced`: see `displaced_jobs`. `words` holds texts that come again and again, so that they are kept once.
     """
@@ -56,7 +56,7 @@ def place(
 def displaced_jobs(all_labels: Iterable[Mapping[str, str]]) -> frozenset[str]:
     """Jobs that are scraped with honor_labels off: `pod` is the exporter's own there, the tenant is `exported_pod`.
 
-    One series that tells is enough for its job. The others of the job that have no `exported_pod` are of free cards.
+    One series that tells is enough for its job. The others of the job that have no `exported_pod` are of free GPUs.
     """
     return frozenset(labels.get("job", "") for labels in all_labels if any(name in labels for name in _DISPLACED))
 
@@ -71,7 +71,7 @@ def _tenant(labels: Mapping[str, str], words: dict[str, str], *, displaced: bool
 
 
 def _is_exporter(labels: Mapping[str, str]) -> bool:
-    """Whether pod is that of the exporter itself: honor_labels is off and not one card has a tenant to show it."""
+    """Whether pod is that of the exporter itself: honor_labels is off and not one GPU has a tenant to show it."""
     pod, container, job = labels.get("pod", ""), labels.get("container", ""), labels.get("job", "").rpartition("/")[2]
     if job and (container == job or pod.startswith(f"{job}-")):
         return True

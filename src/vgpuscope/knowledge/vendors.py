@@ -13,21 +13,21 @@ from vgpuscope.model.quantity import MIB, Bytes
 # How a node's devices are told. json and text are told apart by their look: NVIDIA has written both.
 Registration = Literal["json", "text", "metax", "enflame", "capacity"]
 
-# percent: of one card. units: compute units of the card, so only the share of its total says something.
+# percent: of one GPU. units: compute units of the GPU, so only the share of its total says something.
 # mask: one bit for each core, set when it is there (or taken).
 CoreUnit = Literal["percent", "units", "mask"]
 
 
 class Cards(Struct, frozen=True, kw_only=True):
-    """How HAMi tells a node's cards from its capacity, for vendors whose plugin registers none."""
+    """How HAMi tells a node's GPUs from its capacity, for vendors whose plugin registers none."""
 
-    name: str  # a card's id is <node>-<name>-<number>
-    counted_in: str  # the resource that counts cards,
+    name: str  # a GPU's id is <node>-<name>-<number>
+    counted_in: str  # the resource that counts GPUs,
     per_card: int = 1  # and how much of it is one
     slots: int = 1
-    memory: Bytes = 0  # of each card; where the vendor has a memory resource, its capacity is divided instead
+    memory: Bytes = 0  # of each GPU; where the vendor has a memory resource, its capacity is divided instead
     cores: int = 100
-    numa_nodes: int = 1  # cards are counted through one NUMA node after the other
+    numa_nodes: int = 1  # GPUs are counted through one NUMA node after the other
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ def vendor_by_annotation(key: str) -> Vendor | None:
 
 
 def vendor_by_resource(name: str) -> Vendor | None:
-    """Whose resource it is: of the table, or one of those NVIDIA's own plugin makes of a card it divides."""
+    """Whose resource it is: of the table, or one of those NVIDIA's own plugin makes of a GPU it divides."""
     found = BY_RESOURCE.get(name)
     if found is None and name.startswith("nvidia.com/") and (name.startswith(_MIG) or name.endswith(".shared")):
         return NVIDIA

@@ -14,7 +14,7 @@ _SCALED = 1.05  # of what a model's name says: that is rounded, as 80GB for 81,5
 
 
 class RegisteredDevice(Struct, frozen=True, kw_only=True):
-    """One device as a vendor's plugin registered it. Memory and cores are after scaling, so may pass the card."""
+    """One device as a vendor's plugin registered it. Memory and cores are after scaling, so may pass the GPU."""
 
     id: DeviceUUID
     vendor: str  # HAMi's word: NVIDIA, Ascend910B3, DCU, …
@@ -22,7 +22,7 @@ class RegisteredDevice(Struct, frozen=True, kw_only=True):
     slots: int = 0  # how many containers may share it
     memory: Bytes = 0
     physical: Bytes | None = None  # the memory of the GPU itself, by its model's name or its node's label
-    cores: int = 0  # percent, 100 for a whole card unless scaled
+    cores: int = 0  # percent, 100 for a whole GPU unless scaled
     type: str = ""
     numa: int = 0
     mode: str = "hami-core"
@@ -71,13 +71,13 @@ class Assignment(Struct, frozen=True, kw_only=True):
     container: str  # its name; "" when the assignment names no container of the pod
     init: bool
     vendor: str
-    device: DeviceUUID  # the physical card
+    device: DeviceUUID  # the physical GPU
     memory: Bytes
     cores: int  # percent; 0: not specified
 
 
 class HeldInstance(Struct, frozen=True, kw_only=True):
-    """A MIG instance that a container holds, with its place on the card."""
+    """A MIG instance that a container holds, with its place on the GPU."""
 
     container_index: int
     device: DeviceUUID

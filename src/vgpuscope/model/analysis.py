@@ -1,6 +1,6 @@
 """What was seen of a fleet in a window of time, and what is concluded from it: score, status, verdict, with evidence.
 
-A reading is a set of tracks: one for each card, MIG instance or tenant of one that a source has numbers of. None is
+A reading is a set of tracks: one for each GPU, MIG instance or tenant of one that a source has numbers of. None is
 "not measured" throughout; a conclusion that would need what was not measured is `unknown`.
 """
 
@@ -17,11 +17,11 @@ Term: TypeAlias = Literal[
     "mem_used",  # bytes
     "mem_total",  # bytes
     "power",  # watts
-    "power_limit",  # watts, enforced on this card
+    "power_limit",  # watts, enforced on this GPU
     "sm_clock",  # hertz
     "sm_active",  # ratio of SMs that were busy: profiling metrics
     "engine_active",  # ratio of time in which the graphics or compute engine was busy: profiling metrics
-    "process_sm",  # ratio of the card's SM time that the tenant's own processes had
+    "process_sm",  # ratio of the GPU's SM time that the tenant's own processes had
     "encoder",  # ratio of time in which video was encoded: work that no other signal shows
     "decoder",
     "jpeg",  # ratio of time in which pictures were decoded, and likewise for optical flow
@@ -87,7 +87,7 @@ class Stat(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Tenant(Struct, frozen=True, kw_only=True, gc=False):
-    """Who has a card or a part of it."""
+    """Who has a GPU or a part of it."""
 
     namespace: str
     pod: str
@@ -96,14 +96,14 @@ class Tenant(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Track(Struct, frozen=True, kw_only=True, gc=False):
-    """What a source saw in the window of one card or MIG instance, as long as one tenant had it.
+    """What a source saw in the window of one GPU or MIG instance, as long as one tenant had it.
 
     `own`: the numbers are the tenant's own part. Otherwise they are the whole device's, and the tenant is one of those
     who had it meanwhile, or None where the source does not say who did.
     """
 
     schema: Schema
-    gpu_id: DeviceUUID  # the physical card, whole
+    gpu_id: DeviceUUID  # the physical GPU, whole
     mig: str = ""  # the MIG instance: its UUID, or GI-<number> where only that is known
     profile: str = ""
     gpu_index: str = ""
@@ -177,7 +177,7 @@ class ScoreTerm(Struct, frozen=True, gc=False):
 
 
 class Score(Struct, frozen=True, kw_only=True, gc=False):
-    """How much a card is used, 0-100, by the configured weights; None: no signal of work was measured."""
+    """How much a GPU is used, 0-100, by the configured weights; None: no signal of work was measured."""
 
     value: float | None
     terms: tuple[ScoreTerm, ...] = ()
@@ -201,11 +201,11 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     freshness: Seconds | None = None  # age of the last sample at the window's end
     window_begin: UnixTime | None = None
     window_end: UnixTime | None = None
-    held_since: UnixTime | None = None  # when the present tenant got the card, if within the window
+    held_since: UnixTime | None = None  # when the present tenant got the GPU, if within the window
     source: str = ""
     schema: Schema | None = None
     held_memory: Ratio | None = None
-    threshold: Ratio | None = None  # what shows work, from here on; higher while the card was idle before
+    threshold: Ratio | None = None  # what shows work, from here on; higher while the GPU was idle before
     min_coverage: Ratio | None = None
     max_age: Seconds | None = None
     other: Term | None = None  # what shows most work beside the signal
@@ -217,7 +217,7 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
-    """What one tenant made of a card or MIG instance; terms are absent where the source only knows the whole card."""
+    """What one tenant made of a GPU or MIG instance; terms are absent where the source only knows the whole GPU."""
 
     tenant: Tenant
     own: bool = False
@@ -235,7 +235,7 @@ class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
-    """One card, or one MIG instance of one, with everything concluded about it."""
+    """One GPU, or one MIG instance of one, with everything concluded about it."""
 
     gpu_id: DeviceUUID
     mig: str = ""

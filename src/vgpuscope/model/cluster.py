@@ -144,29 +144,29 @@ class Amount(Struct, frozen=True, gc=False):
     cards: int = 0
     slots: int = 0
     memory: Bytes = 0
-    cores: int = 0  # percent of a card
+    cores: int = 0  # percent of a GPU
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """What a node, all cards of one type, or the cluster can still take.
+    """What a node, all GPUs of one type, or the cluster can still take.
 
-    Every registered card is in `total`, and either in `lost` or in `usable`. What is left on a usable card is in
+    Every registered GPU is in `total`, and either in `lost` or in `usable`. What is left on a usable GPU is in
     `free` if a request can have it, in `mig` if a MIG placement decides about that, and else in `stranded`: behind a
-    card without free slots, memory or cores.
+    GPU without free slots, memory or cores.
     """
 
     vendor: str = ""  # "": all of them
     type: str = ""
     total: Amount = Amount()
     lost: dict[LostReason, Amount] = {}
-    allocated: Amount = Amount()  # of usable cards
+    allocated: Amount = Amount()  # of usable GPUs
     free: Amount = Amount()
     stranded: Amount = Amount()
     mig: Amount = Amount()
-    whole: Amount = Amount()  # the part of `free` that is on cards nobody holds
-    largest_memory: Bytes = 0  # the largest request for one card that fits somewhere
-    largest_cores: int = 0  # percent of one card
-    whole_cards: int = 0  # the most whole cards that one pod can have: they must be on one node
+    whole: Amount = Amount()  # the part of `free` that is on GPUs nobody holds
+    largest_memory: Bytes = 0  # the largest request for one GPU that fits somewhere
+    largest_cores: int = 0  # percent of one GPU
+    whole_cards: int = 0  # the most whole GPUs that one pod can have: they must be on one node
 
     @property
     def usable(self) -> Amount:
@@ -180,10 +180,10 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
     @property
     def fragmentation(self) -> Ratio | None:
-        """The share of free memory that is in pieces, on cards somebody holds a part of; None: no memory is free.
+        """The share of free memory that is in pieces, on GPUs somebody holds a part of; None: no memory is free.
 
-        0 if all that is free is whole cards, 1 if no card is whole. Measured against whole cards and not against the
-        one largest piece, because an idle cluster of many cards is not fragmented.
+        0 if all that is free is whole GPUs, 1 if no GPU is whole. Measured against whole GPUs and not against the
+        one largest piece, because an idle cluster of many GPUs is not fragmented.
         """
         return 1 - self.whole.memory / self.free.memory if self.free.memory else None
 
@@ -200,7 +200,7 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; else the holder's own
     offers: tuple[OfferLedger, ...] = ()  # counted GPUs of a node that registers none of them
     capacity: Capacity = Capacity()  # of registered devices
-    types: tuple[Capacity, ...] = ()  # the same, for each type of card
+    types: tuple[Capacity, ...] = ()  # the same, for each type of GPU
     findings: tuple[Finding, ...] = ()
     finding_counts: tuple[FindingCount, ...] = ()
 

@@ -28,7 +28,7 @@ class Reason(Struct, frozen=True, kw_only=True, gc=False):
     code: str
     nodes: tuple[str, ...] = ()  # the nodes it was said of, where they are named
     node_count: int | None = None  # of how many nodes it was said; None: not said
-    cards: str = ""  # "2/2": of so many of the node's cards, as HAMi counts; "": not said
+    cards: str = ""  # "2/2": of so many of the node's GPUs, as HAMi counts; "": not said
     detail: str = ""  # the foreign words it was made from
 
 

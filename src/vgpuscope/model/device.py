@@ -1,4 +1,4 @@
-"""What the driver says of the cards of a node at one moment. None: the driver did not say."""
+"""What the driver says of the GPUs of a node at one moment. None: the driver did not say."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ ProcessKind = Literal["compute", "graphics", "mps"]
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """Frame buffer of a card or instance; total = used + free + reserved."""
+    """Frame buffer of a GPU or instance; total = used + free + reserved."""
 
     total: Bytes
     used: Bytes  # without what the driver reserves
@@ -45,7 +45,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(Struct, frozen=True, kw_only=True):
-    """One process the driver lists on a card (or instance): listed once, whatever engines it uses."""
+    """One process the driver lists on a GPU (or instance): listed once, whatever engines it uses."""
 
     pid: Pid
     kinds: frozenset[ProcessKind]
@@ -61,19 +61,19 @@ class MigInstance(Struct, frozen=True, kw_only=True):
     """One MIG device. Two compute instances of one GPU instance share its memory pool."""
 
     uuid: DeviceUUID
-    index: int  # within its card; numbers may have holes
+    index: int  # within its GPU; numbers may have holes
     gpu_instance: int
     compute_instance: int
     profile: str | None = None  # "1g.10gb"
     memory: Memory | None = None
     processes: tuple[GpuProcess, ...] | None = None
-    slices: int | None = None  # compute slices of the instance, of the card's seven
+    slices: int | None = None  # compute slices of the instance, of the GPU's seven
     profile_id: int | None = None  # of its GPU instance, in the driver's numbers
-    start: int | None = None  # the first of the card's memory slices that its GPU instance has
+    start: int | None = None  # the first of the GPU's memory slices that its GPU instance has
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """One physical card as read once."""
+    """One physical GPU as read once."""
 
     uuid: DeviceUUID
     index: int
@@ -114,7 +114,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
 
 
 class XidCount(Struct, frozen=True, kw_only=True):
-    """How often a card reported one XID since the agent began to listen."""
+    """How often a GPU reported one XID since the agent began to listen."""
 
     gpu: DeviceUUID
     xid: int

@@ -8,21 +8,21 @@ UNUSED = "Unused"  # the phase of a claim that stands in the place of a pod, bec
 
 
 class DraDevice(Struct, frozen=True, kw_only=True, gc=False):
-    """One device that can be allocated: a card, or a part of one."""
+    """One device that can be allocated: a GPU, or a part of one."""
 
     name: str
-    card: str  # the same for all devices of a pool that are made of the same card
+    card: str  # the same for all devices of a pool that are made of the same GPU
     part: bool = False  # a MIG instance or another partition, existing or possible
     node: str = ""  # "": on no node in particular
     uuid: DeviceUUID = ""
-    parent: DeviceUUID = ""  # the card, where a part names it
+    parent: DeviceUUID = ""  # the GPU, where a part names it
     type: str = ""  # the product
     profile: str = ""
     index: int = 0
     numa: int = 0
     memory: Bytes = 0  # 0: the driver does not say
     cores: int = 0  # in the driver's own units, of which a claim may consume some; 0: it does not count them
-    processors: int = 0  # of the card or the part, where drivers tell partitions apart by them
+    processors: int = 0  # of the GPU or the part, where drivers tell partitions apart by them
     start: int = 0  # the first memory slice of a partition
     size: int = 0  # how many it has; 0: the driver does not say
     slots: int = 1  # how many claims can have it at once

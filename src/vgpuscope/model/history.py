@@ -1,4 +1,4 @@
-"""What is remembered of past analyses: one point for a card, MIG instance or tenant at one time, hour or day."""
+"""What is remembered of past analyses: one point for a GPU, MIG instance or tenant at one time, hour or day."""
 
 from typing import Literal, TypeAlias
 
@@ -12,9 +12,9 @@ STEP_SECONDS: dict[Step, int] = {"hour": 3600, "day": 86400}
 
 
 class HistoryPoint(Struct, frozen=True, kw_only=True):
-    """One card or MIG instance, or one pod on one, over one step.
+    """One GPU or MIG instance, or one pod on one, over one step.
 
-    Without namespace and pod it is the card's point; with them it is the pod's part of the card. Every analysis stands
+    Without namespace and pod it is the GPU's point; with them it is the pod's part of the GPU. Every analysis stands
     for the time since the one before it, at most for its window, so seconds add up and no time is counted twice.
     """
 

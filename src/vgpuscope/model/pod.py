@@ -28,7 +28,7 @@ class MigAllocation(Struct, frozen=True, kw_only=True):
 
 
 class HamiShare(Struct, frozen=True, kw_only=True):
-    """What HAMi's scheduler assigned to one container on one card."""
+    """What HAMi's scheduler assigned to one container on one GPU."""
 
     container: str
     gpu: DeviceUUID
@@ -50,7 +50,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Its containers will not run again, so nothing on a card can be its own."""
+        """Its containers will not run again, so nothing on a GPU can be its own."""
         return self.phase in {"Succeeded", "Failed"}
 
 

@@ -11,7 +11,7 @@ Joules: TypeAlias = float
 Celsius: TypeAlias = float
 Hertz: TypeAlias = float
 
-DeviceUUID: TypeAlias = str  # GPU-… for a card, MIG-… for an instance
+DeviceUUID: TypeAlias = str  # GPU-… for a GPU, MIG-… for an instance
 PodUID: TypeAlias = str
 Pid: TypeAlias = int
 

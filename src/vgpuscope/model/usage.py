@@ -1,4 +1,4 @@
-"""What the agent concludes: who uses what of each card, so that it adds up."""
+"""What the agent concludes: who uses what of each GPU, so that it adds up."""
 
 from typing import Literal
 
@@ -34,29 +34,29 @@ class Burst(Struct, frozen=True, kw_only=True):
 
 
 class ContainerUsage(Struct, frozen=True, kw_only=True):
-    """One row of the ledger: what one container uses of one card or instance."""
+    """One row of the ledger: what one container uses of one GPU or instance."""
 
     key: ContainerKey
     gpu: DeviceUUID
     mig: DeviceUUID | None = None
     mode: Mode
     state: State
-    allocated: bool  # False: uses the card though nobody gave it to the container
+    allocated: bool  # False: uses the GPU though nobody gave it to the container
     processes: int | None = None
     memory: Bytes | None = None
     memory_method: Method | None = None
-    memory_total: Bytes | None = None  # what it may use: HAMi limit, instance, or card / ratio
+    memory_total: Bytes | None = None  # what it may use: HAMi limit, instance, or GPU / ratio
     sm: Ratio | None = None
     sm_method: Method | None = None
     sm_burst: Burst | None = None
     sm_seconds: Seconds | None = None  # since the agent first saw it
     energy: Joules | None = None
     energy_method: Method | None = None
-    power: Watts | None = None  # its part of the card's power over the last sample
+    power: Watts | None = None  # its part of the GPU's power over the last sample
 
 
 class PodUsage(Struct, frozen=True, kw_only=True):
-    """The containers of one pod on one card, added up."""
+    """The containers of one pod on one GPU, added up."""
 
     namespace: str
     pod: str
@@ -99,21 +99,21 @@ class Split(Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """Where a card's (or an instance's) memory, SM time and energy went. None: not measured."""
+    """Where a GPU's (or an instance's) memory, SM time and energy went. None: not measured."""
 
     gpu: DeviceUUID
     mig: DeviceUUID | None = None
     memory: Split | None = None  # bytes
-    sm_seconds: Split | None = None  # since the agent first saw the card
-    energy: Split | None = None  # joules, since the agent first saw the card
+    sm_seconds: Split | None = None  # since the agent first saw the GPU
+    energy: Split | None = None  # joules, since the agent first saw the GPU
 
 
 class GpuUsage(Struct, frozen=True, kw_only=True):
-    """One card with what was concluded about it."""
+    """One GPU with what was concluded about it."""
 
     gpu: Gpu
     mode: Mode | None  # None: free, nobody was given it and nobody uses it
-    holder: ContainerKey | None = None  # the one container that has the whole card
+    holder: ContainerKey | None = None  # the one container that has the whole GPU
     sharers: int = 0  # containers that hold or use it
     utilization_burst: Burst | None = None
     memory_controller_burst: Burst | None = None

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         "analyzer.scrape_interval": SCRAPE_SECONDS,
         "prometheus.time_window_min": chosen.window_minutes,
         "prometheus.step": SCRAPE_SECONDS,
-        "prometheus.query_condition": "{}",  # cards too that no pod has
+        "prometheus.query_condition": "{}",  # GPUs too that no pod has
         "scheduler.interval": 5,
     }
     if chosen.prometheus:

@@ -80,7 +80,7 @@ def _error(code: int) -> NVMLError:
 
 
 class _Handle:
-    """A card, or an instance on it, by name: it stays good while the thing exists."""
+    """A GPU, or an instance on it, by name: it stays good while the thing exists."""
 
     def __init__(self, card: str, instance: str | None = None) -> None:
         self.card, self.instance = card, instance
@@ -159,7 +159,7 @@ class Binding:
     def nvmlErrorString(self, code: int) -> str:
         return str(NVMLError(code))
 
-    # Cards and who they are
+    # GPUs and who they are
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self._state().cards)
@@ -212,7 +212,7 @@ class Binding:
 
     nvmlDeviceGetPciInfo_v3 = nvmlDeviceGetPciInfo
 
-    # Numbers of a card
+    # Numbers of a GPU
 
     def nvmlDeviceGetMemoryInfo(self, handle: _Handle, version: int | None = None) -> SimpleNamespace:
         card, instance = self._look(handle)

@@ -19,7 +19,7 @@ from vgpuscope.sim.world import World
 REGISTER = "hami.io/node-nvidia-register"
 _SLOTS = 10
 _REPLICAS = 4  # of each GPU that is shared by time-slicing
-_SCALING = 2  # memory and cores of hami-a: twice what its cards have may be given away
+_SCALING = 2  # memory and cores of hami-a: twice what its GPUs have may be given away
 _WORN, _RETIRED = "worn-f", "retired-g"
 
 
@@ -35,7 +35,7 @@ def publish(objects: Objects, worlds: Sequence[World]) -> None:
 
 
 class _Device(NamedTuple):
-    """A card as HAMi's plugin registers it."""
+    """A GPU as HAMi's plugin registers it."""
 
     uuid: str
     spec: Spec
@@ -44,7 +44,7 @@ class _Device(NamedTuple):
 
 
 def _node(world: World) -> Json:
-    """HAMi's plugin registers the cards of nodes where HAMi places pods; elsewhere only the kubelet counts them."""
+    """HAMi's plugin registers the GPUs of nodes where HAMi places pods; elsewhere only the kubelet counts them."""
     name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
     if not any(job.hami for job in world.plan.jobs):
         return _plain_node(world)
@@ -57,7 +57,7 @@ def _node(world: World) -> Json:
 
 
 def _plain_node(world: World) -> Json:
-    """A node of NVIDIA's device plugin: whole cards by count, MIG instances by profile."""
+    """A node of NVIDIA's device plugin: whole GPUs by count, MIG instances by profile."""
     whole = [card for card in world.cards if not card.mig]
     replicas = _REPLICAS if any(job.replicas for job in world.plan.jobs) else 1
     profiles = [instance.profile for card in world.cards for instance in card.instances]
@@ -147,7 +147,7 @@ class _Asks(NamedTuple):
 
     namespace: str
     name: str
-    memory: int  # MiB on each card
+    memory: int  # MiB on each GPU
     cores: int = 0
     cards: int = 1
 
@@ -167,8 +167,8 @@ _NO_CARDS: Mapping[str, tuple[str, ...]] = {
 }
 _NO_QUOTA: Mapping[str, tuple[str, ...]] = {"ResourceQuotaNotFit": ("hami-a", "mig-c")}
 _WAITS = (
-    _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any card has
-    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more cards than any node has
+    _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any GPU has
+    _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more GPUs than any node has
     _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used its quota up
     _Wait(_Asks("batch", "backfill-7", 122_880), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
     _Wait(
@@ -242,7 +242,7 @@ def _event(asks: _Asks, number: int, words: _Words, *, first: float, tries: int)
 
 
 class _Haunt(NamedTuple):
-    """A pod that has devices it cannot use: cards, where they are, where it was bound, and what became of it."""
+    """A pod that has devices it cannot use: GPUs, where they are, where it was bound, and what became of it."""
 
     asks: _Asks
     cards: tuple[str, ...]

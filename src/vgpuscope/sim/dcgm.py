@@ -1,6 +1,6 @@
 """What a dcgm-exporter with profiling metrics would add on some of the nodes: how many SMs were busy, and when.
 
-NVML cannot tell it, so no agent does. One card runs kernels most of the time, but on few SMs: its job waits for data.
+NVML cannot tell it, so no agent does. One GPU runs kernels most of the time, but on few SMs: its job waits for data.
 MIG instances have no other signal of work, so on a node without such an exporter nothing can be said of them.
 """
 
@@ -14,7 +14,7 @@ from vgpuscope.sim.jobs import Life
 from vgpuscope.sim.world import World
 
 NODES = ("hami-a", "whole-b", "mig-c")
-STARVED = ("hami-a", 2)  # node and card
+STARVED = ("hami-a", 2)  # node and GPU
 _BUSY, _FEW = 0.9, 0.07  # of the time in which kernels run: the share of SMs that are busy
 _LONGEST_REQUEST = 16 * 1024
 
@@ -31,7 +31,7 @@ async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
 
 
 class Activity(NamedTuple):
-    """What the exporter says of a card or MIG instance: shares of SMs and of time, 0-1."""
+    """What the exporter says of a GPU or MIG instance: shares of SMs and of time, 0-1."""
 
     card: Card
     sm: float

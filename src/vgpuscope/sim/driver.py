@@ -17,7 +17,7 @@ def driver_state(world: World) -> DriverState:
 
 def _card(world: World, card: Card) -> CardState:
     spec, load = card.spec, card.load
-    measured = not card.mig  # with MIG on, the card's own utilisation is not supported
+    measured = not card.mig  # with MIG on, the GPU's own utilisation is not supported
     return CardState(
         index=card.index,
         uuid=card.uuid,

@@ -1,4 +1,4 @@
-"""Cards as physical things: memory that adds up, power that follows load, heat that follows power."""
+"""GPUs as physical things: memory that adds up, power that follows load, heat that follows power."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 
 class Spec(NamedTuple):
-    """What a model of card is like. MiB, watts, MHz."""
+    """What a model of GPU is like. MiB, watts, MHz."""
 
     name: str
     memory: int
@@ -36,7 +36,7 @@ _AMBIENT = 29.0
 _POWER_LAG = 1.5  # seconds
 _HEAT_LAG = 25.0
 _BASE_USED = 4 * MIB  # what the driver itself holds without counting it as reserved
-_FREE_RUNNING = 0.93  # of the power limit; above it the card slows itself down
+_FREE_RUNNING = 0.93  # of the power limit; above it the GPU slows itself down
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Instance:
     compute_instance: int
     profile: str
     memory: int  # MiB, of the whole GPU instance
-    slices: int  # compute slices of this device, of the card's seven
+    slices: int  # compute slices of this device, of the GPU's seven
 
     @property
     def total(self) -> int:
@@ -64,7 +64,7 @@ class Instance:
 
 @dataclass
 class Load:
-    """What all processes together ask of a card at one moment."""
+    """What all processes together ask of a GPU at one moment."""
 
     sm: float = 0.0  # 0-1
     memory: int = 0
@@ -74,7 +74,7 @@ class Load:
 
 @dataclass
 class Card:
-    """One card and how warm, busy and full it is."""
+    """One GPU and how warm, busy and full it is."""
 
     spec: Spec
     index: int
@@ -121,12 +121,12 @@ class Card:
 
     @property
     def busy(self) -> float:
-        """Share of time with a kernel on the card."""
+        """Share of time with a kernel on the GPU."""
         return min(1.0, self.load.sm)
 
     @property
     def sm_clock(self) -> float:
-        """MHz; falls when the card is idle or reaches its power limit."""
+        """MHz; falls when the GPU is idle or reaches its power limit."""
         if self.busy == 0:
             return _IDLE_CLOCK
         over = max(0.0, self.power / self.spec.limit_watts - _FREE_RUNNING)

@@ -16,7 +16,7 @@ HOST_PID_DELAY = 2.0  # HAMi finds out a process' host pid some moments after it
 
 
 class Hami(NamedTuple):
-    """What HAMi's scheduler gives per card."""
+    """What HAMi's scheduler gives per GPU."""
 
     memory: int  # MiB; 0: no limit
     cores: int = 0  # percent; 0: no limit
@@ -50,7 +50,7 @@ class Before(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A workload as planned. Neither hami nor resource nor claim: it was given nothing and uses the card anyway."""
+    """A workload as planned. Neither hami nor resource nor claim: it was given nothing and uses the GPU anyway."""
 
     name: str
     shape: Shape | None  # None: never starts CUDA
@@ -60,14 +60,14 @@ class Job(NamedTuple):
     timeline: Timeline = Timeline()
     hami: Hami | None = None
     resource: str | None = None  # resource of the device plugin
-    replicas: tuple[int, ...] = ()  # of a time-sliced or MPS card
-    instances: tuple[int, ...] = ()  # MIG indices on the one card
+    replicas: tuple[int, ...] = ()  # of a time-sliced or MPS GPU
+    instances: tuple[int, ...] = ()  # MIG indices on the one GPU
     claim: str | None = None  # a DRA claim
     workers: int = 1
     warmup: float = 4.0  # from container start to CUDA
     killed_every: float | None = None  # the last worker is SIGKILLed so often …
     respawned_after: float = 25.0  # … and comes back so much later
-    sidecar: str | None = None  # a second container without a card
+    sidecar: str | None = None  # a second container without a GPU
     kind: Literal["C", "M", "G"] = "C"
     command: str = "python3"
     host: bool = False  # not a pod at all
@@ -92,8 +92,8 @@ class Process:
     command: str
     ended: Ending | None = None
     demand: Demand = field(default_factory=Demand)
-    memory: dict[int, int] = field(default_factory=dict)  # bytes by card, as the library counts them
-    sm: dict[int, float] = field(default_factory=dict)  # share by card, after the card was divided
+    memory: dict[int, int] = field(default_factory=dict)  # bytes by GPU, as the library counts them
+    sm: dict[int, float] = field(default_factory=dict)  # share by GPU, after the GPU was divided
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The kinds of nodes in the demo, as plans: which cards, who works on them, and what goes wrong when."""
+"""The kinds of nodes in the demo, as plans: which GPUs, who works on them, and what goes wrong when."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     """A MIG instance as planned: where, how big, and when it exists (None: always)."""
 
     card: int
-    number: int  # among the card's MIG devices
+    number: int  # among the GPU's MIG devices
     gpu_instance: int
     profile: str
     memory: int  # MiB
@@ -33,7 +33,7 @@ class Slice(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What goes wrong with a card."""
+    """What goes wrong with a GPU."""
 
     card: int
     lost: Window | None = None

@@ -144,7 +144,7 @@ class Node:
         region.update(process.inner_pid, host_pid=process.pid if found else 0, devices=devices)
 
     def _contended(self, life: Life) -> bool:
-        """Whether another HAMi container works on one of its cards, so that its SM limit counts."""
+        """Whether another HAMi container works on one of its GPUs, so that its SM limit counts."""
         others = [o for o in self.world.lives.values() if o is not life and o.job.hami and o.running()]
         return any(set(o.job.cards) & set(life.job.cards) for o in others)
 

@@ -306,7 +306,7 @@ def _of_card(card: Card) -> Mapping[Term, float]:
         "power_limit": card.spec.limit_watts,
         "sm_clock": card.sm_clock * 1e6,
     }
-    if not card.mig:  # with MIG on, the driver does not tell the card's own utilisation
+    if not card.mig:  # with MIG on, the driver does not tell the GPU's own utilisation
         found |= {"gpu_util": card.busy, "mem_copy": card.busy * 0.58}
         found |= {"encoder": card.load.encoder, "decoder": card.load.decoder}
     return found

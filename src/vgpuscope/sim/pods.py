@@ -38,7 +38,7 @@ def grants(world: World) -> list[Granted]:
 
 
 def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
-    """What a container asks of HAMi; memory in MiB on each card, 0 for what it does not say."""
+    """What a container asks of HAMi; memory in MiB on each GPU, 0 for what it does not say."""
     limits = {"nvidia.com/gpu": str(cards)}
     if memory:
         limits["nvidia.com/gpumem"] = str(memory)
@@ -48,7 +48,7 @@ def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
 
 
 def allocated(cards: Iterable[str], *, memory: int, cores: int) -> str:
-    """What HAMi's scheduler writes on a pod whose first container it gave these cards."""
+    """What HAMi's scheduler writes on a pod whose first container it gave these GPUs."""
     return "".join(f"{card},NVIDIA,{memory},{cores}:" for card in cards) + ";"
 
 

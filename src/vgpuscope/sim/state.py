@@ -18,7 +18,7 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
 
 class ProcessState(Struct, frozen=True, kw_only=True):
-    """One process on a card."""
+    """One process on a GPU."""
 
     pid: int
     kinds: tuple[Literal["C", "G", "M"], ...]
@@ -44,7 +44,7 @@ class InstanceState(Struct, frozen=True, kw_only=True):
 
 
 class CardState(Struct, frozen=True, kw_only=True):
-    """One card. None: this card does not answer that question."""
+    """One GPU. None: this GPU does not answer that question."""
 
     index: int
     uuid: str
@@ -73,7 +73,7 @@ class CardState(Struct, frozen=True, kw_only=True):
     ecc: tuple[int, int] | None
     remapped: tuple[int, int, int, int] | None
     fan: int | None = None
-    mig: bool | None = None  # None: the card cannot
+    mig: bool | None = None  # None: the GPU cannot
     max_instances: int = 0
     instances: tuple[InstanceState, ...] = ()
     processes: tuple[ProcessState, ...] = ()

@@ -1,4 +1,4 @@
-"""What containers do with a card: shapes of demand over the age of a process."""
+"""What containers do with a GPU: shapes of demand over the age of a process."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A node's life without its files: pods begin and end, processes take memory and time, cards warm up and fail."""
+"""A node's life without its files: pods begin and end, processes take memory and time, GPUs warm up and fail."""
 
 import uuid
 from collections import defaultdict
@@ -48,7 +48,7 @@ class World:
                 card.step(seconds)
 
     def on_card(self, card: Card) -> list[tuple[Life, Process]]:
-        """Who is on a card now."""
+        """Who is on a GPU now."""
         here = [life for life in self.lives.values() if card.index in life.job.cards]
         return [(life, process) for life in here for process in life.running()]
 
@@ -60,7 +60,7 @@ class World:
         return next((i for i in found if i.index == life.job.instances[0]), None)
 
     def garbage(self, card: Card) -> bool:
-        """Whether the driver gives nonsense for a process of this card now."""
+        """Whether the driver gives nonsense for a process of this GPU now."""
         return any(f.card == card.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
 
     def driver_memory(self, life: Life, process: Process, card: Card) -> int:
@@ -77,7 +77,7 @@ class World:
             self._share_memory(card)
             self._share_time(card)
 
-    # Cards
+    # GPUs
 
     def _card(self, index: int) -> Card:
         spec = self.plan.cards[index]
@@ -180,7 +180,7 @@ class World:
             process.ended = "exit"
 
     def _block(self) -> None:
-        """HAMi's priorities: while a more important container works on a card, lower ones wait."""
+        """HAMi's priorities: while a more important container works on a GPU, lower ones wait."""
         shared = [life for life in self.lives.values() if life.job.hami and life.running()]
         urgent = {c for life in shared if life.job.hami and life.job.hami.priority == 0 for c in life.job.cards}
         for life in shared:

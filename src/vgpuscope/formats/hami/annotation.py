@@ -29,7 +29,7 @@ _LONGEST = 253  # characters of id and vendor word
 
 
 def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
-    """What each container was given on each card; nothing for a pod that HAMi did not place."""
+    """What each container was given on each GPU; nothing for a pod that HAMi did not place."""
     key = next((key for key in _DEVICES if key in annotations), None)
     if key is None:
         return ()
@@ -37,7 +37,7 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
     shares: dict[tuple[str, str], HamiShare] = {}
     for container, devices in _holders(key, segments, containers):
         for uuid, _, memory, cores in devices:
-            # Several MIG instances of one card are several devices here, and together one share of the card.
+            # Several MIG instances of one GPU are several devices here, and together one share of the GPU.
             share = shares.get((container.name, uuid))
             shares[container.name, uuid] = HamiShare(
                 container=container.name,
@@ -51,7 +51,7 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
 class AssignedDevice(NamedTuple):
     """One device of one container, as it is written."""
 
-    uuid: str  # of the physical card
+    uuid: str  # of the physical GPU
     word: str
     mib: int
     cores: int
@@ -132,7 +132,7 @@ def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]
 
 
 def held_instances(annotations: Mapping[str, str]) -> tuple[HeldInstance, ...]:
-    """The same instances with their places on the cards."""
+    """The same instances with their places on the GPUs."""
     return tuple(
         HeldInstance(
             container_index=one.container_index,

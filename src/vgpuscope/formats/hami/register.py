@@ -3,8 +3,8 @@
     json      an array of objects; what is zero or false is left out, so what has no `health` is unhealthy
     text      `id,count,MiB,cores,type,numa,health[,index,mode]:` for each device: NVIDIA until v2.7.1, Hygon, Iluvatar
     metax     Metax' own array of sGPUs
-    enflame   an object with the slices of each card, and the profiles they can be joined to
-    capacity  nothing at all: cards are counted from the resources that the kubelet advertises
+    enflame   an object with the slices of each GPU, and the profiles they can be joined to
+    capacity  nothing at all: GPUs are counted from the resources that the kubelet advertises
 
 json and text are told apart by the first character, since NVIDIA has written both.
 """
@@ -220,7 +220,7 @@ _PROFILE = re.compile(r"([0-9]{1,4})g\.([0-9]{1,6})gb")
 
 
 def _enflame(vendor: Vendor, text: str, node: str) -> list[RegisteredDevice]:
-    """A card holds as much as its largest profile, and has as many slots as slices."""
+    """A GPU holds as much as its largest profile, and has as many slots as slices."""
     found = _drs_node.decode(text)
     sizes = [int(profile[2]) for profile in map(_PROFILE.fullmatch, found.profiles) if profile]
     if not sizes:

@@ -4,7 +4,7 @@ v1, v1beta2 and v1beta1 are read by the same functions: v1beta1 has the parts of
 all that differs in what is read here. Names of attributes and capacities may carry the driver's domain (`uuid`, or
 `gpu.nvidia.com/uuid`).
 
-Which devices are GPUs: all of a driver that has "gpu" or another word for such cards in its name, and any whose uuid is
+Which devices are GPUs: all of a driver that has "gpu" or another word for such GPUs in its name, and any whose uuid is
 written as NVIDIA writes it. Slices without one, and claims that hold nothing, are no items.
 
 A slice is known by its name, a claim by its uid.
@@ -129,7 +129,7 @@ _MEMORY_SLICE = re.compile("memory-?[Ss]lice-?([0-9]{1,3})")  # memorySlice3 is 
 _FIRST_NUMBER = re.compile("[0-9]{1,6}")
 _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pcieBusID", "pciAddr")
 _CORES = ("cores", "millicores")
-_MOST_SLOTS = 100  # where a driver lets claims be as small as they like, as for a percent of a card each
+_MOST_SLOTS = 100  # where a driver lets claims be as small as they like, as for a percent of a GPU each
 
 
 def _slice(found: _Slice, wrong: list[str]) -> SliceState | None:
@@ -225,13 +225,13 @@ def _device(reader: _Reader, *, node: str) -> DraDevice:
 
 
 def _card(reader: _Reader, uuid: str) -> str:
-    """What devices made of one card have in common: the counters they draw from, the card's uuid, or its address."""
+    """What devices made of one GPU have in common: the counters they draw from, the GPU's uuid, or its address."""
     counters = [one.counter_set for one in reader.device.consumes_counters or () if one.counter_set]
     return intern(counters[0] if counters else uuid or reader.text(*_PCI) or reader.name)
 
 
 def _index(reader: _Reader) -> int:
-    """The card's number: as an attribute, or the first in the name, where gpu-2 and gpu-2-mig-1g10gb-19-4 have it."""
+    """The GPU's number: as an attribute, or the first in the name, where gpu-2 and gpu-2-mig-1g10gb-19-4 have it."""
     number = reader.number("index", "minor", "gpuIndex", "parentIndex", "parentMinor")
     if number is None:
         found = _FIRST_NUMBER.search(reader.name)
@@ -240,7 +240,7 @@ def _index(reader: _Reader) -> int:
 
 
 def _memory_slices(device: _Basic) -> tuple[int, int]:
-    """Where a partition is on its card: drivers name the slices among its capacities, or among its counters."""
+    """Where a partition is on its GPU: drivers name the slices among its capacities, or among its counters."""
     names = [*(device.capacity or ()), *(name for one in device.consumes_counters or () for name in one.counters or ())]
     slices = {int(found[1]) for name in names if name[:6] == "memory" and (found := _MEMORY_SLICE.fullmatch(name))}
     return (min(slices), len(slices)) if slices else (0, 0)
@@ -265,7 +265,7 @@ def _fits(capacity: _Capacity) -> int:
 
 
 def _state(device: _Basic) -> tuple[bool, bool]:
-    """Healthy, cordoned. A taint keeps new claims away; whether for the card's health only its key can tell."""
+    """Healthy, cordoned. A taint keeps new claims away; whether for the GPU's health only its key can tell."""
     if not device.taints:
         return True, False
     keys = [taint.key for taint in device.taints if taint.effect in _REFUSING]

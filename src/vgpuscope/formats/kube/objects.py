@@ -514,7 +514,7 @@ def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: 
 def _asking(holders: list[_Holder], vendor: Vendor, key: str) -> list[_Holder]:
     """Who the segments belong to, in order, where some were left out (v2.10.0).
 
-    Those who ask for cards of the vendor; where nobody counts cards, those who ask for any part of them.
+    Those who ask for GPUs of the vendor; where nobody counts GPUs, those who ask for any part of them.
     """
     if not key.startswith("hami.io/"):  # until v2.2 one key held the devices of all vendors
         return [holder for holder in holders if holder.asks]

@@ -1,6 +1,6 @@
 """Amounts as Kubernetes writes them: 8000, "8000", "8k", "1Ki", "2e3", "1500m".
 
-The API server shortens what it was given (8000 MiB of a card come back as "8k"), so the suffixes are met in practice.
+The API server shortens what it was given (8000 MiB of a GPU come back as "8k"), so the suffixes are met in practice.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What schedulers say about a pod that waits → codes, with the nodes and cards they were said of.
+"""What schedulers say about a pod that waits → codes, with the nodes and GPUs they were said of.
 
 The texts have few shapes. kube-scheduler, Volcano and vgpu-manager give a header and then counted phrases, which a
 scheduler extender's own phrases are among; after the first full stop follows what preemption found, which is no reason:

@@ -1,6 +1,6 @@
-"""From tracks to cards: each physical card or MIG instance once, with those who have it and what is concluded of it.
+"""From tracks to GPUs: each physical GPU or MIG instance once, with those who have it and what is concluded of it.
 
-What a former tenant did with a card says nothing about the present one.
+What a former tenant did with a GPU says nothing about the present one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ def assemble(
     default_power: Watts = DEFAULT_POWER,
     default_memory: Bytes | None = None,
 ) -> tuple[GpuUse, ...]:
-    """All cards and MIG instances that the reading shows to be there now, ordered by node and index."""
+    """All GPUs and MIG instances that the reading shows to be there now, ordered by node and index."""
     context = Context(
         source=reading.source,
         window=reading.window,
@@ -71,12 +71,12 @@ def assemble(
 
 
 def card_key(use: GpuUse) -> Key:
-    """What a card or MIG instance is remembered by from one analysis to the next."""
+    """What a GPU or MIG instance is remembered by from one analysis to the next."""
     return (use.gpu_id, use.mig)
 
 
 def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
-    """What a tenant of a card is remembered by; a pod of the same name that replaced it is another."""
+    """What a tenant of a GPU is remembered by; a pod of the same name that replaced it is another."""
     return key_of(use.gpu_id, use.mig, tenant)
 
 
@@ -105,14 +105,14 @@ def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
 
 
 def _uses(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
-    """Cards and instances, step by step for all of them: Python takes half the time where it repeats itself."""
+    """GPUs and instances, step by step for all of them: Python takes half the time where it repeats itself."""
     cases = [case for unit in units if (case := case_of(unit, context)) is not None]
     scores = [_score(case, context) for case in cases]
     concluded = [_judged(case, found, context) for case, found in zip(cases, scores, strict=True)]
     return [_use(*all_of_it, context) for all_of_it in zip(cases, scores, concluded, strict=True)]
 
 
-_BLOCK = 500  # cards of one step
+_BLOCK = 500  # GPUs of one step
 
 
 def _score(case: Case, context: Context) -> Score:
@@ -164,7 +164,7 @@ def _judged(case: Case, found: Score, context: Context) -> Concluded:
 def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
     """What of a MIG instance's terms can be scored and judged.
 
-    Power is the whole card's, or a part of it by guess, and the limit is the whole card's. Utilisation and memory
+    Power is the whole GPU's, or a part of it by guess, and the limit is the whole GPU's. Utilisation and memory
     traffic are not defined for instances: above 0 they show work, and 0 only says that somebody wrote 0.
     """
     return {
@@ -188,7 +188,7 @@ def _of_its_own(concluded: Concluded) -> Concluded:
 
 
 def _with_span(concluded: Concluded, case: Case) -> Concluded:
-    """The same, and that the numbers of the card and of its tenants are not of the same time."""
+    """The same, and that the numbers of the GPU and of its tenants are not of the same time."""
     verdict, use_class, evidence = concluded
     came = _latest([tenancy.track.first for tenancy in case.tenancies])
     return verdict, use_class, replace(evidence, reasons=(*evidence.reasons, case.span), held_since=came)
@@ -222,7 +222,7 @@ def _use(case: Case, found: Score, concluded: Concluded, context: Context) -> Gp
 def _handover(
     base: Track, tenancies: Iterable[Tenancy], seen_since: UnixTime | None, context: Context
 ) -> UnixTime | None:
-    """When the card last came into other hands, where it was seen before."""
+    """When the GPU last came into other hands, where it was seen before."""
     began = (base.first, *(tenancy.since for tenancy in tenancies))
     return _latest([at for at in began if context.later(at, seen_since)])
 

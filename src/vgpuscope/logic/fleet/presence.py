@@ -14,7 +14,7 @@ from vgpuscope.logic.fleet.sightings import UNUSABLE
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Reading, Target, Window
 from vgpuscope.model.quantity import Seconds, UnixTime
 
-MOST_PER_TARGET = 64  # GPUs and MIG instances that are kept; eight cards have at most 56 instances
+MOST_PER_TARGET = 64  # GPUs and MIG instances that are kept; eight GPUs have at most 56 instances
 _FEW = 2  # intervals from the first analysis to the third
 _Key: TypeAlias = tuple[str, str]
 

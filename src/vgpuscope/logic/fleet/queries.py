@@ -79,7 +79,7 @@ def plan(
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
 
 # Only what does not decide about being idle: a rule that is no longer evaluated goes on saying its last word for five
-# minutes, and in these a card may have begun to work.
+# minutes, and in these a GPU may have begun to work.
 RECORDED: Final[tuple[Statistic, ...]] = ("mean", "p95")
 RECORDED_SECONDS: Final = 600.0  # the window of the rules, which is the analyzer's usual one
 RECORDED_EVERY: Final = 30.0  # seconds between two evaluations
@@ -125,7 +125,7 @@ def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:
 def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
     """The configured condition as it applies to a group.
 
-    Cards and instances of our agent do not name tenants, so what the condition says of pods must not hide them: there
+    GPUs and instances of our agent do not name tenants, so what the condition says of pods must not hide them: there
     all matchers apply but those on pod, namespace and container.
     """
     if group.schema == "dcgm" or group.kind == "container":

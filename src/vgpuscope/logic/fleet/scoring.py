@@ -1,4 +1,4 @@
-"""How much a card is used, as one number 0-100: weighted means over the window, and the status that follows.
+"""How much a GPU is used, as one number 0-100: weighted means over the window, and the status that follows.
 
 A term that was not measured gives its weight to the others and lowers the confidence; it never counts as 0. Without a
 signal of work there is no score.
@@ -65,7 +65,7 @@ def score(
     """The score with each of its terms; `expected` samples, where known, let thin coverage lower the confidence.
 
     The first of `work` that was measured is its utilisation. Without one there is no score: how full the memory is,
-    and even how busy it is, says nothing of how much the card computes.
+    and even how busy it is, says nothing of how much the GPU computes.
     """
     copy = share(terms.get("mem_copy"))
     util, signal = _utilisation(terms, work)
@@ -134,7 +134,7 @@ def _confidence(
 
 def _thin(terms: Mapping[Term, Stat], names: Iterable[Term], expected: int) -> bool:
     """Whether a term of a score has fewer samples."""
-    for name in names:  # noqa: SIM110 - any() takes four times as long, for every card
+    for name in names:  # noqa: SIM110 - any() takes four times as long, for every GPU
         if terms[name].samples < expected:
             return True
     return False
@@ -163,7 +163,7 @@ def believable(found: Status, verdict: Verdict) -> Status:
 
 
 def measured_value(found: Score, terms: Mapping[Term, Stat]) -> float | None:
-    """The score without power, unless the card's own limit was measured: what a table by model cannot move."""
+    """The score without power, unless the GPU's own limit was measured: what a table by model cannot move."""
     if found.value is None or _limit(terms) is not None:
         return found.value
     weight = points = 0.0
@@ -189,7 +189,7 @@ def normal(weights: Weights) -> tuple[float, float, float, float]:
 
 
 def memory_share(terms: Mapping[Term, Stat]) -> Ratio | None:
-    """How full the memory was, of what the card or the tenant has of it."""
+    """How full the memory was, of what the GPU or the tenant has of it."""
     return _memory(terms, None)[0]
 
 
@@ -225,14 +225,14 @@ class Drawn(NamedTuple):
 
     share: Ratio
     reference: str  # which limit, and where it is from
-    guessed: bool  # neither the card nor the table knows the limit: it is the configured default
+    guessed: bool  # neither the GPU nor the table knows the limit: it is the configured default
 
 
 _MOST_DRAWN = 2.0  # of the limit; no GPU draws more on average
 
 
 def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
-    """Mean power of the card's own limit, else of its model's, else of the default; None if it was not measured."""
+    """Mean power of the GPU's own limit, else of its model's, else of the default; None if it was not measured."""
     drawn, counted = _amount(terms.get("power")), _amount(terms.get("energy"))
     measured = _limit(terms)
     limit, reference, guessed = (

@@ -1,6 +1,6 @@
 """Samples of one target's pages, kept for a while → tracks with the exact statistics of any window within.
 
-A row is one card, MIG instance or container: the times at which it was on the page, and for each metric a column of
+A row is one GPU, MIG instance or container: the times at which it was on the page, and for each metric a column of
 values beside them. In a column NaN is "not on that page", and _DROPPED is a value that cannot be true.
 """
 
@@ -85,14 +85,14 @@ class Pages:
         self._alive: WeakValueDictionary[tuple[_Layout, SeriesIdentity], _Row] = (
             WeakValueDictionary()
         )  # or a cell in use
-        self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by card and instance
+        self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by GPU and instance
         self._sampled: float | None = None
         self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
 
     def meaning(self, name: str, labels: Mapping[str, str]) -> Meaning | None:
-        """Where samples of a series go; None: it names no card, or nobody whose part of a card it is, or is not chosen.
+        """Where samples of a series go; None: it names no GPU, or nobody whose part of a GPU it is, or is not chosen.
 
-        A lost card whose name nobody remembers goes by its number, which is not unique among nodes: no card either.
+        A lost GPU whose name nobody remembers goes by its number, which is not unique among nodes: no GPU either.
         """
         if name == m.SAMPLE_TIME.name:
             return _SAMPLE_TIME
@@ -215,7 +215,7 @@ _TOLD = ("gpu_index", "model", "profile")
 _NOTHING: Mapping[str, str] = {}
 
 
-# ── one card, instance or container ──────────────────────────────────────────────────────────────────────────────
+# ── one GPU, instance or container ──────────────────────────────────────────────────────────────────────────────
 
 
 class _Span(NamedTuple):
@@ -271,7 +271,7 @@ class _Row:
         return tuple(sorted({code for _, code, at in self._xids.values() if at > begin and code}))
 
     def health(self, begin: UnixTime) -> str:
-        """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
+        """As the exporter says; of one that only shows XIDs, what a GPU is that has fallen off the bus."""
         if self.layout.group.state_label == "health":
             return self.state
         return "lost" if OFF_THE_BUS in self.xids_since(begin) else ""
@@ -396,7 +396,7 @@ class _Layout:
             name: quantity for quantity in group.quantities if quantity.by_values for name in _names(quantity)
         }
         for name in (*group.facts, *filter(None, (group.xids,))):
-            self.bounds[name] = (1.0, math.inf)  # only shows that the card is there, and what its labels say
+            self.bounds[name] = (1.0, math.inf)  # only shows that the GPU is there, and what its labels say
 
 
 def _plan(quantity: Quantity) -> _Plan:

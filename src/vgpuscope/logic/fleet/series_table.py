@@ -56,7 +56,7 @@ Identity: TypeAlias = frozenset[tuple[str, str]]  # labels of a series, without 
 class SeriesLabels(NamedTuple):
     """What the labels of a series say."""
 
-    place: SeriesIdentity | None  # None: it names no card
+    place: SeriesIdentity | None  # None: it names no GPU
     scope: Scope
     target: str  # cluster and instance
 
@@ -137,7 +137,7 @@ class Table:
         self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
         self.marked_series: dict[bytes, Series] = {}  # the marked ones
         self.intervals: dict[Scope, Seconds] = {}  # as samples show them; a job of which none were seen has none
-        self.xids: dict[str, set[int]] = {}  # by card
+        self.xids: dict[str, set[int]] = {}  # by GPU
         self.frozen: set[str] = set()  # targets whose pages are made, but of one and the same sample
         self._percents: set[tuple[int, str]] = set()  # quantities of exporters that are 0-100 though they say ratio
         self._probed: dict[Scope, list[Seconds]] = defaultdict(list)  # distances between samples of some series
@@ -242,11 +242,11 @@ class Table:
             self._states[where.gpu_id, where.mig, where.tenant] = labels.get(self.group.state_label, "")
 
     def more(self, where: SeriesIdentity) -> Mapping[str, str]:
-        """What the info metric says of a card or instance."""
+        """What the info metric says of a GPU or instance."""
         return self._more.get(where.mig or where.gpu_id, {})
 
     def state(self, where: SeriesIdentity) -> str:
-        """What the state metric says of a card or container; "": nothing."""
+        """What the state metric says of a GPU or container; "": nothing."""
         return self._states.get((where.gpu_id, where.mig, where.tenant), "") if self._states else ""
 
     def settle(self) -> None:
@@ -381,7 +381,7 @@ class Table:
         return {self._names[column] for statistic in (SAMPLES, LAST) for column in self._of(statistic)}
 
     def sample_queries(self, limit: int) -> tuple[SampleQuery, ...]:
-        """The queries for raw samples of at most so many cards; what is left out stays unknown."""
+        """The queries for raw samples of at most so many GPUs; what is left out stays unknown."""
         false = [seen for seen in self.marked_series.values() if self.mixed(seen)]
         unclear = self._unclear()
         clocks = self._clocks() if unclear else set()

@@ -1,6 +1,6 @@
-"""From tracks to cases: each physical card or MIG instance once, with its numbers and those who have it.
+"""From tracks to cases: each physical GPU or MIG instance once, with its numbers and those who have it.
 
-A card may be seen by several exporters, by replicas of one, and once for each pod that shares it; that stays one card.
+A GPU may be seen by several exporters, by replicas of one, and once for each pod that shares it; that stays one GPU.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from vgpuscope.logic.fleet.verdict import VerdictRules, allowed_gap, best_signal
 from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
 
-Key: TypeAlias = tuple[str, ...]  # of a card or MIG instance, or of a tenant on one
+Key: TypeAlias = tuple[str, ...]  # of a GPU or MIG instance, or of a tenant on one
 
 
 class PreviousVerdict(NamedTuple):
-    """What the last analysis said of a card or tenant, and since when it was idle when that was last known."""
+    """What the last analysis said of a GPU or tenant, and since when it was idle when that was last known."""
 
     verdict: Verdict | None = None  # None: nothing was ever said of it
     steady: int = 0  # for how many analyses
@@ -28,11 +28,11 @@ class PreviousVerdict(NamedTuple):
 
 
 NEW = PreviousVerdict()
-UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a card that cannot compute
+UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a GPU that cannot compute
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What is the same for all cards of one analysis."""
+    """What is the same for all GPUs of one analysis."""
 
     source: str
     window: Window
@@ -72,7 +72,7 @@ class Context(Struct, frozen=True, kw_only=True):
         return track.first if track.first is not None and track.first > self.pace(track).began else None
 
     def later(self, at: UnixTime | None, seen_since: UnixTime | None) -> bool:
-        """Whether something began well after the card was first seen, so that it was in other hands before."""
+        """Whether something began well after the GPU was first seen, so that it was in other hands before."""
         slack = self.rules.max_age_intervals * self.window.interval
         return at is not None and seen_since is not None and at > seen_since + slack
 
@@ -113,11 +113,11 @@ class Tenancy(Struct, kw_only=True, gc=False):
 
 
 class Case(Struct, kw_only=True, gc=False):
-    """What there is to judge a card or instance by."""
+    """What there is to judge a GPU or instance by."""
 
     base: Track  # its own numbers, by which it is judged
     shown: dict[Term, Stat]  # those of the time of its present tenants
-    span: str  # the code that says how the numbers of card and tenants differ in time; "": they do not
+    span: str  # the code that says how the numbers of GPU and tenants differ in time; "": they do not
     origins: Mapping[Term, Track]  # of those terms that are from other tracks
     tenancies: list[Tenancy]
     gone: list[Tenancy]
@@ -126,11 +126,11 @@ class Case(Struct, kw_only=True, gc=False):
     seen_since: UnixTime | None
 
 
-# ── which tracks are of one card or instance ─────────────────────────────────────────────────────────────────────
+# ── which tracks are of one GPU or instance ─────────────────────────────────────────────────────────────────────
 
 
 def units_of(tracks: list[Track], context: Context) -> Iterable[list[Track]]:
-    """The tracks of the card, or those of each of its MIG instances if that is how it is used now."""
+    """The tracks of the GPU, or those of each of its MIG instances if that is how it is used now."""
     if len(tracks) == 1 or not any(track.mig for track in tracks):
         return (tracks,)
     parts: dict[str, list[Track]] = {}
@@ -149,7 +149,7 @@ def _tells(track: Track) -> bool:
 
 
 def _with_health(part: list[Track], whole: list[Track]) -> list[Track]:
-    """An instance is as well as its card."""
+    """An instance is as well as its GPU."""
     health, xids = _health([*whole, *part]), _xids([*whole, *part])
     return [replace(track, health=health, xids=xids) for track in part]
 
@@ -248,7 +248,7 @@ def case_of(tracks: list[Track], context: Context) -> Case | None:
 
 
 def _plain_case(track: Track, context: Context) -> Case | None:
-    """What most cards are: numbers of the whole device, and at most one who has it."""
+    """What most GPUs are: numbers of the whole device, and at most one who has it."""
     tenancies = _NOBODY
     if track.tenant is not None:
         if not context.goes_on(track):
@@ -268,7 +268,7 @@ def _plain_case(track: Track, context: Context) -> Case | None:
 
 
 def _device(tracks: list[Track], present: list[Track], context: Context) -> tuple[Track, Mapping[Term, Track]]:
-    """The whole card's numbers, and which of its terms are from another track than the rest."""
+    """The whole GPU's numbers, and which of its terms are from another track than the rest."""
     device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
     if device:
         return _merged(sorted(device, key=lambda track: _rank(track, context)))
@@ -276,7 +276,7 @@ def _device(tracks: list[Track], present: list[Track], context: Context) -> tupl
 
 
 def _nameless(track: Track) -> Track:
-    """The card of which only tenants' own parts are known: it is there, and that is all."""
+    """The GPU of which only tenants' own parts are known: it is there, and that is all."""
     return replace(track, tenant=None, own=False, terms={}, first=None, state="")
 
 
@@ -294,10 +294,10 @@ _NO_ORIGINS: Mapping[Term, Track] = {}
 def _shown(
     base: Track, present: list[Track], tenancies: list[Tenancy], context: Context
 ) -> tuple[dict[Term, Stat], str]:
-    """The card's numbers to show beside its tenants' own, and the code that says how they differ in time.
+    """The GPU's numbers to show beside its tenants' own, and the code that says how they differ in time.
 
-    If somebody has had the card as long as it was seen, its numbers are those of the window. If all came later, they
-    are those since then, as far as a track has them, and else none: the mean of a card that was free for half of the
+    If somebody has had the GPU as long as it was seen, its numbers are those of the window. If all came later, they
+    are those since then, as far as a track has them, and else none: the mean of a GPU that was free for half of the
     window is half of what its tenant uses now.
     """
     began = [tenancy.track.first for tenancy in tenancies if tenancy.track.own and tenancy.track.first is not None]
@@ -316,17 +316,17 @@ def _shown(
 
 
 def _exceeds(track: Track, base: Track) -> bool:
-    """Whether a tenant has more memory than its card, as means of times that differ by a sample can say."""
+    """Whether a tenant has more memory than its GPU, as means of times that differ by a sample can say."""
     mine, whole = track.terms.get("mem_used"), base.terms.get("mem_used")
     return bool(mine and whole and mine.mean and whole.mean is not None and mine.mean > whole.mean)
 
 
 _SAME_SPAN = 1.5  # intervals by which two tracks may begin apart and still be of the same time
 _SURELY_SAME = 0.5
-_LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on who has the card
+_LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on who has the GPU
 
 
-# ── which numbers are the card's ─────────────────────────────────────────────────────────────────────────────────
+# ── which numbers are the GPU's ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
@@ -348,7 +348,7 @@ def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
 def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
     """The first track with what it lacks from the others, and which terms those are.
 
-    Where two saw the same card and one saw more work, the work was there: its maximum is taken.
+    Where two saw the same GPU and one saw more work, the work was there: its maximum is taken.
     """
     base = tracks[0]
     if len(tracks) == 1:
@@ -376,7 +376,7 @@ def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
 
 
 def _health(tracks: Sequence[Track]) -> str:
-    """As the first says that says anything, unless one says that the card is lost."""
+    """As the first says that says anything, unless one says that the GPU is lost."""
     return next((track.health for track in tracks if track.health in UNUSABLE), "") or _said(tracks, "health")
 
 
@@ -392,7 +392,7 @@ def _said(tracks: Iterable[Track], field: str) -> str:
 
 
 def _guests(named: list[Track], context: Context) -> tuple[list[Tenancy], list[Tenancy]]:
-    """Those who have the card and those who had it, by name."""
+    """Those who have the GPU and those who had it, by name."""
     here: list[Tenancy] = []
     gone: list[Tenancy] = []
     if len(named) > 1:
@@ -421,7 +421,7 @@ def _plainness(track: Track) -> tuple[object, ...]:
 
 
 def _meet(tenancy: Tenancy, track: Track, context: Context) -> None:
-    """The same tenant, seen another way: it has the card since the earlier of both."""
+    """The same tenant, seen another way: it has the GPU since the earlier of both."""
     since = context.since(track)
     tenancy.since = None if since is None or tenancy.since is None else min(since, tenancy.since)
     tenancy.most = max(tenancy.most, _own_most(track))

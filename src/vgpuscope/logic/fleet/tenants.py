@@ -1,4 +1,4 @@
-"""What is concluded of each tenant of a card: by its own numbers, or by the card's where it has the card alone."""
+"""What is concluded of each tenant of a GPU: by its own numbers, or by the GPU's where it has the GPU alone."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -15,10 +15,10 @@ Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
 def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> tuple[TenantUse, ...]:
-    """Those who have the card now, by what `card` says of it and `found`, its score."""
+    """Those who have the GPU now, by what `card` says of it and `found`, its score."""
     tenancies = case.tenancies
     if len(tenancies) == 1 and not _tells(tenancies[0]):
-        lone = Score(value=found.value, confidence=found.confidence)  # its terms are with the card
+        lone = Score(value=found.value, confidence=found.confidence)  # its terms are with the GPU
         return (_tenant(tenancies[0], _by_card(tenancies[0], case, card, context), lone, case, context),)
     if card[2].reasons[0] == "VERDICT_GPU_LOST":
         return tuple([_tenant(tenancy, card, _NO_SCORE, case, context) for tenancy in tenancies])
@@ -39,12 +39,12 @@ def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> 
 
 
 def former_use(tenancy: Tenancy, context: Context) -> TenantUse:
-    """One who had the card earlier in the window."""
+    """One who had the GPU earlier in the window."""
     track = tenancy.track
     return TenantUse(
         tenant=tenancy.tenant,
         own=track.own,
-        terms=track.terms,  # of its own time, so even the whole card's say something of it
+        terms=track.terms,  # of its own time, so even the whole GPU's say something of it
         since=tenancy.since,
         until=track.last,
         evidence=Evidence(
@@ -105,7 +105,7 @@ _NO_TERMS: dict[Term, Stat] = {}
 
 
 def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
-    """What the tenant may use, unless that is the whole card, which is no limit; a MIG instance is one."""
+    """What the tenant may use, unless that is the whole GPU, which is no limit; a MIG instance is one."""
     may, total = tenancy.track.terms.get("mem_total"), case.base.terms.get("mem_total")
     if may is None or may.mean is None:
         return None
@@ -145,7 +145,7 @@ _NO_SCORE = Score(value=None)
 
 
 def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Concluded:
-    """What the tenant's own numbers say. Its part of the card's power is held against nothing: the limit is all's."""
+    """What the tenant's own numbers say. Its part of the GPU's power is held against nothing: the limit is all's."""
     track = tenancy.track
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
     return judge(
@@ -171,7 +171,7 @@ _OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 
 
 def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
-    """Work that leads to nothing shows in numbers that only the card has, and is its only tenant's."""
+    """Work that leads to nothing shows in numbers that only the GPU has, and is its only tenant's."""
     verdict, _, evidence = concluded
     code = _FRUITLESS.get(card[1])
     if code is None or verdict != "in_use":
@@ -186,9 +186,9 @@ _FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproduct
 
 
 def _unexplained(case: Case, card: Concluded, context: Context) -> bool:
-    """Whether the card works, or draws power as if, and its tenants' own numbers do not say who it is.
+    """Whether the GPU works, or draws power as if, and its tenants' own numbers do not say who it is.
 
-    On some cards the driver gives every process 0, and a process that belongs to no known container is in nobody's
+    On some GPUs the driver gives every process 0, and a process that belongs to no known container is in nobody's
     numbers: then a tenant's own idleness means nothing.
     """
     evidence, rules = card[2], context.rules
@@ -220,7 +220,7 @@ def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
 
 
 def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
-    """Whether video may be encoded or decoded on the card, and nothing says that it is not by this tenant."""
+    """Whether video may be encoded or decoded on the GPU, and nothing says that it is not by this tenant."""
     terms, unread = case.base.terms, context.failed(case.schemas, own=False)
     for name in _VIDEO:
         seen = highest(terms[name]) >= context.rules.idle_enter if name in terms else name in unread
@@ -232,11 +232,11 @@ def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
 _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 
 
-# ── by the card's ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── by the GPU's ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:
-    """What the whole card's numbers say of one tenant: all if it is alone; if not, only that nobody works."""
+    """What the whole GPU's numbers say of one tenant: all if it is alone; if not, only that nobody works."""
     verdict, use_class, evidence = card
     if verdict == "unknown":
         return card

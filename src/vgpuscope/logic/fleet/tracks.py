@@ -1,4 +1,4 @@
-"""A table of series → tracks: one for each tenancy of a card or MIG instance, in our terms."""
+"""A table of series → tracks: one for each tenancy of a GPU or MIG instance, in our terms."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _track(table: Table, piece: _Piece) -> Track:
 
 
 def _health(table: Table, where: SeriesIdentity) -> str:
-    """As the exporter says; of one that only shows XIDs, what a card is that has fallen off the bus."""
+    """As the exporter says; of one that only shows XIDs, what a GPU is that has fallen off the bus."""
     if table.group.state_label == "health":
         return table.state(where)
     return "lost" if OFF_THE_BUS in table.xids.get(where.gpu_id, ()) else ""

@@ -1,6 +1,6 @@
-"""Is a card or a tenant in use, idle, or can that not be said: the finding, its class, and what it rests on.
+"""Is a GPU or a tenant in use, idle, or can that not be said: the finding, its class, and what it rests on.
 
-Calling a busy card idle is the one error that must not happen. So idle is what is left when everything was seen for
+Calling a busy GPU idle is the one error that must not happen. So idle is what is left when everything was seen for
 nearly the whole window, up to now, and nothing of it shows work or contradicts; whatever falls short is unknown.
 """
 
@@ -32,20 +32,20 @@ _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 
 
 class VerdictRules(Struct, frozen=True, kw_only=True):
-    """What it takes to call a card idle, held or unproductive."""
+    """What it takes to call a GPU idle, held or unproductive."""
 
     min_coverage: Ratio = 0.8
     max_age_intervals: float = 3.0
     idle_enter: Ratio = 0.05  # idle begins when all activity has stayed below this
     idle_leave: Ratio = 0.10  # and ends when some has come up to this
     held_memory: Ratio = 0.05
-    held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large cards far below the ratio
+    held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large GPUs far below the ratio
     unproductive_util: Ratio = 0.5
     unproductive_sm: Ratio = 0.10
     power_contradiction: Ratio = 0.5  # of the power limit; above it, no work that was seen is not believed
     pcie_contradiction: float = 50e6  # bytes a second; a GPU that does nothing moves thousands
     stalled_util: Ratio = 0.95  # kernels run all the time,
-    stalled_power: Ratio = 0.25  # and the card draws hardly more than an idle one
+    stalled_power: Ratio = 0.25  # and the GPU draws hardly more than an idle one
 
     def __post_init__(self) -> None:
         ratios = (
@@ -106,10 +106,10 @@ def judge(
 ) -> tuple[Verdict, UseClass, Evidence]:
     """The verdict, its class and its evidence.
 
-    Power among `terms` is the whole card's, and is held against its limit, or that of `model`, or `default_power`.
-    `failed`: terms that could not be read at all, which is not the same as terms that the card does not have.
+    Power among `terms` is the whole GPU's, and is held against its limit, or that of `model`, or `default_power`.
+    `failed`: terms that could not be read at all, which is not the same as terms that the GPU does not have.
     `origins`: the tracks of those terms that are not from the track that schema, first and last are of.
-    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the card last changed hands, where
+    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the GPU last changed hands, where
     that was seen. `steady`: for how many cycles the verdict was `previous`.
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
@@ -358,7 +358,7 @@ def _at_work(seen: SignalSeen | None, work: _Work, threshold: Ratio) -> _Finding
 
 
 def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: bool, young: bool) -> _Finding | None:
-    """What keeps a card that shows no work from being called idle."""
+    """What keeps a GPU that shows no work from being called idle."""
     if hole:
         return "unknown", "VERDICT_HOLE"
     if no_max:
@@ -394,7 +394,7 @@ def _busy_class(
 def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: VerdictRules) -> bool:
     """Whether kernels ran all the time and did nothing: a collective that hangs, a kernel that spins.
 
-    A limit that is only guessed says nothing: a small card at full load draws little of 250 W.
+    A limit that is only guessed says nothing: a small GPU at full load draws little of 250 W.
     """
     util = terms.get("gpu_util")
     if drawn.guessed or util is None or (often := measured(util.mean)) is None or often < rules.stalled_util:

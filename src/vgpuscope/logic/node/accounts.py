@@ -1,7 +1,7 @@
 """What must be remembered from sample to sample: seconds, joules, bursts, and who has been here.
 
-All of it is one fold: `Accounts.settle` adds one sample to what is known from those before. What
-a container has used stays in the accounts when it ends, in a column of its own, so that a card's total goes on adding up.
+All of it is one fold: `Accounts.settle` adds one sample to what is known from those before. What a container has used
+stays in the accounts when it ends, in a column of its own, so that a GPU's total goes on adding up.
 """
 
 from collections import deque
@@ -19,17 +19,17 @@ _WindowKey: TypeAlias = tuple[object, str]
 
 
 class Account(Struct, kw_only=True):
-    """What one container has used of one card so far."""
+    """What one container has used of one GPU so far."""
 
     sm_seconds: Seconds | None = None
     energy: Joules | None = None
     energy_method: Method | None = None
     power: float | None = None
-    started: bool = False  # has had a process on the card at some time
+    started: bool = False  # has had a process on the GPU at some time
 
 
 class GpuAccount(Struct, kw_only=True):
-    """What a card has done so far, and the parts that no living container has."""
+    """What a GPU has done so far, and the parts that no living container has."""
 
     busy_seconds: Seconds | None = None
     sm_system: Seconds = 0.0
@@ -76,7 +76,7 @@ class Accounts:
         self._windows: dict[_WindowKey, _Window] = {}
 
     def settle(self, pools: Collection[GpuPool], gpus: Collection[Gpu], at: float) -> None:
-        """Add one sample; `at` is of a clock that is never set. The very first sample adds no time."""
+        """Add one sample; `at` is of a monotonic clock. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
         self._windows = {key: window for key, window in self._windows.items() if window.reaches(at - self.window)}
@@ -105,7 +105,7 @@ class Accounts:
         return Burst(mean=sum(values) / len(values), max=max(values))
 
     def used_by_card(self) -> dict[DeviceUUID, list[Account]]:
-        """The accounts of the containers that have not ended, by card."""
+        """The accounts of the containers that have not ended, by GPU."""
         used: dict[DeviceUUID, list[Account]] = {}
         for place, account in self.containers.items():
             used.setdefault(place.gpu, []).append(account)
@@ -120,7 +120,7 @@ class Accounts:
     def _close(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
         """Move what ended containers have used to the column of the ended.
 
-        On a card that does not answer nobody can tell who has ended: its accounts stay open until it does.
+        On a GPU that does not answer nobody can tell who has ended: its accounts stay open until it does.
         """
         here = {place for pool in pools for place in pool.rows}
         gone = [place for place in self.containers if place not in here and place.gpu not in silent]
@@ -142,12 +142,12 @@ class Accounts:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
 
     def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
-        """Split what the card has drawn since the last sample. A counter that fell was reset: begin anew from it."""
+        """Split what the GPU has drawn since the last sample. A counter that fell was reset: begin anew from it."""
         for pool in pools:
             for row in pool.rows.values():
                 self._account(row.place).power = None
         if gpu.energy is None:
-            return  # what is drawn meanwhile is divided when the card answers again
+            return  # what is drawn meanwhile is divided when the GPU answers again
         before, card.raw_energy = card.raw_energy, gpu.energy
         card.energy = card.energy or 0.0
         drawn = gpu.energy - before if before is not None and gpu.energy >= before else 0.0
@@ -164,7 +164,7 @@ class Accounts:
 
 
 class _Weights(Struct, frozen=True):
-    """How a card's energy is divided; all parts together are 1."""
+    """How a GPU's energy is divided; all parts together are 1."""
 
     rows: tuple[tuple[ContainerShare, Ratio, Method], ...]
     system: Ratio
@@ -172,7 +172,7 @@ class _Weights(Struct, frozen=True):
 
 
 def _weights(gpu: Gpu, pools: Collection[GpuPool]) -> _Weights:
-    """By SM time where the card was busy, else by memory held; a card that one container has alone is all its own."""
+    """By SM time where the GPU was busy, else by memory held; a GPU that one container has alone is all its own."""
     rows = [row for pool in pools for row in pool.rows.values()]
     if len(rows) == 1 and rows[0].mode == "exclusive" and (rows[0].processes > 0 or rows[0].allocated):
         return _Weights(((rows[0], 1.0, "podresources"),), 0.0, 0.0)

@@ -1,6 +1,6 @@
-"""The ledger of one moment: what of each card is whose, so that it adds up.
+"""The ledger of one moment: what of each GPU is whose, so that it adds up.
 
-A *pool* is what memory and SM time are taken from: a card, or the GPU instance of a MIG card. For each pool
+A *pool* is what memory and SM time are taken from: a GPU, or the GPU instance of a MIG GPU. For each pool
 
     memory:  total = Σ containers + system + unattributed + free
     SM:      utilisation = Σ containers + system + unattributed
@@ -23,7 +23,7 @@ from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, Ratio
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Method, Mode
 
-# Processes that serve all users of a card, wherever they run. The kernel cuts names to 15 characters.
+# Processes that serve all users of a GPU, wherever they run. The kernel cuts names to 15 characters.
 _SYSTEM_COMMANDS = ("nvidia-cuda-mps", "nvidia-persiste")
 
 _ROUNDING = 0.01  # of two percentages that the driver samples apart; cutting so little is not worth a count
@@ -34,7 +34,7 @@ _SHORT_ID = 12  # of a container that no pod source knows: as docker prints it
 
 
 class ContainerOnGpu(NamedTuple):
-    """A container on a card or instance: what one row of the ledger is about."""
+    """A container on a GPU or instance: what one row of the ledger is about."""
 
     key: ContainerKey
     gpu: DeviceUUID
@@ -62,7 +62,7 @@ class GpuPool(Struct, kw_only=True):
     """A pool and where it went. memory and utilisation None: not measured."""
 
     gpu: DeviceUUID
-    migs: tuple[MigInstance, ...]  # the compute instances that share it; none for a whole card
+    migs: tuple[MigInstance, ...]  # the compute instances that share it; none for a whole GPU
     memory: Memory | None
     utilization: Ratio | None
     listed: bool  # the driver's process list was readable
@@ -129,7 +129,7 @@ class _Ownership:
         """The process with its owner in this pool.
 
         Without a source of pods a cgroup's UID cannot be joined to the kubelet's names; then a process of some pod
-        on a card that one container alone was given is taken to be that container's.
+        on a GPU that one container alone was given is taken to be that container's.
         """
         owner = self.owners.get(process.pid) if self.owners is not None else None
         if owner is not None and (owner.command or "").startswith(_SYSTEM_COMMANDS):
@@ -199,7 +199,7 @@ class _RegionPart(NamedTuple):
 
 
 def _pools(gpu: Gpu) -> Iterable[GpuPool]:
-    """A card is one pool; a MIG card has one for each GPU instance."""
+    """A GPU is one pool; a MIG GPU has one for each GPU instance."""
     if not gpu.mig_enabled:
         yield GpuPool(
             gpu=gpu.uuid,
@@ -409,9 +409,9 @@ def _settle_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
 def _homeless(gpus: Collection[Gpu], holdings: Collection[Allocation], ownership: _Ownership) -> list[GpuPool]:
-    """Holdings on cards the driver does not show (now): the region's word is all there is.
+    """Holdings on GPUs the driver does not show (now): the region's word is all there is.
 
-    A holding of a whole card that is cut into instances contradicts the driver: it is shown, without numbers.
+    A holding of a whole GPU that is cut into instances contradicts the driver: it is shown, without numbers.
     """
     shown = {gpu.uuid for gpu in gpus}
     whole = {gpu.uuid for gpu in gpus if not gpu.mig_enabled}

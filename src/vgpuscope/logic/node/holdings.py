@@ -16,7 +16,7 @@ _KEYS_KEPT = 4096
 
 
 class Allocation(Struct, frozen=True, kw_only=True):
-    """One container was given (a part of) one card or instance."""
+    """One container was given (a part of) one GPU or instance."""
 
     key: ContainerKey
     gpu: DeviceUUID
@@ -146,9 +146,9 @@ class _Place(NamedTuple):
 
 
 def _place(grant: Grant, gpus: Collection[Gpu]) -> _Place | None:
-    """Card, instance and how it is shared; None where the id names nothing on this node.
+    """GPU, instance and how it is shared; None where the id names nothing on this node.
 
-    HAMi's kubelet ids say only that a card was asked for: which one, its annotation says.
+    HAMi's kubelet ids say only that a GPU was asked for: which one, its annotation says.
     """
     if grant.claim is not None and (name := parse_dra_name(grant.device_id)):
         return _claimed(name, gpus)

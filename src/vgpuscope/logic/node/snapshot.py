@@ -37,7 +37,7 @@ class Readings(Struct, frozen=True, kw_only=True):
     """One sample of every source. None: the source gave nothing."""
 
     at: float  # unix time, for pod_index
-    tick: float  # of a clock that is never set, for durations
+    tick: float  # of a monotonic clock, for durations
     devices: DeviceReading | None
     regions: RegionReading | None
     owners: Mapping[Pid, ProcessOwner] | None
@@ -228,7 +228,7 @@ class NodeSample:
 
 
 def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
-    """All pids the driver lists, on cards and in instances."""
+    """All pids the driver lists, on GPUs and in instances."""
     cards = {p.pid for gpu in gpus for p in gpu.processes or ()}
     return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
 
@@ -242,7 +242,7 @@ def _state(row: ContainerShare, *, seen: bool, started: bool, sm_max: float | No
 
 
 def _may_use(row: ContainerShare, pool: GpuPool, ratio: float) -> Bytes | None:
-    """HAMi's limit; else the instance; else the card, cut by the ratio."""
+    """HAMi's limit; else the instance; else the GPU, cut by the ratio."""
     if row.memory_limit is not None:
         return row.memory_limit
     if pool.memory is None:
@@ -251,7 +251,7 @@ def _may_use(row: ContainerShare, pool: GpuPool, ratio: float) -> Bytes | None:
 
 
 def _mode(gpu: Gpu, rows: Collection[ContainerShare]) -> Mode | None:
-    """The card's mode: what holds of its holders, else that somebody uses it without being given it."""
+    """The GPU's mode: what holds of its holders, else that somebody uses it without being given it."""
     if gpu.mig_enabled:
         return "mig"
     modes = {row.mode for row in rows}
@@ -273,7 +273,7 @@ def _pool_split(pool: GpuPool) -> Split | None:
 
 
 def _memory_split(gpu: Gpu, pools: Collection[GpuPool]) -> Split | None:
-    """A card's memory; of a MIG card, its instances' added up, with what lies outside them."""
+    """A GPU's memory; of a MIG GPU, its instances' added up, with what lies outside them."""
     if gpu.memory is None:
         return None
     if not gpu.mig_enabled:
@@ -286,7 +286,7 @@ def _memory_split(gpu: Gpu, pools: Collection[GpuPool]) -> Split | None:
     unattributed = sum(s.unattributed for s in splits) + max(0, outside)
     free = gpu.memory.total - containers - system - unattributed
     if free < 0:
-        return None  # the instances claim more than the card has: a sample taken while they were changed
+        return None  # the instances claim more than the GPU has: a sample taken while they were changed
     return Split(total=gpu.memory.total, containers=containers, system=system, unattributed=unattributed, free=free)
 
 
@@ -322,7 +322,7 @@ def _sum(values: Iterable[_Number | None]) -> _Number | None:
 
 
 def _pod_total(rows: Collection[ContainerUsage]) -> Bytes | None:
-    """Limits and instances add up; containers that share one cut of the card are given it once."""
+    """Limits and instances add up; containers that share one cut of the GPU are given it once."""
     apart = [r.memory_total for r in rows if r.mode in {"hami", "mig"} and r.memory_total is not None]
     together = [r.memory_total for r in rows if r.mode not in {"hami", "mig"} and r.memory_total is not None]
     if not apart and not together:

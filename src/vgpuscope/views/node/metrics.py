@@ -210,7 +210,7 @@ def _gpu(row: GpuRow, card: GpuUsage, ledger: Ledger | None) -> Iterator[Sample]
 
 
 def _measured(card: GpuUsage) -> Iterable[tuple[Metric, float | int | None]]:
-    """The plain numbers of a card."""
+    """The plain numbers of a GPU."""
     gpu = card.gpu
     busy, controller = card.utilization_burst, card.memory_controller_burst
     return (

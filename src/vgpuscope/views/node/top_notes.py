@@ -63,7 +63,7 @@ _LIVELIEST: tuple[State, ...] = ("active", "idle", "unknown", "not-started")
 
 
 def _states(snapshot: NodeSnapshot) -> list[State]:
-    """One state for each container, the liveliest of those it has on its cards."""
+    """One state for each container, the liveliest of those it has on its GPUs."""
     found: dict[ContainerKey, State] = {}
     for usage in snapshot.containers:
         found[usage.key] = min(usage.state, found.get(usage.key, usage.state), key=_LIVELIEST.index)
@@ -87,7 +87,7 @@ def _sources(sources: Iterable[SourceState]) -> Text:
     return line
 
 
-_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are how a card is meant to work
+_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are how a GPU is meant to work
 
 
 def notices(snapshot: NodeSnapshot) -> list[Text]:
@@ -95,7 +95,7 @@ def notices(snapshot: NodeSnapshot) -> list[Text]:
     found = [*_card_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
     uninvited = dict.fromkeys(usage.key for usage in snapshot.containers if not usage.allocated)
     found += (("!", "yellow", f"{label(key)} uses a card that nobody gave it") for key in uninvited)
-    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many cards it is on
+    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many GPUs it is on
     found += (("!", "yellow", f"{label(key)} waits for a container of higher priority") for key in waiting)
     found.sort(key=lambda notice: notice[0] != "✗")
     return [Text(f" {sign} {clean(text)}", style) for sign, style, text in found]

@@ -11,7 +11,7 @@ from vgpuscope.model.quantity import Ratio
 from vgpuscope.views.node.top_rows import REST, Row
 from vgpuscope.views.text import UNKNOWN, bar, fit, joules, percent, size, sizes, watts
 
-_STATES: dict[str, tuple[str, str]] = {  # what a container or card does: sign before the word, colour
+_STATES: dict[str, tuple[str, str]] = {  # what a container or GPU does: sign before the word, colour
     "active": ("●", "green"),
     "idle": ("○", "yellow"),
     "not-started": ("◌", "blue"),
@@ -88,7 +88,7 @@ def _gap(chosen: Plan) -> str:
     return "  " if chosen.spacious else " "
 
 
-_TITLES: dict[str, tuple[str, str]] = {  # the first line speaks of cards, the second of containers
+_TITLES: dict[str, tuple[str, str]] = {  # the first line speaks of GPUs, the second of containers
     "place": ("GPU", ""),
     "state": ("MODE", "state"),
     "busy": ("UTIL", "SM"),

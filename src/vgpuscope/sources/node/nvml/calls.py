@@ -44,7 +44,7 @@ class DriverGone(Exception):
 
 
 class CardDown(Exception):
-    """One card does not take part any more; the others do."""
+    """One GPU does not take part any more; the others do."""
 
     def __init__(self, health: Health) -> None:
         super().__init__(health)
@@ -60,7 +60,7 @@ class Garbage(Exception):
 
 
 class Question:
-    """One thing to ask of a card: the first name the library knows is used. `nothing` are codes that mean none."""
+    """One thing to ask of a GPU: the first name the library knows is used. `nothing` are codes that mean none."""
 
     __slots__ = ("args", "names", "nothing")
 
@@ -99,7 +99,7 @@ class Counter:
 
 
 class Card:
-    """What is remembered of one card between two reads."""
+    """What is remembered of one GPU between two reads."""
 
     def __init__(self, uuid: str, index: int, model: str) -> None:
         self.uuid = uuid
@@ -129,7 +129,7 @@ class Card:
         self.down_tries = 0
 
     def identity(self) -> dict[str, Any]:
-        """The fields of Gpu that hold while the card does not answer."""
+        """The fields of Gpu that hold while the GPU does not answer."""
         return {
             "uuid": self.uuid,
             "index": self.index,
@@ -156,7 +156,7 @@ class Calls:
         self.memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self.under_way: tuple[str, str] | None = None
         self.dropped: dict[str, int] = {} if dropped is None else dropped
-        self.left_with = ""  # the card in which a call hangs that nobody waits for any more
+        self.left_with = ""  # the GPU in which a call hangs that nobody waits for any more
         self.now = 0.0
 
     def successor(self, *, left_with: str) -> "Calls":
@@ -182,7 +182,7 @@ class Calls:
             self._returned()
 
     def ask(self, card: Card, question: Question, *more: Any, handle: Any = None) -> Any:
-        """The answer, or None if the card does not say; () where the question's error codes mean none."""
+        """The answer, or None if the GPU does not say; () where the question's error codes mean none."""
         for name, key in question.names:
             if key in card.quiet and self.quiet(card, key):
                 continue
@@ -212,7 +212,7 @@ class Calls:
         self.under_way = None
 
     def quiet(self, card: Card, key: str) -> bool:
-        """Whether the card said lately that it does not support this."""
+        """Whether the GPU said lately that it does not support this."""
         learned = card.quiet.get(key)
         return learned is not None and 0.0 <= self.now - learned < QUIET
 

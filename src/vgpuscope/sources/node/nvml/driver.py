@@ -1,7 +1,7 @@
 """The driver of this node, through NVML: initialised once, kept, and initialised anew when it was lost.
 
-`nvml_calls` asks one thing at a time, `nvml_card` reads one card; here are the life of the library, the list of
-cards and the XID events. Nobody else imports pynvml.
+`nvml_calls` asks one thing at a time, `nvml_card` reads one GPU; here are the life of the library, the list of
+GPUs and the XID events. Nobody else imports pynvml.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ class _Session:
     def __init__(self, cards: list[Card]) -> None:
         self.handles = tuple((card.uuid, card.handle) for card in cards if card.handle is not None)
         self.by_handle = {_address(handle): uuid for uuid, handle in self.handles}
-        self.deaf: set[str] = set()  # cards that spoil an event set
+        self.deaf: set[str] = set()  # GPUs that spoil an event set
 
 
 class Nvml:
@@ -66,7 +66,7 @@ class Nvml:
         self._ears = Calls(binding)  # the listener's own, so that its waiting is never taken for a hang
         self._clock = clock
         self._cards: list[Card] = []
-        self._hidden = 0  # cards the library counts but does not let us see
+        self._hidden = 0  # GPUs the library counts but does not let us see
         self._known: tuple[Gpu, ...] = ()
         self._versions: tuple[str | None, str | None] = (None, None)
         self._references = 0
@@ -77,7 +77,7 @@ class Nvml:
         self._tries = 0
         self._failure: tuple[type[SourceDown], str] = (DriverAbsent, "not tried yet")
         self._busy = threading.Lock()
-        self._stuck: set[str] = set()  # cards in which a call hangs, each with a thread that was left to it
+        self._stuck: set[str] = set()  # GPUs in which a call hangs, each with a thread that was left to it
         self._session: _Session | None = None
         self._event_set = threading.Lock()  # held by the listener as long as it has one
         self._xids: dict[tuple[str, int], int] = {}
@@ -85,7 +85,7 @@ class Nvml:
 
     @property
     def doing(self) -> str | None:
-        """The call that is under way and the card it asks; None between calls."""
+        """The call that is under way and the GPU it asks; None between calls."""
         under_way = self._calls.under_way
         return None if under_way is None else " ".join(filter(None, under_way))
 
@@ -105,10 +105,10 @@ class Nvml:
                 self._stuck.discard(calls.left_with)
 
     def leave_behind(self) -> str | None:
-        """The card in which the read under way hangs, which is left alone from now on so that others can be read.
+        """The GPU in which the read under way hangs, which is left alone from now on so that others can be read.
 
-        The thread stays with its call; when that comes back the card is read again. None if what hangs is not a card's
-        own call: then there is nothing to read but what hangs. At most one thread is lost to each card.
+        The thread stays with its call; when that comes back the GPU is read again. None if what hangs is not a GPU's
+        own call: then there is nothing to read but what hangs. At most one thread is lost to each GPU.
         """
         calls, under_way = self._calls, self._calls.under_way
         uuid = under_way[1] if under_way else ""
@@ -176,7 +176,7 @@ class Nvml:
     def _let_go(self) -> None:
         """Ends this initialisation; handles and what was learned with them go, identities stay.
 
-        Not while a call hangs: it needs the library, and its card's handle.
+        Not while a call hangs: it needs the library, and its GPU's handle.
         """
         if self._stuck:
             return
@@ -210,7 +210,7 @@ class Nvml:
         number = self._text("nvmlSystemGetCudaDriverVersion_v2")
         return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number else None
 
-    # -- the cards ----------------------------------------------------------------------------------------------------
+    # -- the GPUs ----------------------------------------------------------------------------------------------------
 
     def _sample(self, at: float) -> tuple[Gpu, ...]:
         self._look_around(at)
@@ -240,7 +240,7 @@ class Nvml:
         )
 
     def _read_one(self, card: Card, at: float) -> Gpu:
-        """The card's values; only its identity and health while it is down."""
+        """The GPU's values; only its identity and health while it is down."""
         if card.uuid in self._stuck:
             return Gpu(**card.identity(), health="unresponsive")
         if card.handle is None or _waits(card, at):
@@ -265,9 +265,9 @@ class Nvml:
         return Gpu(**card.identity(), health=health)
 
     def _look_around(self, at: float) -> None:
-        """Takes the list of cards anew if their number changed, a card that is down is due, or a minute went by.
+        """Takes the list of GPUs anew if their number changed, a GPU that is down is due, or a minute went by.
 
-        Not while a call hangs in a card: to meet it again would be to hang as well.
+        Not while a call hangs in a GPU: to meet it again would be to hang as well.
         """
         if self._stuck:
             return
@@ -285,7 +285,7 @@ class Nvml:
                 raise DriverGone(str(e)) from None
 
     def _scan(self, at: float) -> None:
-        """Finds who is there. A card without an answer keeps the identity that its index had, or that is missing."""
+        """Finds who is there. A GPU without an answer keeps the identity that its index had, or that is missing."""
         count = self._calls.call("nvmlDeviceGetCount")
         missing = {card.uuid: card for card in self._cards}
         cards: dict[int, Card] = {}
@@ -318,7 +318,7 @@ class Nvml:
             self._session = _Session(cards)
 
     def _meet(self, index: int, missing: dict[str, Card]) -> Card:
-        """The card at an index, with a fresh handle: the one we know by its UUID, or a new one."""
+        """The GPU at an index, with a fresh handle: the one we know by its UUID, or a new one."""
         handle = self._calls.call("nvmlDeviceGetHandleByIndex", index, about=f"index {index}")
         uuid = self._calls.call("nvmlDeviceGetUUID", handle, about=f"index {index}")
         card = missing.get(uuid) or self._new_card(uuid, index, handle)
@@ -338,7 +338,7 @@ class Nvml:
     # -- XID events ---------------------------------------------------------------------------------------------------
 
     def listen(self, stop: threading.Event) -> None:
-        """Counts XIDs per card until told to stop. For a thread of its own; read() initialises the library."""
+        """Counts XIDs per GPU until told to stop. For a thread of its own; read() initialises the library."""
         while not stop.is_set():
             session = self._session
             if session is None or not self._follow(session, stop):
@@ -366,7 +366,7 @@ class Nvml:
         return True
 
     def _register(self, session: _Session, events: Any) -> bool:
-        """Whether any card will report to this set; one that refuses leaves the others audible."""
+        """Whether any GPU will report to this set; one that refuses leaves the others audible."""
         heard = 0
         for uuid, handle in session.handles:
             if uuid in session.deaf:
@@ -377,7 +377,7 @@ class Nvml:
             except Refused as e:
                 session.deaf.add(uuid)
                 if e.code == UNKNOWN:
-                    return False  # such a set must be thrown away; the next one is made without this card
+                    return False  # such a set must be thrown away; the next one is made without this GPU
         return heard > 0
 
     def _hear(self, session: _Session, events: Any) -> None:
@@ -411,14 +411,14 @@ def _backoff(first: float, tries: int) -> float:
 
 
 def _waits(card: Card, at: float) -> bool:
-    """Whether a card that is down is to be left alone for now."""
+    """Whether a GPU that is down is to be left alone for now."""
     if card.down_since is None:
         return False
     return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
 
 
 def _guess(index: int, health: Health, missing: dict[str, Card]) -> Card | None:
-    """Whose silence this is. A card that was never seen has no name yet; one we may not see is none of ours."""
+    """Whose silence this is. A GPU that was never seen has no name yet; one we may not see is none of ours."""
     card = next((card for card in missing.values() if card.index == index), None)
     if card is None:
         card = next(iter(missing.values()), None)
@@ -428,5 +428,5 @@ def _guess(index: int, health: Health, missing: dict[str, Card]) -> Card | None:
 
 
 def _address(handle: Any) -> Any:
-    """What two handles of one card have in common: the binding's pointers do not compare."""
+    """What two handles of one GPU have in common: the binding's pointers do not compare."""
     return ctypes.addressof(handle.contents) if hasattr(handle, "contents") else handle

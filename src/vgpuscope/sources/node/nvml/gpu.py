@@ -1,4 +1,4 @@
-"""One card, read once: NVML's units and names become ours here, and what cannot be true is dropped."""
+"""One GPU, read once: NVML's units and names become ours here, and what cannot be true is dropped."""
 
 import re
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def _throttle(mask: int) -> frozenset[ThrottleReason]:
 
 _THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
 
-_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no card takes 100 kW
+_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no GPU takes 100 kW
 _celsius = _bounded("temperature-implausible", 250, least=-100)
 _hertz = _bounded("clock-implausible", 100_000, times=1e6)  # MHz
 _fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may pass 100 %
@@ -94,7 +94,7 @@ _CALM: tuple[tuple[str, Question, Convert], ...] = (
     ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
     ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
 )
-# engines of a card that is cut into instances are not the card's any more
+# engines of a GPU that is cut into instances are not the GPU's any more
 _ENGINES: tuple[tuple[str, Question, Convert], ...] = (
     ("encoder", Question("nvmlDeviceGetEncoderUtilization"), _engine),
     ("decoder", Question("nvmlDeviceGetDecoderUtilization"), _engine),
@@ -126,7 +126,7 @@ _RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and byt
 
 
 class _Holder:
-    """The questions that a card and an instance both answer, each remembering for itself what is not supported."""
+    """The questions that a GPU and an instance both answer, each remembering for itself what is not supported."""
 
     def __init__(self, of: str) -> None:
         self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
@@ -146,7 +146,7 @@ _COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
 def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
-    """Everything the card says now. Raises CardDown or DriverGone; any other failure is one absent value."""
+    """Everything the GPU says now. Raises CardDown or DriverGone; any other failure is one absent value."""
     card.answered = card.failed = card.denied = 0
     mode = calls.ask(card, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
@@ -174,7 +174,7 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
     )
 
 
-# -- values of a card -------------------------------------------------------------------------------------------------
+# -- values of a GPU -------------------------------------------------------------------------------------------------
 
 
 def _fill(calls: Calls, card: Card, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]) -> None:

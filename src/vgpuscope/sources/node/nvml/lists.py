@@ -21,7 +21,7 @@ LISTS = (
 _INFO = struct.Struct("@IQII")  # nvmlProcessInfo_v2_t, and v3: pid, used bytes, GPU instance, compute instance
 _NOT_AVAILABLE = (1 << 64) - 1
 _SUCCESS, _INSUFFICIENT_SIZE, _FUNCTION_NOT_FOUND = 0, 7, 13
-_ROOM = 64  # processes that one card has at first
+_ROOM = 64  # processes that one GPU has at first
 
 
 def raw_lists(binding: Any) -> dict[str, Callable[[Any], list[Row]]]:
@@ -40,7 +40,7 @@ def as_row(process: Any) -> Row:
 
 
 class _Buffer:
-    """Room for one list; grows when a card has more."""
+    """Room for one list; grows when a GPU has more."""
 
     def __init__(self, binding: Any) -> None:
         self._binding = binding

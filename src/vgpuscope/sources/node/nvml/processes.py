@@ -1,4 +1,4 @@
-"""Who is on a card: the driver's three lists as one, and what each process used since the last sample."""
+"""Who is on a GPU: the driver's three lists as one, and what each process used since the last sample."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ _KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) f
 
 
 def process_lists(of: str) -> tuple[Question, ...]:
-    """The questions for the lists of a card, or of an instance: each remembers for itself what is not supported."""
+    """The questions for the lists of a GPU, or of an instance: each remembers for itself what is not supported."""
     return tuple(Question(name, f"{name}_v2", of=of) for name in LISTS)
 
 
@@ -62,7 +62,7 @@ def _merge(calls: Calls, merged: Listed, rows: Any, *, kind: int, most: int) -> 
 
 
 def without_use(listed: Listed) -> tuple[GpuProcess, ...]:
-    """The processes of a card or instance of which the driver does not say what each used."""
+    """The processes of a GPU or instance of which the driver does not say what each used."""
     return tuple(_process(pid, one, None) for pid, one in listed.items())
 
 
