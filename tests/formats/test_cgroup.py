@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.paths import TESTS
-from vgpuscope.formats.cgroup import owner_of
+from vgpuscope.formats.cgroup import owners_of
 
 SAMPLES = [
     line.split("\t")
@@ -17,6 +17,11 @@ ID, OTHER_ID = "3f4e8a9b" * 8, "c0ffee11" * 8
 
 def test_the_samples_are_all_here():
     assert len(SAMPLES) == 20
+
+
+def owner_of(text):
+    """The innermost pod with its container."""
+    return owners_of(text)[-1]
 
 
 @pytest.mark.parametrize(("line", "pod", "container"), [row[1:] for row in SAMPLES], ids=[row[0] for row in SAMPLES])
@@ -79,3 +84,9 @@ def test_any_mixture_of_known_pieces_gives_well_formed_names_or_none(text):
     pod, container = owner_of(text)
     assert pod in {None, UID}
     assert container in {None, ID}
+
+
+def test_of_pods_within_a_pod_all_are_named_the_outermost_first():
+    other = UID.replace("1", "2")
+    found = owners_of(f"0::/kubepods/pod{UID}/{ID}/kubepods/pod{other}/{OTHER_ID}")
+    assert found == ((UID, ID), (other, OTHER_ID))

@@ -11,6 +11,7 @@ containers (kind, k3d) the outer container comes first; in a pod that runs conta
 """
 
 import re
+from typing import NamedTuple
 
 from vgpuscope.model.quantity import PodUID
 
@@ -22,11 +23,24 @@ _MONITOR = "conmon"  # crio-conmon-<id> watches over the container <id> and is n
 _REMOVED = " (deleted)"  # the kernel's mark of a cgroup that is gone while the process still ends
 
 
-def owner_of(text: str) -> tuple[PodUID | None, str | None]:
-    """The pod UID as the API writes it and the container id, each None where the text names none."""
-    owners = [_owner(path.removesuffix(_REMOVED)) for path in _paths(text)]
+class Nested(NamedTuple):
+    """A pod with its own container; without a pod, a container alone."""
+
+    pod: PodUID | None
+    container: str | None
+
+
+_HOST = Nested(None, None)
+
+
+def owners_of(text: str) -> tuple[Nested, ...]:
+    """The pods that the process is in, the outermost first, each with its container; one entry without a pod if none.
+
+    A pod may run containers of its own, and name their cgroups as it likes: the reader of pods knows which are real.
+    """
+    owners = [_owners(path.removesuffix(_REMOVED)) for path in _paths(text)]
     # Hybrid hosts have an empty v2 line beside the v1 ones: take the line that says most.
-    return max(owners, key=lambda owner: (owner[0] is not None, owner[1] is not None), default=(None, None))
+    return max(owners, key=lambda found: (found[-1].pod is not None, found[-1].container is not None), default=(_HOST,))
 
 
 def _paths(text: str) -> list[str]:
@@ -34,13 +48,13 @@ def _paths(text: str) -> list[str]:
     return [fields[2] for fields in lines if len(fields) == 3]
 
 
-def _owner(path: str) -> tuple[PodUID | None, str | None]:
-    """The last pod and its own container, which is the first behind it; without a pod the last container."""
-    pod: PodUID | None = None
-    container: str | None = None
+def _owners(path: str) -> tuple[Nested, ...]:
+    """Each pod and its own container, which is the first behind it; without a pod the last container."""
+    found = [_HOST]
     for part in _PARTS.split(path):
-        if found := _POD.search(part):
-            pod, container = found[1].replace("_", "-"), None
-        elif (found := _CONTAINER.search(part)) and _MONITOR not in part and not (pod and container):
-            container = found[1]
-    return pod, container
+        last = found[-1]
+        if pod := _POD.search(part):
+            found.append(Nested(pod[1].replace("_", "-"), None))
+        elif (container := _CONTAINER.search(part)) and _MONITOR not in part and not (last.pod and last.container):
+            found[-1] = last._replace(container=container[1])
+    return tuple(found[1:]) or (found[0],)

@@ -73,6 +73,11 @@ class ProcessOwner(Struct, frozen=True, kw_only=True):
     pod_uid: PodUID | None = None
     container_id: str | None = None
     command: str | None = None  # the kernel's short name, never the command line
+    outer: tuple[tuple[PodUID, str | None], ...] = ()  # pods around it with their containers, the outermost first
+
+    def is_in(self, pod_uid: PodUID) -> bool:
+        """Whether the process may be of this pod: its cgroup names the pod, or no pod at all."""
+        return self.pod_uid in (None, pod_uid) or any(uid == pod_uid for uid, _ in self.outer)
 
 
 class SourceState(Struct, frozen=True, kw_only=True):

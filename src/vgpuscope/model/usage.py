@@ -146,6 +146,14 @@ class Tally(Struct, frozen=True, kw_only=True):
     errors: dict[str, int] = {}  # by error code
 
 
+class Dispute(Struct, frozen=True, kw_only=True):
+    """A container's region claims devices that were not assigned to the container, or are not on the node."""
+
+    key: ContainerKey
+    devices: int
+    example: str  # one of their UUIDs, as the region writes it
+
+
 class NodeSnapshot(Struct, frozen=True, kw_only=True):
     """One sample of a node, complete: what every view of the agent is made from."""
 
@@ -164,6 +172,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     last_xid: tuple[tuple[DeviceUUID, int], ...] = ()
     regions: int = 0  # read in this sample
     regions_refused: dict[str, int] = {}  # now, by reason
+    disputes: tuple[Dispute, ...] = ()
     regions_orphaned: int = 0  # directories whose pod is gone: HAMi's monitor removes them, we never do
     sources: tuple[SourceState, ...] = ()
     tally: Tally = Tally()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.logic.node.builders import GIB, card, owner, pod, process, region, sample, slot
+from tests.logic.node.builders import GIB, card, owner, pod, process, region, sample, share, slot
 from vgpuscope.logic.node.snapshot import NodeTracker
 
 SLEEP = 0.120
@@ -47,7 +47,7 @@ def follow(watcher, seconds, *, tells=True):
             at=1000.0 + at,
             regions=[region("a", slot(5, GIB, seen, driver_used=GIB if seen else 0), limit=8 * GIB)],
             owners=[owner(5, "a")],
-            pods=[pod("a")],
+            pods=[pod("a", shares=[share()])],
         )
         (vgpu,), (container,) = snapshot.vgpus, snapshot.containers
         shown.append((vgpu.sm, container.sm, container.state))

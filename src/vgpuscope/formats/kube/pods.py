@@ -70,12 +70,18 @@ class _Status(Struct, rename="camel"):
     init_container_statuses: list[_ContainerStatus] | None = None
 
 
+class _OwnerReference(Struct):
+    kind: str
+    controller: bool | None = None
+
+
 class _PodMeta(Struct, rename="camel"):
     uid: str
     name: str
     namespace: str | None = None
     resource_version: str | None = None
     annotations: dict[str, str | None] | None = None
+    owner_references: list[_OwnerReference] | None = None
 
 
 class _Pod(Struct):
@@ -107,11 +113,19 @@ def _pod(found: _Pod, wrong: list[str]) -> Pod:
         namespace=meta.namespace or "default",
         name=meta.name,
         phase=status.phase or "Unknown",
-        config_hash=annotations.get("kubernetes.io/config.hash") or annotations.get("kubernetes.io/config.mirror"),
+        config_hash=_config_hash(meta, annotations),
         containers=containers,
         shares=_unless_malformed(lambda: pod_shares(annotations, containers), wrong),
         migs=_unless_malformed(lambda: mig_allocations(annotations), wrong),
     )
+
+
+def _config_hash(meta: _PodMeta, annotations: Mapping[str, str]) -> str | None:
+    """The UID under which a static pod runs. Anyone may write an annotation; only the kubelet makes mirror pods."""
+    mirror, owners = annotations.get("kubernetes.io/config.mirror"), meta.owner_references or ()
+    if mirror is None or mirror != annotations.get("kubernetes.io/config.hash"):
+        return None
+    return mirror if any(owner.kind == "Node" and owner.controller for owner in owners) else None
 
 
 def _unless_malformed(decode: Callable[[], tuple[T, ...]], wrong: list[str]) -> tuple[T, ...]:

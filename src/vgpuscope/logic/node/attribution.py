@@ -5,10 +5,11 @@ A *pool* is what memory and SM time are taken from: a GPU, or the GPU instance o
     memory:  total = Σ containers + system + unattributed + free
     SM:      utilisation = Σ containers + system + unattributed
 
-holds exactly, nothing is negative, and no process is counted twice. Whose a process is, is found out in this order:
-HAMi's region names its host pid; its cgroup names a pod; it is a process of the host; nobody knows. Where the driver
-does not tell processes apart, a container that alone was given the whole pool has what no one else has. What is left
-is unattributed: we do not guess.
+holds exactly, nothing is negative, and no process is counted twice. Evidence has a rank. What the driver measured of a
+process whose cgroup names its pod comes first. A HAMi region is written by its tenant: it may name the container within
+that pod, and it may claim memory and SM time that the driver leaves over, up to the limit that was assigned. It never
+changes what was measured of another container. Where the driver does not tell processes apart, a container that alone
+was given the whole pool has the rest. What remains is unattributed: we do not guess.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -50,10 +51,14 @@ class ContainerShare(Struct, kw_only=True):
     memory_limit: Bytes | None = None
     processes: int = 0
     covered: int = 0  # of these, how many have their memory told by the driver
+    measured: Bytes = 0  # by the driver, of processes that the kernel says are the container's
+    claimed: Bytes = 0  # by the driver, of processes that only the region says are
+    hidden: bool = False  # the driver does not tell the memory of a process
     memory: Bytes | None = None
     memory_method: Method | None = None
     sm: Ratio | None = None
     sm_method: Method | None = None
+    sm_proven: bool = False  # the driver measured it of processes that the kernel says are the container's
     region: bool = False  # HAMi has a region for it
     region_attached: bool = False  # and a process has attached to it at some time
 
@@ -81,6 +86,7 @@ class _Claim(Struct):
     place: ContainerOnGpu | None
     method: Method | None
     known: bool
+    proven: bool = False  # by the kernel, not only by what a region claims
     row: ContainerShare | None = None
 
 
@@ -107,7 +113,7 @@ def attribute(
 
 
 class _Ownership:
-    """Whose a process is, by region and by cgroup."""
+    """Whose a process is. The kernel's cgroups are evidence; a region is a claim that a tenant makes of itself."""
 
     def __init__(
         self, regions: Collection[ContainerRegion], owners: Mapping[Pid, ProcessOwner] | None, pod_index: PodIndex
@@ -115,15 +121,17 @@ class _Ownership:
         self.owners = owners
         self.pod_index = pod_index
         self.regions: dict[ContainerKey, ContainerRegion] = {}
-        self.by_host_pid: dict[Pid, ContainerKey] = {}
+        self.by_host_pid: dict[Pid, ContainerKey | None] = {}  # None: several containers claim the process
         for container in regions:
             if container.region is None or (pod_index.known and container.pod_uid not in pod_index.by_uid):
                 continue
             key = pod_index.key(container.pod_uid, container.container)
             self.regions[key] = container
-            for slot in container.region.live_slots():
-                if slot.host_pid > 0:
-                    self.by_host_pid[slot.host_pid] = key
+            if container.region.devices:
+                for slot in container.region.live_slots():
+                    if slot.host_pid > 0:
+                        pid = slot.host_pid
+                        self.by_host_pid[pid] = key if self.by_host_pid.get(pid, key) == key else None
 
     def claim(self, process: GpuProcess, pool: GpuPool, holder: ContainerShare | None) -> _Claim:
         """The process with its owner in this pool.
@@ -134,38 +142,50 @@ class _Ownership:
         owner = self.owners.get(process.pid) if self.owners is not None else None
         if owner is not None and (owner.command or "").startswith(_SYSTEM_COMMANDS):
             return _Claim(process, None, None, known=True)
-        key, method = self._key(process.pid, owner)
+        in_pod = owner is not None and (owner.pod_uid is not None or owner.container_id is not None)
+        key, method = self._key(process.pid, owner if in_pod else None)
         if key is None:
             return _Claim(process, None, None, known=owner is not None)
         if holder is not None and method == "nvml-process":
             return _Claim(process, holder.place, "podresources", known=True)
         mig = _instance_of(process, pool) if pool.migs else None
-        return _Claim(process, ContainerOnGpu(key, pool.gpu, mig), method, known=True)
+        return _Claim(process, ContainerOnGpu(key, pool.gpu, mig), method, known=True, proven=in_pod)
 
     def _key(self, pid: Pid, owner: ProcessOwner | None) -> tuple[ContainerKey | None, Method | None]:
+        """The container of a process. A region may name the container only within the pod that the cgroup names."""
         recorded = self.by_host_pid.get(pid)
-        uid = owner.pod_uid if owner is not None else None
-        if recorded and (uid is None or uid == recorded.pod_uid or self._is_pod(uid, recorded)):
+        if owner is None:
+            return (recorded, "hami-region") if recorded else (None, None)
+        if recorded is not None and not owner.outer and owner.pod_uid == recorded.pod_uid:  # as nearly always
+            found = self.pod_index.by_container_id.get(owner.container_id or "")
+            if found is None or found[1].name == recorded.container:
+                return recorded, "hami-region"
+        uid, container_id = self._pod(owner)
+        key = self._container(uid, container_id)
+        if recorded == key or (recorded is not None and self._leaves_open(key, recorded, container_id)):
             return recorded, "hami-region"
-        if owner is None or (owner.pod_uid is None and owner.container_id is None):
-            return None, None
-        return self._container(owner), "nvml-process"
+        return key, "nvml-process"
 
-    def _is_pod(self, uid: str, key: ContainerKey) -> bool:
-        pod = self.pod_index.by_uid.get(uid)
-        return (pod.uid if pod else uid) == key.pod_uid
+    def _pod(self, owner: ProcessOwner) -> tuple[str, str]:
+        """Pod and container of the process: the outermost pod that is known; what is inside it names itself."""
+        nested = (*owner.outer, (owner.pod_uid or "", owner.container_id))
+        known = [one for one in nested if one[0] in self.pod_index.by_uid]
+        uid, container_id = known[0] if known else nested[-1]
+        return uid, container_id or ""
 
-    def _container(self, owner: ProcessOwner) -> ContainerKey:
-        """By container id where a pod has it, else by pod UID and the id's first digits."""
-        found = self.pod_index.by_container_id.get(owner.container_id or "")
-        if found is not None:
-            pod, container = found
-            return ContainerKey(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, container=container.name)
-        uid = owner.pod_uid or ""
+    def _leaves_open(self, key: ContainerKey, recorded: ContainerKey, container_id: str) -> bool:
+        """Whether the cgroup names the pod of the region and no container of it that is known."""
+        return key.pod_uid == recorded.pod_uid and container_id not in self.pod_index.by_container_id
+
+    def _container(self, uid: str, container_id: str) -> ContainerKey:
+        """By container id where the pod has it, else by pod UID and the id's first digits."""
+        found = self.pod_index.by_container_id.get(container_id)
         pod_by_uid = self.pod_index.by_uid.get(uid)
+        if found is not None and (pod_by_uid is None or found[0] is pod_by_uid):
+            return self.pod_index.key(found[0].uid, found[1].name)
         if pod_by_uid is not None and len(pod_by_uid.containers) == 1:
             return self.pod_index.key(uid, pod_by_uid.containers[0].name)
-        return self.pod_index.key(uid, (owner.container_id or "")[:_SHORT_ID])
+        return self.pod_index.key(uid, container_id[:_SHORT_ID])
 
     def region_part(self, key: ContainerKey, gpu: DeviceUUID) -> "_RegionPart | None":
         """What the container's region says of this device; None if there is no region or it lacks the device."""
@@ -273,51 +293,93 @@ def _sole_holder(pool: GpuPool) -> ContainerShare | None:
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────
 def _memory(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> None:
     reserved = (pool.memory.reserved or 0) if pool.memory else 0
-    system = 0
-    for claim in claims:
-        row = claim.row
-        if row is None:
-            system += (claim.process.memory or 0) if claim.known else 0
-        elif claim.process.memory is not None:
-            row.memory = (row.memory or 0) + claim.process.memory
-            row.memory_method = claim.method
-            row.covered += 1
-    _forget_partial_sums(claims)
-    for row in pool.rows.values():
-        _memory_from_region(row, ownership)
+    system = _measure(claims)
+    extras = [(row, _extra_memory(row, ownership)) for row in pool.rows.values()]
     if pool.memory is None:
         pool.system_memory = system
+        for row, extra in extras:
+            _set_memory(row, extra)
         return
+    system = _cut_measured(pool, pool.memory.used, system)
+    left = pool.memory.used - system - sum([row.measured for row in pool.rows.values()])
+    for row, extra in _shared(pool, extras, left):
+        _set_memory(row, extra)
     holder = _sole_holder(pool)
     if holder is not None:
         _rest_to_holder(pool, holder, system, claims)
-    _settle_memory(pool, pool.memory, system, reserved)
+    pool.system_memory = system + reserved
+    pool.unattributed_memory = pool.memory.used - system - sum([row.memory or 0 for row in pool.rows.values()])
 
 
-def _forget_partial_sums(claims: Collection[_Claim]) -> None:
-    """A container with a process whose memory the driver hides has an unknown sum, not a small one."""
+def _measure(claims: Collection[_Claim]) -> Bytes:
+    """Give each row what the driver says of its processes; what is the system's comes back."""
+    system = 0
     for claim in claims:
-        if claim.row is not None and claim.process.memory is None:
-            claim.row.memory, claim.row.memory_method = None, None
+        row, memory = claim.row, claim.process.memory
+        if row is None:
+            system += (memory or 0) if claim.known else 0
+            continue
+        row.memory_method = claim.method
+        if memory is None:
+            row.hidden = True
+        elif claim.proven:
+            row.measured += memory
+            row.covered += 1
+        else:
+            row.claimed += memory
+            row.covered += 1
+    return system
 
 
-def _memory_from_region(row: ContainerShare, ownership: _Ownership) -> None:
-    """HAMi's own figure, where the driver's list does not cover all the processes the region knows of.
+def _extra_memory(row: ContainerShare, ownership: _Ownership) -> Bytes | None:
+    """What the row claims beyond what the driver measured of it; None: its memory is not known.
 
-    One evidence or the other for a container, never a mixture: the same process may stand in both.
+    A region raises the figure where the driver does not see all of its processes, up to the limit that was assigned.
     """
     part = ownership.region_part(row.place.key, row.place.mig or row.place.gpu)
+    seen = row.measured + row.claimed
     if part is None:
-        return
+        return None if row.hidden or not row.covered else row.claimed
     row.region = True
     row.region_attached = part.attached
     row.processes = max(row.processes, part.processes)
-    if row.memory is None or row.covered < part.busy_slots:
-        row.memory, row.memory_method = part.memory, "hami-region"
+    if row.covered and not row.hidden and row.covered >= part.busy_slots:
+        return row.claimed
+    bound = part.memory if row.memory_limit is None else min(part.memory, row.memory_limit)
+    if bound > seen or not row.covered:
+        row.memory_method = "hami-region"
+    return max(bound, seen) - row.measured
+
+
+def _set_memory(row: ContainerShare, extra: Bytes | None) -> None:
+    row.memory = None if extra is None else row.measured + extra
+    row.memory_method = None if extra is None else row.memory_method
+
+
+def _cut_measured(pool: GpuPool, used: Bytes, system: Bytes) -> Bytes:
+    """Cut the driver's figures where they contradict each other: together they cannot pass what is in use."""
+    whole = system + sum([row.measured for row in pool.rows.values()])
+    if whole <= used:
+        return system
+    pool.scaled = pool.scaled | {"memory"}
+    for row in pool.rows.values():
+        row.measured = row.measured * used // whole
+    return system * used // whole
+
+
+def _shared(
+    pool: GpuPool, extras: Collection[tuple[ContainerShare, Bytes | None]], left: Bytes
+) -> Iterable[tuple[ContainerShare, Bytes | None]]:
+    """The claims, cut in proportion where together they pass what the driver leaves over."""
+    claimed = sum([extra or 0 for _, extra in extras])
+    if claimed <= left:
+        return extras
+    pool.scaled = pool.scaled | {"memory"}
+    return [(row, None if extra is None else extra * left // claimed) for row, extra in extras]
 
 
 def _rest_to_holder(pool: GpuPool, holder: ContainerShare, system: Bytes, claims: Collection[_Claim]) -> None:
-    """Everything in use that is nobody else's belongs to the container that was given the whole pool.
+    """Everything in use that is not another's belongs to the container that was given the whole pool.
 
     But not before it runs: with a readable list and no process of its own, what is in use is not the container's.
     """
@@ -334,21 +396,6 @@ def _rest_to_holder(pool: GpuPool, holder: ContainerShare, system: Bytes, claims
     holder.memory = rest
 
 
-def _settle_memory(pool: GpuPool, memory: Memory, system: Bytes, reserved: Bytes) -> None:
-    """Make it add up: cut claims that together pass what is in use, leave the rest unattributed."""
-    claimed = sum(row.memory or 0 for row in pool.rows.values())
-    if claimed + system > memory.used and claimed + system > 0:
-        pool.scaled = pool.scaled | {"memory"}
-        whole = claimed + system
-        for row in pool.rows.values():
-            if row.memory is not None:
-                row.memory = row.memory * memory.used // whole
-        system = system * memory.used // whole
-        claimed = sum(row.memory or 0 for row in pool.rows.values())
-    pool.system_memory = system + reserved
-    pool.unattributed_memory = memory.used - claimed - system
-
-
 # ── SM time ──────────────────────────────────────────────────────────────────────────────────────────────────────
 def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> None:
     system = 0.0
@@ -361,6 +408,7 @@ def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> Non
             system += sm if claim.known else 0.0
         else:
             row.sm, row.sm_method = (row.sm or 0.0) + sm, claim.method
+            row.sm_proven = row.sm_proven or claim.proven
     for row in pool.rows.values():
         _sm_from_region(row, ownership)
         if row.sm is None and row.processes == 0 and pool.listed:
@@ -369,8 +417,11 @@ def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> Non
     if pool.utilization is None:
         pool.system_sm = system
         return
+    system = _cut_sm(pool, pool.utilization, system)
     _sm_to_holder(pool, pool.utilization, system)
-    _settle_sm(pool, pool.utilization, system)
+    pool.system_sm = system
+    rows = sum(row.sm or 0.0 for row in pool.rows.values())
+    pool.unattributed_sm = max(0.0, pool.utilization - rows - system)
 
 
 def _sm_from_region(row: ContainerShare, ownership: _Ownership) -> None:
@@ -392,19 +443,27 @@ def _sm_to_holder(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
     holder.sm = max(0.0, utilization - system - others)
 
 
-def _settle_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
-    claimed = sum(row.sm or 0.0 for row in pool.rows.values()) + system
-    if claimed > utilization + _NOTHING:
-        if claimed > utilization + _ROUNDING:
-            pool.scaled = pool.scaled | {"sm"}
-        factor = utilization / claimed
-        for row in pool.rows.values():
-            if row.sm is not None:
-                row.sm *= factor
-        system *= factor
-    pool.system_sm = system
-    rows = sum(row.sm or 0.0 for row in pool.rows.values())
-    pool.unattributed_sm = max(0.0, utilization - rows - system)
+def _cut_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> Ratio:
+    """Cut first what the driver measured, if that alone passes the utilisation; claims share what it leaves over."""
+    proven = [row for row in pool.rows.values() if row.sm_proven]
+    claims = [row for row in pool.rows.values() if row.sm is not None and not row.sm_proven]
+    measured = system + sum([row.sm or 0.0 for row in proven])
+    system *= _cut(pool, proven, measured, utilization)
+    left = max(0.0, utilization - system - sum([row.sm or 0.0 for row in proven]))
+    _cut(pool, claims, sum([row.sm or 0.0 for row in claims]), left)
+    return system
+
+
+def _cut(pool: GpuPool, rows: Iterable[ContainerShare], whole: Ratio, most: Ratio) -> float:
+    """Bring rows that are `whole` together down to `most`; the factor."""
+    if whole <= most + _NOTHING:
+        return 1.0
+    if whole > most + _ROUNDING:
+        pool.scaled = pool.scaled | {"sm"}
+    factor = most / whole
+    for row in rows:
+        row.sm = (row.sm or 0.0) * factor
+    return factor
 
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
@@ -427,6 +486,6 @@ def _homeless(gpus: Collection[Gpu], holdings: Collection[Allocation], ownership
         row = ContainerShare(place=place, mode=holding.mode, allocated=True, memory_limit=holding.memory_limit)
         pool.rows = {**pool.rows, place: row}
         if holding.gpu not in shown:
-            _memory_from_region(row, ownership)
+            _set_memory(row, _extra_memory(row, ownership))
             _sm_from_region(row, ownership)
     return list(pools.values())

@@ -1,16 +1,17 @@
 """Who was given what: the kubelet's word, HAMi's annotations and HAMi's regions brought to one list."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 from vgpuscope.model.device import Gpu, MigInstance
 from vgpuscope.model.pod import Container, Grant, Pod
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
 from vgpuscope.model.region import ContainerRegion
-from vgpuscope.model.usage import ContainerKey, Mode
+from vgpuscope.model.usage import ContainerKey, Dispute, Mode
 
 _KEYS_KEPT = 4096
 
@@ -32,8 +33,8 @@ class PodIndex:
         self.pods = pods
         self.known = pods is not None
         living = [pod for pod in pods or () if not pod.ended]
-        self.by_uid: dict[PodUID, Pod] = {pod.uid: pod for pod in living}
-        self.by_uid |= {pod.config_hash: pod for pod in living if pod.config_hash}
+        self.by_uid: dict[PodUID, Pod] = {pod.config_hash: pod for pod in living if pod.config_hash}
+        self.by_uid |= {pod.uid: pod for pod in living}  # a real UID takes precedence over a hash
         self.by_name = {(pod.namespace, pod.name): pod for pod in living}
         self.by_container_id: dict[str, tuple[Pod, Container]] = {
             c.id: (pod, c) for pod in living for c in pod.containers if c.id
@@ -66,23 +67,83 @@ class PodIndex:
         return ContainerKey(namespace=grant.namespace, pod=grant.pod, pod_uid=uid, container=grant.container)
 
 
+class Holdings(NamedTuple):
+    """Who was given what, the regions as far as they may speak, and the claims of regions that were not believed."""
+
+    allocations: tuple[Allocation, ...]
+    regions: tuple[ContainerRegion, ...]
+    disputes: tuple[Dispute, ...]
+
+
 def holdings(
     *,
     gpus: Collection[Gpu],
     pod_index: PodIndex,
     grants: Collection[Grant],
     regions: Collection[ContainerRegion],
-) -> tuple[Allocation, ...]:
-    """What every container was given, once each; the more exact word wins where two sources speak of the same."""
+) -> Holdings:
+    """What every container was given, once each.
+
+    A region is written by its tenant. It counts only for devices that were assigned to its container, or where no
+    source tells assignments at all.
+    """
     found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Allocation] = {}
-    for holding in (
-        *_from_regions(gpus, pod_index, regions),
-        *pod_index.annotated,
-        *_from_grants(gpus, pod_index, grants),
-    ):
-        place = (holding.key, holding.gpu, holding.mig)
-        found.setdefault(place, holding)
-    return tuple(found.values())
+    devices = _devices(gpus)
+    for allocation in (*pod_index.annotated, *_from_grants(gpus, pod_index, grants)):
+        if not devices or allocation.gpu in devices:
+            found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
+    believed, disputes = _believed(regions, _assigned(found, pod_index, grants, devices), pod_index, devices)
+    for allocation in _from_regions(gpus, pod_index, believed):
+        found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
+    return Holdings(tuple(found.values()), believed, disputes)
+
+
+def _devices(gpus: Collection[Gpu]) -> frozenset[DeviceUUID]:
+    """Every GPU and MIG instance of the node."""
+    return frozenset(gpu.uuid for gpu in gpus) | {one.uuid for gpu in gpus for one in gpu.instances}
+
+
+def _assigned(
+    found: Iterable[tuple[ContainerKey, DeviceUUID, DeviceUUID | None]],
+    pod_index: PodIndex,
+    grants: Collection[Grant],
+    devices: Collection[DeviceUUID],
+) -> dict[ContainerKey, Collection[DeviceUUID]]:
+    """The devices of each container, by sources that a tenant cannot write.
+
+    HAMi's ids at the kubelet say that a container was given GPUs, and not which. Where its annotation does not say
+    either, the container may have any of the node.
+    """
+    assigned: dict[ContainerKey, set[DeviceUUID]] = {}
+    for key, gpu, mig in found:
+        assigned.setdefault(key, set()).add(mig or gpu)
+    unnamed = [grant for grant in grants if grant.claim is None and parse_device_id(grant.device_id).hami]
+    open_to_all = dict.fromkeys(filter(None, map(pod_index.key_of_grant, unnamed)), devices)
+    return {**open_to_all, **assigned}
+
+
+def _believed(
+    regions: Iterable[ContainerRegion],
+    assigned: Mapping[ContainerKey, Collection[DeviceUUID]],
+    pod_index: PodIndex,
+    devices: Collection[DeviceUUID],
+) -> tuple[tuple[ContainerRegion, ...], tuple[Dispute, ...]]:
+    """The regions without devices that are not their container's, and what was left out."""
+    believed: list[ContainerRegion] = []
+    disputes: list[Dispute] = []
+    for container in regions:
+        region, key = container.region, pod_index.key(container.pod_uid, container.container)
+        # a region names its pod by UID, the kubelet by name: without pods no assignment can be joined to it
+        allowed = assigned.get(key, ()) if pod_index.known else devices
+        if region is None or all(one.uuid is None or one.uuid in allowed for one in region.devices):
+            believed.append(container)
+            continue
+        kept = tuple(one for one in region.devices if one.uuid is None or one.uuid in allowed)
+        left = [one.uuid for one in region.devices if one not in kept]
+        believed.append(replace(container, region=replace(region, devices=kept)))
+        if not pod_index.known or container.pod_uid in pod_index.by_uid:
+            disputes.append(Dispute(key=key, devices=len(left), example=left[0] or ""))
+    return tuple(believed), tuple(disputes)
 
 
 def _from_regions(

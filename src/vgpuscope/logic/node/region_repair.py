@@ -96,7 +96,7 @@ def _is_dead(slot: Slot, container: ContainerRegion, owners: Mapping[Pid, Proces
     if slot.host_pid <= 0:
         return False
     owner = owners.get(slot.host_pid)
-    return owner is None or (owner.pod_uid is not None and owner.pod_uid != container.pod_uid)
+    return owner is None or not owner.is_in(container.pod_uid)
 
 
 def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:

@@ -66,7 +66,13 @@ class NodeTracker:
         )
         regions = self._repaired(readings, gpus)
         held = holdings(gpus=gpus, pod_index=pod_index, grants=readings.grants or (), regions=regions)
-        pools = attribute(gpus=gpus, holdings=held, regions=regions, owners=readings.owners, pod_index=pod_index)
+        pools = attribute(
+            gpus=gpus,
+            holdings=held.allocations,
+            regions=held.regions,
+            owners=readings.owners,
+            pod_index=pod_index,
+        )
         self._accounts.settle(pools, gpus, readings.tick)
         for pool in pools:
             for resource in pool.scaled:
@@ -88,6 +94,7 @@ class NodeTracker:
             last_xid=devices.last_xid if devices else (),
             regions=sum(1 for r in regions if r.region is not None),
             regions_refused=_by_reason(readings.regions),
+            disputes=held.disputes,
             regions_orphaned=sum(1 for r in regions if pod_index.known and r.pod_uid not in pod_index.by_uid),
             sources=readings.sources,
             tally=Tally(
@@ -99,7 +106,7 @@ class NodeTracker:
             ),
             samples=self._samples,
         )
-        return NodeSample(snapshot, regions, pod_index)
+        return NodeSample(snapshot, held.regions, pod_index)
 
     def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
         """The containers whose region should be read again before this sample is concluded."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeAlias
 
-from vgpuscope.formats.cgroup import owner_of
+from vgpuscope.formats.cgroup import owners_of
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.quantity import Pid
@@ -79,9 +79,14 @@ class Proc:
         again = _stat(path)  # it may have ended meanwhile, and its pid be another's by now
         if cgroup is None or again is None or again.start_time != now.start_time:
             return None
-        pod_uid, container_id = owner_of(cgroup.decode(errors="replace"))
+        *outer, (pod_uid, container_id) = owners_of(cgroup.decode(errors="replace"))
         return ProcessOwner(
-            pid=pid, start_time=now.start_time, pod_uid=pod_uid, container_id=container_id, command=now.command
+            pid=pid,
+            start_time=now.start_time,
+            pod_uid=pod_uid,
+            container_id=container_id,
+            command=now.command,
+            outer=tuple((pod, container) for pod, container in outer if pod),
         )
 
 
