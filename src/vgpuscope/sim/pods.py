@@ -90,7 +90,7 @@ def _pod(world: World, life: Life) -> Json:
             | ({"pod-template-hash": match[2]} if (match := _REPLICA.fullmatch(life.name)) else {}),
             "annotations": _annotations(world, life),
         }
-        | _owned(life.name),
+        | (_mirrored(world) if life.job.static else _owned(life.name)),
         "spec": {
             "nodeName": world.plan.name,
             "schedulerName": "hami-scheduler" if job.hami else "default-scheduler",
@@ -116,6 +116,11 @@ def owner(name: str) -> str:
         return f"Deployment/{match[1].removesuffix(f'-{match[2]}')}"
     match = re.fullmatch(r"(.+)-\d+", name)
     return f"StatefulSet/{match[1]}" if match else ""
+
+
+def _mirrored(world: World) -> Json:
+    """The kubelet makes mirror pods, and their Node owns them."""
+    return {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": world.plan.name, "controller": True}]}
 
 
 def _owned(name: str) -> Json:

@@ -226,3 +226,31 @@ def test_a_refusal_is_told_in_the_servers_words():
     status = msgspec.json.encode({"kind": "Status", "message": "pods is forbidden", "code": 403})
     assert decode_status(status) == "pods is forbidden"
     assert decode_status(b"Unauthorized\n") == "Unauthorized"
+
+
+def static_pod(**more):
+    """A pod that says it is another's mirror, with what else is said of it."""
+    meta = {"name": "p", "namespace": "ml", "uid": "own", **more}
+    item = {"metadata": meta, "spec": {"nodeName": "n"}, "status": {}}
+    return decode_pods(json.dumps({"kind": "PodList", "items": [item]}).encode()).items[0]
+
+
+NOTES = {"kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "victim"}
+BY_NODE = [{"kind": "Node", "name": "n", "controller": True}]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"annotations": {"kubernetes.io/config.hash": "victim"}, "ownerReferences": BY_NODE},
+        {"annotations": {**NOTES, "kubernetes.io/config.mirror": "other"}, "ownerReferences": BY_NODE},
+        {"annotations": NOTES},
+        {"annotations": NOTES, "ownerReferences": [{"kind": "ReplicaSet", "name": "n", "controller": True}]},
+    ],
+)
+def test_a_pod_does_not_take_anothers_uid_by_an_annotation(more):
+    assert static_pod(**more).config_hash is None
+
+
+def test_a_mirror_pod_that_its_node_owns_is_known_by_its_hash():
+    assert static_pod(annotations=NOTES, ownerReferences=BY_NODE).config_hash == "victim"

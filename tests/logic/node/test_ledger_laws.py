@@ -195,7 +195,8 @@ def test_a_process_is_counted_for_one_container_only(history):
         for entry in snapshot.gpus:
             if entry.gpu.mig_enabled or entry.gpu.processes is None:
                 continue
-            rows = [u for u in snapshot.containers if u.gpu == entry.gpu.uuid and u.mode != "hami"]
+            in_regions = {(vgpu.key, vgpu.gpu) for vgpu in snapshot.vgpus}  # which count processes of their own
+            rows = [u for u in snapshot.containers if u.gpu == entry.gpu.uuid and (u.key, u.gpu) not in in_regions]
             assert sum(u.processes for u in rows) <= len({p.pid for p in entry.gpu.processes})
 
 

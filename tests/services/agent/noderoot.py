@@ -28,6 +28,7 @@ from tests.native.scenario import Scenario
 from tests.ports import free_port
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 
+MIB = 1 << 20
 WITHIN = 120.0  # seconds: how long a condition may take on a busy machine
 _QUIET = ("--podresources-socket", "none")
 
@@ -121,7 +122,10 @@ class NodeRoot:
         (self.proc / str(pid)).rmdir()
 
     def region(self, uid: str, container: str, uuid: str, *, limit: int = 0, sm_limit: int = 100, **uses) -> RegionFile:
-        """A region with processes: p<container pid>=(host pid, bytes, SM percent)."""
+        """A region with processes: p<container pid>=(host pid, bytes, SM percent); its pod has HAMi's annotation."""
+        if uid in self.pods and not self.pods[uid]["metadata"]["annotations"]:
+            given = f"{uuid},NVIDIA,{limit // MIB},{sm_limit % 100}:;"
+            self.pods[uid]["metadata"]["annotations"] = {"hami.io/vgpu-devices-allocated": given}
         made = RegionFile(
             self.region_dir(uid, container) / "0b1c.cache",
             layout="v1.2",

@@ -30,6 +30,15 @@ def accepted(name: str) -> bool:
     return "error" not in json.loads((FIXTURES / "regions" / f"{name}.json").read_text())["strict"]
 
 
+def assignment(name: str) -> dict[str, str]:
+    """HAMi's annotation for the devices that a recorded region names."""
+    said = json.loads((FIXTURES / "regions" / f"{name}.json").read_text())["strict"]
+    given = [device["uuid_label"] for device in said.get("devices", []) if device["uuid_valid"]]
+    return (
+        {"hami.io/vgpu-devices-allocated": "".join(f"{uuid},NVIDIA,4000,30:" for uuid in given) + ";"} if given else {}
+    )
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     node = NodeRoot(tmp_path_factory.mktemp("node"))
@@ -45,7 +54,7 @@ def pages(tmp_path_factory):
     names = sorted(path.name.removesuffix(".cache.gz") for path in (FIXTURES / "regions").glob("*.gz"))
     for name in names:
         uid = name.replace("_", "-")
-        node.pod(f"pod-{uid}", namespace="ns-fix", uid=uid)
+        node.pod(f"pod-{uid}", namespace="ns-fix", uid=uid, annotations=assignment(name))
         node.recorded_region(uid, "main", FIXTURES / "regions" / f"{name}.cache.gz")
     node.pod(
         "pod-mig",

@@ -20,6 +20,7 @@ from tests.logic.node.builders import (
     process,
     region,
     sample,
+    share,
     slot,
 )
 from vgpuscope.catalog import node as catalog
@@ -206,7 +207,8 @@ def test_compute_instances_of_one_gpu_instance_show_its_memory_once_in_dcgm_name
 
 def replaced_pod():
     """A pod that was deleted by force and still runs, beside the one of the same name that replaced it."""
-    old, new = pod("web-0"), replace(pod("web-0"), uid="uid-new")
+    old = pod("web-0", shares=[share(memory=4 * GIB)])
+    new = replace(old, uid="uid-new")
     gpu = card(used=3 * GIB, utilization=0.5, processes=(process(1, GIB, 0.1), process(2, 2 * GIB, 0.4)))
     regions = [
         region("web-0", slot(1, GIB, 0.1), limit=4 * GIB, last_kernel=990),

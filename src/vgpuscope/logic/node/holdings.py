@@ -90,12 +90,12 @@ def holdings(
     found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Allocation] = {}
     devices = _devices(gpus)
     for allocation in (*pod_index.annotated, *_from_grants(gpus, pod_index, grants)):
-        if not devices or allocation.gpu in devices:
-            found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
+        found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
     believed, disputes = _believed(regions, _assigned(found, pod_index, grants, devices), pod_index, devices)
     for allocation in _from_regions(gpus, pod_index, believed):
         found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
-    return Holdings(tuple(found.values()), believed, disputes)
+    there = [one for one in found.values() if not devices or one.gpu in devices]
+    return Holdings(tuple(there), believed, disputes)
 
 
 def _devices(gpus: Collection[Gpu]) -> frozenset[DeviceUUID]:
@@ -135,7 +135,8 @@ def _believed(
         region, key = container.region, pod_index.key(container.pod_uid, container.container)
         # a region names its pod by UID, the kubelet by name: without pods no assignment can be joined to it
         allowed = assigned.get(key, ()) if pod_index.known else devices
-        if region is None or all(one.uuid is None or one.uuid in allowed for one in region.devices):
+        unchecked = not (pod_index.known or devices)  # neither pods nor a driver: the region is all there is
+        if region is None or unchecked or all(one.uuid is None or one.uuid in allowed for one in region.devices):
             believed.append(container)
             continue
         kept = tuple(one for one in region.devices if one.uuid is None or one.uuid in allowed)
