@@ -8,6 +8,7 @@ from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import AGENT_PORT, everywhere
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,10 +17,11 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:9394.",
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
+            f"as in [::]:{AGENT_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:9394"
+    ] = everywhere(AGENT_PORT)
     node_name: Annotated[
         str,
         Meta(

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from vgpuscope.config.shared import WebConfigFile
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
 _MIB = "in MiB, as nvidia-smi says MB"
 
@@ -349,10 +350,10 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves the API and /metrics; IPv6 in brackets, as in [::]:8080.",
+            description=f"Address that serves the API and /metrics; IPv6 in brackets, as in [::]:{ANALYZER_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:8080"
+    ] = everywhere(ANALYZER_PORT)
     targets: Annotated[
         tuple[str, ...],
         Meta(
@@ -395,7 +396,7 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         str | None,
         Meta(
             description="The cluster exporter, which knows who owns pods.",
-            extra={"form": "url", "flag": None, "unset": "the target with its port, 31993"},
+            extra={"form": "url", "flag": None, "unset": f"the target with port {CLUSTER_PORT}"},
         ),
     ] = None
     api_token: Annotated[

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import CLUSTER_PORT, everywhere
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,10 +16,11 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:31993.",
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
+            f"as in [::]:{CLUSTER_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:31993"
+    ] = everywhere(CLUSTER_PORT)
     kubeconfig: Annotated[
         str | None,
         Meta(
