@@ -190,11 +190,11 @@ def test_the_first_list_is_waited_for_and_said_so_once_for_each_change(exporter)
 
 def test_an_empty_cluster_is_no_error_and_says_what_was_looked_at(exporter):
     exporter.nodes = []
-    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter knows of none.\n"
+    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter has found none.\n"
     assert json.loads(run("nodes", exporter.url, "--json").stdout) == []
     exporter.nodes = [ledger("a"), ledger("b")]
     assert run("gpus", exporter.url).stdout == (
-        "No GPUs: 2 nodes looked at; none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
+        "No GPUs on 2 nodes: none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
         "a ResourceSlice with GPUs.\n"
     )
     assert json.loads(run("gpus", exporter.url, "--json").stdout) == []

@@ -56,6 +56,12 @@ def _progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+def print_csv(content: bytes) -> None:
+    """CSV on standard output, its line ends as they are."""
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
 def print_json(content: Any) -> None:
     """Indented, as UTF-8 whatever the terminal speaks."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")

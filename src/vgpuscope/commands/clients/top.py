@@ -1,4 +1,4 @@
-"""`vgpuscope top`: asks an agent, listens to keys, paints the terminal; what is shown is decided in views/top."""
+"""`vgpuscope top`: fetches from an agent, reads keys, paints the terminal; views/node/top decides what is shown."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
+from vgpuscope.commands.clients.access import token
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.wording import instead
 from vgpuscope.sources.clients.agent import AgentApi
@@ -23,11 +24,11 @@ _TICK = 1.0  # seconds after which an age on the screen is out of date
 
 
 def main(*, url: str, once: bool, as_json: bool, interval: float, sort: str, pattern: str, color: bool) -> int:
-    """Show an agent's node until told to stop, or once; the exit code."""
+    """Show a node until a key or a signal ends it, or once; the exit code."""
     speak_plainly()
     try:
         if not interval >= _SHORTEST:
-            raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Say {_SHORTEST:g} seconds or more.")
+            raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Use {_SHORTEST:g} seconds or more.")
         state = State(url=url, sort=_sort(sort), pattern=pattern, utc_offset=time.localtime().tm_gmtoff)
         return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
     except ScopeError as e:
@@ -50,7 +51,7 @@ def _sort(name: str) -> Sort:
 async def _run(state: State, *, once: bool, as_json: bool, interval: float, color: bool) -> int:
     color = color and not os.environ.get("NO_COLOR")
     drawable = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    async with AgentApi(state.url, token=os.environ.get("VGPUSCOPE_TOKEN") or None) as api:
+    async with AgentApi(state.url, token=token()) as api:
         state = replace(state, url=api.url)
         if as_json:
             return await (_print_json(api, state) if once else _until_signal(_stream(api, state, interval)))
@@ -78,7 +79,7 @@ async def _print_page(api: AgentApi, state: State, *, color: bool) -> int:
 
 
 async def _stream(api: AgentApi, state: State, interval: float) -> None:
-    said: str | None = None
+    last: str | None = None
     while True:
         began, error = time.monotonic(), None
         try:
@@ -87,9 +88,9 @@ async def _stream(api: AgentApi, state: State, interval: float) -> None:
             sys.stdout.buffer.flush()
         except ScopeError as e:
             error = f"vgpuscope: {e.code}: {e}"
-        if error and error != said:
+        if error and error != last:
             print(error, file=sys.stderr)
-        said = error
+        last = error
         await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
 
 
@@ -147,7 +148,7 @@ class _Live:
             while not self._events.empty():  # many events, one picture
                 self._state = self._events.get_nowait()(self._state)
             if poll.done():
-                poll.result()  # a loop that never ends has failed, and says why
+                poll.result()  # the loop ends only by failing: raises its error
 
     def _paint(self) -> None:
         size = self._terminal.size()

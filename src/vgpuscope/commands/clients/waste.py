@@ -1,28 +1,25 @@
-"""`vgpuscope waste` asks an analyzer who let how many GPU-hours pass idle."""
+"""`vgpuscope waste`: idle GPU-hours, from an analyzer that stores its results."""
 
 import asyncio
-import os
-import sys
-from typing import Literal
 from urllib.parse import quote
 
+from vgpuscope.commands.arguments import Form
+from vgpuscope.commands.clients.access import token
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.sources.clients.analyzer import WASTE
 from vgpuscope.sources.clients.served_api import ServedApi
-from vgpuscope.terminal.printing import print_drawn, print_json
+from vgpuscope.terminal.printing import print_csv, print_drawn, print_json
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.selection import as_csv
 from vgpuscope.views.fleet.waste_table import waste_table
 
-Form = Literal["table", "json", "csv"]
-
-_TIMEOUT = 120.0  # seconds: a year of a large fleet takes a while
+_TIMEOUT = 120.0  # seconds; a year of a large fleet is slow to add up
 
 
 def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> int:
-    """Print who was idle, most GPU-hours first."""
+    """Print the idle GPU-hours of each tenant or group, highest first."""
     speak_plainly()
     try:
         long_seconds(since)
@@ -32,8 +29,7 @@ def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> 
     if form == "json":
         print_json(found)
     elif form == "csv":
-        sys.stdout.buffer.write(as_csv(found.rows, WasteRow.__struct_fields__))
-        sys.stdout.buffer.flush()
+        print_csv(as_csv(found.rows, WasteRow.__struct_fields__))
     else:
         print_drawn(lambda width: waste_table(found, width, limit=limit))
     return 0
@@ -41,6 +37,5 @@ def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> 
 
 async def _ask(url: str, *, since: str, group_by: GroupBy) -> Waste:
     kind = WASTE._replace(path=f"{WASTE.path}?since={quote(since)}&group_by={group_by}")
-    token = os.environ.get("VGPUSCOPE_TOKEN") or None
-    async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token) as api:
+    async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token()) as api:
         return (await api.fetch())[0]
