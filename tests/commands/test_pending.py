@@ -95,7 +95,7 @@ def exporter():
 
 def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
     titles, first, second = rows(run("pending", exporter.url))
-    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "TRIES", "REASON"]
+    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON"]
     assert first == [
         "ml/train-0",
         "12 min",
@@ -125,7 +125,7 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
         "ml/train-0 has waited for 12 min",
         "Job/train",
         "1 nvidia.com/gpu, 8000 nvidia.com/gpumem",
-        "7 refused",
+        "7 failed",
         "No GPU has as much free memory as the pod asks for.",
         "`vgpuscope nodes` shows the largest request that still fits",
         "hami-scheduler, 7 times, first 12 min ago, last 20 s ago",
@@ -141,7 +141,7 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
 def test_a_pod_that_nobody_looked_at_is_told_so(exporter):
     out = run("pending", "ml/new", exporter.url).stdout
     assert "No scheduler has reported anything about the pod yet." in out
-    assert "none known" in out
+    assert "none reported" in out
 
 
 def test_a_pod_that_no_longer_waits_is_shown_with_what_became_of_it(exporter):

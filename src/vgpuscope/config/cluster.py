@@ -24,15 +24,15 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kubeconfig: Annotated[
         str | None,
         Meta(
-            description="Kubeconfig of the cluster; in a cluster the service account is used without one.",
-            extra={"placeholder": "FILE", "unset": "service account"},
+            description="Kubeconfig of the cluster.",
+            extra={"placeholder": "FILE", "unset": "the service account of the pod"},
         ),
     ] = None
     families: Families = DEFAULT_FAMILIES
     namespaces: Annotated[
         tuple[str, ...],
         Meta(
-            description="Namespaces whose pods and quotas are watched, with commas.",
+            description="Namespaces whose pods and quotas are watched, separated by commas.",
             extra={"form": "list", "placeholder": "LIST", "unset": "all"},
         ),
     ] = ()
@@ -42,7 +42,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1,
             le=86400,
-            description="Objects are listed anew after this long; in between a watch tells changes.",
+            description="Time between two full lists of the objects. Watches deliver the changes.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 1800.0

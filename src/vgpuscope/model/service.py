@@ -44,4 +44,4 @@ def with_article(name: str) -> str:
 def how_to_ask(there: str, url: str, *, instead: str = "") -> str:
     """The hint where another service than the one that is wanted answers."""
     command = ASK.get(there)
-    return sentences(instead, f"`{command} {url}` asks the {there}." if command else "")
+    return sentences(instead, f"`{command} {url}` reads from the {there}." if command else "")

@@ -27,9 +27,9 @@ _TICK = 0.2  # seconds between two updates of the progress bar
 
 
 def main(*, flags: Mapping[str, object], environ: Mapping[str, str], file: SettingsFile, form: Form) -> int:
-    """Analyse once, with a line on standard error that says how far it is, and print the results."""
+    """Analyse once, with the progress on standard error, and print the results."""
     speak_plainly()
-    logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # what there is to say is said below
+    logging.getLogger("vgpuscope").setLevel(logging.CRITICAL)  # errors are printed below
     settings = Settings(flags=flags, environ=environ, file=file.path, check=check_source)
     if file.by == WORKING_DIRECTORY:
         print(f"vgpuscope: settings read from {file.path} ({file.by})", file=sys.stderr)
@@ -50,20 +50,20 @@ async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
             if isinstance(sources.current, ScrapeSource):
                 await _collect(sources.current, settings.config, bar)
             elif isinstance(sources.current, PrometheusSource):
-                bar.add_task("asking Prometheus", total=None)
-                await sources.current.ready()  # who typed a wrong address wants to know it soon
+                bar.add_task("querying Prometheus", total=None)
+                await sources.current.ready()  # a wrong address is reported at once
             cycle.trigger()
             await cycle.finished()
     finally:
         await sources.close()
     board = await cycle.board()
     if board.analysis is None:
-        raise cycle.tally.last_error or SourceDown("the analysis came to no result")
+        raise cycle.tally.last_error or SourceDown("the analysis ended without a result")
     return board.analysis, board.rows
 
 
 async def _collect(source: ScrapeSource, config: Config, bar: Progress) -> None:
-    """Scrape for one window: what happened before we cannot know."""
+    """Scrape for one window, since there are no earlier samples."""
     seconds = config.prometheus.time_window_min * 60
     task = bar.add_task(f"scraping for {seconds / 60:g} min", total=seconds)
     if bar.disable:
@@ -75,7 +75,7 @@ async def _collect(source: ScrapeSource, config: Config, bar: Progress) -> None:
             bar.update(task, completed=past)
             await asyncio.wait({scraping}, timeout=min(_TICK, seconds - past))
             if scraping.done():
-                scraping.result()  # raises: scraping never ends by itself
+                scraping.result()  # raises: scraping ends only by failing
     finally:
         scraping.cancel()
         await asyncio.gather(scraping, return_exceptions=True)
@@ -87,7 +87,7 @@ async def _nothing(board: Board) -> None:
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Progress]:
-    """On a terminal only: a file or a pipe wants no moving line."""
+    """A progress bar; only in a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

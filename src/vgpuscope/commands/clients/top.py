@@ -36,7 +36,7 @@ def main(*, url: str, once: bool, as_json: bool, interval: float, sort: str, pat
         return e.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # `vgpuscope top --json | head -1` has had enough
+    except BrokenPipeError:  # `vgpuscope top --json | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -95,12 +95,12 @@ async def _stream(api: AgentApi, state: State, interval: float) -> None:
 
 
 async def _until_signal(work: Coroutine[None, None, None]) -> int:
-    """Work until it ends or a signal asks to stop; the exit code that says which."""
+    """Work until it ends or a signal arrives; the exit code for either."""
     loop, task, code = asyncio.get_running_loop(), asyncio.create_task(work, name="work"), 0
 
     def stop(number: int) -> None:
         nonlocal code
-        code = 0 if number == signal.SIGINT else 128 + number  # Ctrl-C is how one leaves
+        code = 0 if number == signal.SIGINT else 128 + number  # Ctrl-C is the normal way to quit
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -114,7 +114,7 @@ _Event = Callable[[State], State]
 
 
 class _Live:
-    """The live screen: all that happens is a function from state to state, taken from one queue."""
+    """The live screen: every event is a function from state to state, taken from one queue."""
 
     def __init__(self, api: AgentApi, state: State, *, interval: float, color: bool) -> None:
         self._api, self._state, self._interval = api, state, interval
@@ -123,7 +123,7 @@ class _Live:
         self._events: asyncio.Queue[_Event] = asyncio.Queue()
 
     async def run(self) -> int:
-        """Until a key or a signal ends it; the terminal is given back as it was, whatever happens."""
+        """Run until a key or a signal ends it; the terminal is restored in any case."""
         with self._terminal.taken():
             return await _until_signal(self._together())
 
@@ -145,7 +145,7 @@ class _Live:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     self._state = (await self._events.get())(self._state)
-            while not self._events.empty():  # many events, one picture
+            while not self._events.empty():  # one repaint for many events
                 self._state = self._events.get_nowait()(self._state)
             if poll.done():
                 poll.result()  # the loop ends only by failing: raises its error
@@ -172,7 +172,7 @@ class _Live:
         return lambda state: sampled(state, snapshot, now=self._now())
 
     def _now(self) -> float:
-        return time.time() + self._api.clock_offset  # the agent's clock, for ages are counted from its samples
+        return time.time() + self._api.clock_offset  # the agent's clock, because its samples are dated by it
 
     def _happened(self, event: _Event) -> None:
         self._events.put_nowait(event)
@@ -181,7 +181,7 @@ class _Live:
         self._happened(lambda state: press(state, key))
 
     def _sleep(self) -> None:
-        """Ctrl-Z: lend the terminal to the shell until we are continued."""
+        """Ctrl-Z: return the terminal to the shell until the program continues."""
         with self._terminal.lent():
             os.kill(os.getpid(), signal.SIGSTOP)
         self._happened(_unchanged)
