@@ -36,6 +36,8 @@ test: $(STAMP)  ## everything that proves the product; installs what it needs
 	@tools/need promtool prometheus
 	@tools/need victoria-metrics victoria-metrics
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
+	@tools/need zsh zsh
+	@tools/need fish fish
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 

@@ -112,4 +112,4 @@ async def test_without_a_store_the_command_says_so(vgpuscope):  # noqa: F811
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
         _, out, _ = await vgpuscope("waste", str(analyzer.client.base_url))
-    assert out == "This analyzer stores no results (analyzer.history is none), so idle hours are not known.\n"
+    assert out == "Idle GPU-hours are unknown: this analyzer stores no results (analyzer.history is none).\n"

@@ -20,7 +20,6 @@ import pytest
 
 from tests.needed import needed
 from tests.ports import free_port
-from vgpuscope.commands import pending
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.news import Event
@@ -212,13 +211,14 @@ def test_events_are_told_as_they_happen(started):
     assert re.search(r"^\d\d:\d\d:\d\d  GPU lost ", running._printed, re.MULTILINE)
 
 
-def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address():
-    assert AGENT.port == processes.BASE_PORT
-    assert CLUSTER.port == processes.EXPORTER_PORT
-    assert pending.DEFAULT_URL.endswith(f":{processes.EXPORTER_PORT}")
-    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("results")
-    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("waste")
-    assert f"http://127.0.0.1:{processes.BASE_PORT}" in help_of("top")
+def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address(monkeypatch):
+    monkeypatch.setattr(processes, "_ports", lambda wanted: wanted)
+    ports = processes.Ports.found(1, AGENT.port)
+    assert (ports.agents, ports.exporter) == ((AGENT.port,), CLUSTER.port)
+    for command, port in (("results", ports.analyzer), ("waste", ports.analyzer), ("top", ports.agents[0])):
+        assert f"http://127.0.0.1:{port}" in help_of(command)
+    for command in ("nodes", "gpus", "pending"):
+        assert f"http://127.0.0.1:{ports.exporter}" in help_of(command)
 
 
 def help_of(command):

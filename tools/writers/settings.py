@@ -15,21 +15,21 @@ Every setting can be given in four places. What stands further left counts:
 flag → environment → file → default.
 
 The file is YAML, with one section for each part of the program. It is named by `--config FILE` or by the variable
-`VGPUSCOPE_CONFIG`. Where no file is named, `config.yaml` of the working directory is read if there is one, as gpu-oour
-does; the log says so (`settings read`). A `config.yaml` with sections that vgpuscope does not have is rejected: it
+`VGPUSCOPE_CONFIG`. If no file is named, `config.yaml` in the working directory is read if it exists, as in gpu-oour;
+this is logged (`settings read`). A `config.yaml` with sections that vgpuscope does not have is rejected: it
 belongs to another program. `--config none` reads no file.
 
 `vgpuscope config print` shows the settings in effect and where each came from.
 
-A key that does not exist, an unknown `VGPUSCOPE_*` variable and a bad value are refused at start: the message names
-the key, the value and the reason, and the exit code is 2. A variable that is set to nothing counts as not set. The
-variables that Kubernetes makes for a Service (`…_SERVICE_HOST`, `…_PORT_9394_TCP_ADDR` and so on) are left alone.
+An unknown key, an unknown `VGPUSCOPE_*` variable and an invalid value are rejected at start: the message names the
+key, the value and the reason, and the exit code is 2. An empty variable is treated as not set. The
+variables that Kubernetes sets for a Service (`…_SERVICE_HOST`, `…_PORT_80_TCP_ADDR` and so on) are ignored.
 
-A duration is a number of seconds or a Go duration: `0.5`, `300ms`, `5m`, `1h30m`. Names of variables that HAMi uses
-are understood too, and weigh less than our own.
+A duration is a number of seconds or a Go duration: `0.5`, `300ms`, `5m`, `1h30m`. Variables of HAMi
+and gpu-oour are accepted too; those with the prefix `VGPUSCOPE_` take precedence.
 
-Two settings that exclude each other may stand in different places, and then the one that counts more wins; given in
-the same place they are refused.
+If two settings that exclude each other are given in different places, the place with the higher precedence wins.
+Given in the same place, they are rejected.
 """
 
 _ERRORS_HEAD = """# Errors

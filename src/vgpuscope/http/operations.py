@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.model.errors import QueryInvalid
+from vgpuscope.model.service import ANALYZER_PORT, default_url
 from vgpuscope.model.wording import instead, nearest
 from vgpuscope.version import __version__
 
@@ -305,7 +306,7 @@ def _docs_entry(operation: Operation) -> str:
     )
     table = f"<table><tr><th>parameter<th>type<th>what it does{rows}</table>" if rows else "<p>No parameters.</p>"
     method = f" -X {operation.method}" if operation.method != "GET" else ""
-    example = html.escape(f"curl{method} http://localhost:8080{operation.path}")
+    example = html.escape(f"curl{method} {default_url(ANALYZER_PORT)}{operation.path}")
     return (
         f'<details><summary><b class="{operation.method}">{operation.method}</b> '
         f"<code>{html.escape(operation.path)}</code> {html.escape(operation.summary)}{token}</summary>"

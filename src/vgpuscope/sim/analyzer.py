@@ -10,6 +10,7 @@ import sys
 import time
 
 from vgpuscope import config as configuration
+from vgpuscope.model.service import ANALYZER_PORT, local
 from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.analyzer.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
@@ -23,7 +24,7 @@ SCRAPE_SECONDS = 2
 def main(argv: list[str]) -> int:
     """Runs until SIGTERM, or until standard input ends."""
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.analyzer", description=__doc__)
-    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT")
+    parser.add_argument("--listen", default=local(ANALYZER_PORT), metavar="HOST:PORT")
     parser.add_argument("--targets", required=True, metavar="LIST")
     parser.add_argument("--cluster", required=True, metavar="URL")
     parser.add_argument("--history", required=True, metavar="FILE")

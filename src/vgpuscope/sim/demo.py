@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.sim import cluster, dcgm, screen
 from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.kinds import PLANS
@@ -19,7 +20,7 @@ from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.news import Look, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
-from vgpuscope.sim.processes import BASE_PORT, CannotStart, Child, Past, Ports, all_ended, all_ready, plans, running
+from vgpuscope.sim.processes import CannotStart, Child, Past, Ports, all_ended, all_ready, plans, running
 
 _TICK = 0.5  # seconds
 _LONGEST_SOCKET = 100  # a Unix socket's path has room for 107 bytes
@@ -28,7 +29,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(
-    *, base_port: int = BASE_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
+    *, base_port: int = AGENT_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
 ) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
     console = screen.console()

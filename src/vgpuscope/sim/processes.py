@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.sim import prometheus
 from vgpuscope.sim.analyzer import SCRAPE_SECONDS
 from vgpuscope.sim.node import Node
@@ -19,7 +20,7 @@ from vgpuscope.sim.node import Node
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
 ANALYZER = (sys.executable, "-m", "vgpuscope.sim.analyzer")
-BASE_PORT, EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT = 9394, 31993, 8080, 9400, 9090
+DCGM_PORT, PROMETHEUS_PORT = 9400, 9090
 _READY_WITHIN = 60.0
 _END_WITHIN = 3.0
 
@@ -74,8 +75,8 @@ class Ports:
     @classmethod
     def found(cls, agents: int, base: int) -> "Ports":
         """The usual ports, or those that follow another base; where one is taken, any free one."""
-        others = [EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
-        if base != BASE_PORT:
+        others = [CLUSTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
+        if base != AGENT_PORT:
             others = [base + agents + n for n in range(len(others))]
         wanted = [*range(base, base + agents), *others]
         found = _ports(wanted)

@@ -639,7 +639,7 @@ async def test_warnings_only_are_told_when_asked_for(process):
         ({}, b"nothing to read from"),
         ({"PROM_URL": "http://x", "LOG_LEVEL": "foo"}, b"logging.level"),
         ({"PROM_URL": "http://x", "THRESHOLD": "abc"}, b"thresholds.low_utilization"),
-        ({"PROM_URL": "http://x", "THRESHOLD": "5"}, b"not in rising order"),
+        ({"PROM_URL": "http://x", "THRESHOLD": "5"}, b"not in ascending order"),
         ({"PROM_URL": "http://x", "INTERVAL": "0"}, b"scheduler.interval"),
         ({"PROM_URL": "http://x", "MAX_WORKERS": "0"}, b"scheduler.max_workers"),
         ({"PROM_URL": "http://x", "VGPUSCOPE_ANALYZER_PROTECT_READS": "true"}, b"protect_reads"),

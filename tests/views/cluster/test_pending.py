@@ -128,7 +128,8 @@ def test_a_code_is_explained_once_however_many_said_it():
 def test_history_stands_apart_and_what_is_cut_is_told():
     shown = view(pod(said(), said("SCHED_TAINT", current=False, last=NOW - 7200), said_cut=9))
     assert (
-        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more that are not kept" in shown
+        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more, which are not stored"
+        in shown
     )
 
 

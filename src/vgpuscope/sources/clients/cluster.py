@@ -8,6 +8,7 @@ import msgspec
 
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
+from vgpuscope.model.service import CLUSTER_PORT
 from vgpuscope.sources.clients.served_api import Kind, ServedApi
 
 T = TypeVar("T")
@@ -16,7 +17,7 @@ CLUSTER = Kind(
     name="cluster exporter",
     an="a cluster exporter",
     path="/api/v1/nodes",
-    port=31993,
+    port=CLUSTER_PORT,
     gives="ledger",
     content="the ledger of nodes",
     start="vgpuscope cluster",

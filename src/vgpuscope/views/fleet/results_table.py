@@ -30,7 +30,7 @@ _NOTHING = Text()
 
 
 def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
-    """The rows in the order given, with sums below, or what is given instead.
+    """The rows in the given order, with sums or the given text below.
 
     `rows` may also hold single tenants of shared GPUs, as /results/low has them.
     """
@@ -46,7 +46,7 @@ def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = 
 
 
 def looked_at(*, listed: int, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
-    """What a list of low GPUs means: how much is on it, and how much was looked at."""
+    """The line below a list of low GPUs: how many are listed, and how many were analysed."""
     of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
     found = f"{listed} {'is' if listed == 1 else 'are'} idle or below" if listed else "No GPU is below"
     return f"{found} {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
@@ -65,13 +65,13 @@ def _cut(name: str, length: int) -> str:
     return name if len(name) <= length + 1 else f"{name[:length]}…"
 
 
-# ── what stands in a line ────────────────────────────────────────────────────────────────────────────────────────
+# ── the text of a line ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Layout(Struct, frozen=True):
     """How much is shown."""
 
-    names: Mapping[str, str]  # what stands for a UUID
+    names: Mapping[str, str]  # the shown form of each UUID
     spared: tuple[str, ...] = ()
 
     @property
@@ -161,7 +161,7 @@ def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
 
 
 def _named(one: TenantRow) -> tuple[Text, ...]:
-    """A tenant that has the GPU of the line above alone: what is said there is said of it."""
+    """A tenant that has the GPU alone: the numbers of the line above are its own."""
     memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
     shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
     return tuple(shown.get(title, _NOTHING) for title in _TITLES)
