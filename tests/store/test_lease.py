@@ -1,5 +1,6 @@
 """The lease: one replica leads, and whoever cannot reach the store may read but not act."""
 
+import sqlite3
 from contextlib import asynccontextmanager
 
 import pytest
@@ -190,3 +191,15 @@ async def test_a_file_that_cannot_be_read_has_no_leader_though_the_lock_is_free(
         path.unlink()
         assert await one.renew()
         assert one.may_act()
+
+
+async def test_a_database_that_loses_its_tables_loses_its_leader_though_the_lock_is_held(path, clock):
+    async with file_lease(path, clock) as lease:
+        one = replica(lease, clock)
+        assert await one.renew()
+        file = sqlite3.connect(path)
+        file.execute("DROP TABLE history_lease")
+        file.close()
+        with pytest.raises(HistoryDown, match="history_lease"):
+            await one.renew()
+        assert (one.leads, one.may_read(), one.may_act()) == (False, True, False)

@@ -237,7 +237,7 @@ async def running(
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
-    analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
+    analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     server = Server(analyzer.app(None), sock=address.bind(listen))
     task = asyncio.create_task(life.run(analyzer.loops(), server=server))
