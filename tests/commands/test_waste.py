@@ -10,9 +10,9 @@ import pytest
 from tests.commands.test_results import vgpuscope  # noqa: F401
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import StubSource, reading, running, track
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 GIB = fleets.GIB
 KEEP = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.needed import needed
 from tests.paths import REPOSITORY
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
 from vgpuscope.views.fleet.metrics import cards_page
 

@@ -16,7 +16,7 @@ from tests.services.analyzer.analyzing import uuid
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet, heard, process  # noqa: F401 - a fixture
 from tests.services.cluster.badapi import bad_api
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource

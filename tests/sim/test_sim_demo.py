@@ -23,9 +23,9 @@ from tests.ports import free_port
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.news import Event
-from vgpuscope.sinks.history import open_history
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.cluster import CLUSTER
+from vgpuscope.store.results.history import open_history
 
 END = "Ctrl-C ends everything."
 

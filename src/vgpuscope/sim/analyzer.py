@@ -15,7 +15,7 @@ from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.analyzer.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
 from vgpuscope.sim.past import Minutes, Remembering, remember
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 WINDOW_MINUTES = 1.0
 SCRAPE_SECONDS = 2

@@ -24,8 +24,8 @@ from vgpuscope.sim.kinds import PLANS, Plan
 from vgpuscope.sim.kinds import Window as Stretch
 from vgpuscope.sim.pods import owner
 from vgpuscope.sim.world import World
-from vgpuscope.sinks.history import History
 from vgpuscope.sources.fleet.targets import StaticTargets
+from vgpuscope.store.results.history import History
 
 DAY = 24 * HOUR
 SOURCE = "the simulated day"

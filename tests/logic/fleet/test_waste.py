@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Stat
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 GIB, HOUR = fleets.GIB, fleets.HOUR
 TICK = 600  # seconds that one analysis stands for

@@ -18,7 +18,8 @@ from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings import Settings
-from vgpuscope.sinks.history import Unstored
+from vgpuscope.store.lease import LocalLease
+from vgpuscope.store.results.history import Unstored
 
 TOKEN = "a-token-of-the-tests"
 GIB = 1024**3
@@ -141,11 +142,30 @@ class StubSources:
         pass
 
 
+class SharedLease(LocalLease):
+    """The lease of a store that several analyzers share."""
+
+    shared = True
+
+    def __init__(self, store: "SharedHistory", clock) -> None:
+        super().__init__(clock=clock)
+        self._store = store
+
+    async def take(self, holder, seconds):
+        await self._store.let_go.wait()
+        self._store.check()
+        return await super().take(holder, seconds)
+
+    async def release(self, holder):
+        self._store.check()
+        await super().release(holder)
+
+
 class SharedHistory(Unstored):
     """A store that several analyzers share, and that can be down."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock=time.monotonic) -> None:
+        super().__init__(SharedLease(self, clock))
         self.down = False
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -155,27 +175,18 @@ class SharedHistory(Unstored):
         """Nobody is told who leads until it is let go."""
         self.let_go.clear()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.down:
             raise HistoryDown("the store is away")
 
     async def save(self, analysis):
-        self._check()
+        self.check()
         self.saved.append(analysis)
 
     async def latest(self, *, after=0.0):
-        self._check()
+        self.check()
         last = max(self.saved, key=lambda one: one.started, default=None)
         return last if last and last.started > after else None
-
-    async def lead(self, holder, seconds):
-        await self.let_go.wait()
-        self._check()
-        return await super().lead(holder, seconds)
-
-    async def resign(self, holder):
-        self._check()
-        await super().resign(holder)
 
 
 class Running:
@@ -226,7 +237,7 @@ async def running(
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
     analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
-    analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
+    analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     server = Server(analyzer.app(None), sock=address.bind(listen))
     task = asyncio.create_task(life.run(analyzer.loops(), server=server))

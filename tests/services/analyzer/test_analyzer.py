@@ -37,7 +37,6 @@ from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer import process as service
 from vgpuscope.services.analyzer.cycle import Cycle
-from vgpuscope.sinks import lease
 
 HOURLY = {"scheduler.interval": 3600}
 
@@ -392,16 +391,19 @@ async def test_all_four_forms_of_the_page_say_the_same():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Leases that are looked at often; they run out when the time that is given is put forward, and not before."""
+    """Leases that are renewed often. The clock of a SharedHistory: it stands until a test puts it forward."""
     now = [0.0]
     monkeypatch.setattr(service, "_LEASE", 0.3)
     monkeypatch.setattr(service, "_FOLLOW_WITHIN", (0.05, 0.05))
-    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
 async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_gone(quick):
-    store, first, second = SharedHistory(), StubSource(), StubSource(reading(track(0), track(1), track(2)))
+    store, first, second = (
+        SharedHistory(lambda: quick[0]),
+        StubSource(),
+        StubSource(reading(track(0), track(1), track(2))),
+    )
     async with running(second, history=store, **HOURLY) as later:
         await until(later.analyzer._leads.__bool__)
         await later.analysed()
@@ -441,7 +443,7 @@ async def test_it_is_ready_once_it_knows_who_leads_and_has_what_there_is(quick):
 
 async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet(quick):
     store = SharedHistory()
-    await store.lead("somebody else", 3600)
+    await store.lease.take("somebody else", 3600)
     async with running(history=store, **HOURLY) as follower:
         await until(lambda: follower.analyzer._stored)
         assert (await follower.get("/readyz")).status_code == 200
@@ -470,8 +472,10 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, 
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["history"] is False
         assert 'vgpuscope_analyzer_errors_total{code="HISTORY_DOWN"}' in await analyzer.metrics()
+        assert not analyzer.analyzer._leadership.may_act()
         store.down = False
         await until(lambda: analyzer.analyzer._leads)
+        assert analyzer.analyzer._leadership.may_act()
         await analyzer.analyzer._cycle.finished()
         await analyzer.analyse()
         numbers = [saved.number for saved in store.saved]

@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.catalog.series import ANALYZER_SCOPES, series_per
 from vgpuscope.model.analysis import Score, Stat

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
 from vgpuscope.views.fleet.results import low, rows
 from vgpuscope.views.fleet.results_table import looked_at, results_table, short_names

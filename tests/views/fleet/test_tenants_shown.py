@@ -7,7 +7,7 @@ does nothing, and a pod that holds nothing, each in a namespace of its own.
 import pytest
 from hypothesis import given
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Score, Stat
 from vgpuscope.views.fleet.api import detail, groups, summary, workloads
 from vgpuscope.views.fleet.results import iso, low, rows, stats, units

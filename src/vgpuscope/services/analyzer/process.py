@@ -37,7 +37,9 @@ from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
-from vgpuscope.sinks.history import History, Outbox, open_history
+from vgpuscope.store.lease import Leadership
+from vgpuscope.store.results.history import History, open_history
+from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
@@ -124,9 +126,7 @@ class Analyzer:
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
         self._errors: dict[str, int] = {}
-        self._holder = f"{socket.gethostname()}-{os.getpid()}"
-        self._leads = False
-        self._stored: bool | None = None  # whether the store of results answers; None: not asked yet
+        self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
 
@@ -174,7 +174,7 @@ class Analyzer:
         """Give back what others may want: the lease, connections."""
         await self._cycle.close()
         with contextlib.suppress(HistoryDown):
-            await self._history.resign(self._holder)
+            await self._leadership.resign()
         await self._sources.close()
         await self._history.close()
 
@@ -250,9 +250,18 @@ class Analyzer:
         return max(least, min(most, interval / 5))
 
     @property
+    def _leads(self) -> bool:
+        return self._leadership.leads
+
+    @property
+    def _stored(self) -> bool | None:
+        """Whether the store of results answers; None: not asked yet."""
+        return self._leadership.reachable
+
+    @property
     def _analyses(self) -> bool:
-        """Whether this replica is to analyse: it leads, or there is no store to ask who does; reading harms nobody."""
-        return self._leads or self._stored is False
+        """Whether this replica is to analyse."""
+        return self._leadership.may_read()
 
     def _check_leads(self) -> None:
         if not self._analyses:
@@ -271,20 +280,18 @@ class Analyzer:
 
     async def _lead_forever(self) -> None:
         while True:
-            before = self._analyses
+            before, known = self._analyses, (self._stored is not None, self._leads)
             try:
-                self._lead(await self._history.lead(self._holder, _LEASE))
+                self._lead(await self._leadership.renew(), known=known)
             except HistoryDown as e:
-                self._leads = False
                 self._history_failed(e)
             if self._analyses != before:
                 self._wake.set()
             await asyncio.sleep(_LEASE / 3)
 
-    def _lead(self, leads: bool) -> None:
-        if leads != self._leads or self._stored is None:
-            log.info("leading" if leads else "following", extra=fields(holder=self._holder))
-        self._leads, self._stored = leads, True
+    def _lead(self, leads: bool, *, known: tuple[bool, bool]) -> None:
+        if known != (True, leads):
+            log.info("leading" if leads else "following", extra=fields(holder=self._leadership.holder))
         self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
 
     async def _look_forever(self) -> None:
@@ -356,7 +363,7 @@ class Analyzer:
 
     def _history_failed(self, error: HistoryDown) -> None:
         """Without a store of results every replica analyses for itself."""
-        self._stored = False
+        self._leadership.store_failed()
         self.count(error)
         self._history_told.tell(
             "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)

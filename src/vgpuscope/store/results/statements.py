@@ -1,45 +1,13 @@
-"""The sentences that both databases are told; parameters are :named, results are integers."""
+"""The statements of the results' tables; parameters are :named, results are integers."""
 
-from typing import Literal, TypeAlias
-
-from vgpuscope.sinks.history_rows import CLASS_CODES, LEAST, MOST, STATUS_CODES, VERDICT_CODES, About, Name, Row, Sums
+from vgpuscope.store.engine.database import Upsert
+from vgpuscope.store.results.columns import ROLLUP, About, Name, Row, aggregate, joined_sql
+from vgpuscope.store.results.schema import Rollup
 
 _NAMES = ", ".join(f"s.{field}" for field in (*Name._fields, *About._fields))
 _ROW = ", ".join(f"r.{field}" for field in Row._fields)
-_SUMS = ", ".join(f"r.{field}" for field in Sums._fields)
-Rollup: TypeAlias = Literal["history_hours", "history_days"]
-
-
-def _seconds_by(column: str, words: tuple[str, ...]) -> dict[str, str]:
-    return {
-        f"{prefix}_{word.replace('-', '_')}": f"sum(CASE WHEN r.{column} = {code} THEN r.seconds ELSE 0 END)"
-        for prefix in (column.removeprefix("use_"),)
-        for code, word in enumerate(words)
-    }
-
-
-_AGGREGATES: dict[str, str] = {
-    "samples": "count(*)",
-    "scored": "count(r.score)",
-    "score_sum": "coalesce(sum(r.score), 0)",
-    "score_min": "min(r.score)",
-    "score_max": "max(r.score)",
-    "util_samples": "count(r.util)",
-    "util_sum": "coalesce(sum(r.util), 0)",
-    "util_max": "max(r.util_max)",
-    "memory_samples": "count(r.memory_used)",
-    "memory_sum": "coalesce(sum(r.memory_used), 0)",
-    "memory_max": "max(r.memory_used)",
-    "coverage_samples": "count(r.coverage)",
-    "coverage_sum": "coalesce(sum(r.coverage), 0)",
-    "seconds": "sum(r.seconds)",
-    "held": "sum(r.held)",
-    **_seconds_by("status", STATUS_CODES),
-    **_seconds_by("verdict", VERDICT_CODES),
-    **_seconds_by("use_class", CLASS_CODES),
-}
-# PostgreSQL sums bigints to numeric, so all are cast back
-_AGGREGATED = ", ".join(f"CAST({_AGGREGATES[field]} AS bigint)" for field in Sums._fields)
+_SUMS = ", ".join(f"r.{column.name}" for column in ROLLUP)
+_AGGREGATED = ", ".join(aggregate(column) for column in ROLLUP)
 
 
 # ── one analysis ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,15 +30,17 @@ LATEST = "SELECT packed FROM history_latest WHERE started > :after"
 
 # ── who it is about ──────────────────────────────────────────────────────────────────────────────────────────────
 
-SERIES_COLUMNS = (*Name._fields, *About._fields, "last_day")
-# who is known already keeps its number; what is told anew of it counts, what is left open does not
+# a known series keeps its number; a later analysis replaces what it knows, and leaves what it does not
 _RENAMED = ", ".join(
     f"{field} = CASE WHEN excluded.{field} = '' THEN history_series.{field} ELSE excluded.{field} END"
     for field in About._fields
 )
-OR_RENAME_SERIES = (
-    f"ON CONFLICT (gpu_id, mig, namespace, pod) DO UPDATE SET {_RENAMED}, last_day = "
-    "CASE WHEN history_series.last_day < excluded.last_day THEN excluded.last_day ELSE history_series.last_day END"
+ADD_SERIES = Upsert(
+    table="history_series",
+    columns=(*((field, "text") for field in (*Name._fields, *About._fields)), ("last_day", "integer")),
+    conflict=f"({', '.join(Name._fields)}) DO UPDATE SET {_RENAMED}, last_day = "
+    "CASE WHEN history_series.last_day < excluded.last_day THEN excluded.last_day ELSE history_series.last_day END",
+    returning=(*Name._fields, "id"),
 )
 
 # ── roll-ups ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,22 +53,14 @@ UNROLLED = (
 
 def add_to_rollup(table: Rollup, *, analyses: str) -> str:
     """Add what these analyses say to the roll-up :bucket; the caller marks them in the same transaction."""
-    columns = ", ".join(Sums._fields)
-    joined = ", ".join(f"{field} = {_join(table, field)}" for field in Sums._fields)
+    columns = ", ".join(column.name for column in ROLLUP)
+    joined = ", ".join(f"{column.name} = {joined_sql(column, table)}" for column in ROLLUP)
     return (
         f"INSERT INTO {table} (time, series, {columns}) "
         f"SELECT CAST(:bucket AS integer), r.series, {_AGGREGATED} FROM history_results r "
         f"WHERE r.analysis IN ({analyses}) GROUP BY r.series "
         f"ON CONFLICT (time, series) DO UPDATE SET {joined}"
     )
-
-
-def _join(table: str, field: str) -> str:
-    old, new = f"{table}.{field}", f"excluded.{field}"
-    if field in LEAST or field in MOST:
-        better = "<" if field in LEAST else ">"
-        return f"CASE WHEN {old} IS NULL OR {new} {better} {old} THEN {new} ELSE {old} END"
-    return f"{old} + {new}"
 
 
 def mark_rolled(*, analyses: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sinks.rollup import daily, hourly, merged, together
+from tests.store.results.rollup import daily, hourly, merged, together
 from vgpuscope.model.history import HistoryPoint
 
 DAY, HOUR = 86400, 3600

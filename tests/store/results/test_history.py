@@ -18,16 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.paths import REPOSITORY, TESTS
-from tests.sinks.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, runs, tenant
-from tests.sinks.laws import assert_equal_points, every_point, rolled
+from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, runs, tenant
+from tests.store.results.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
-from vgpuscope.sinks import history_rows, history_store
-from vgpuscope.sinks.history import Outbox, open_history
-from vgpuscope.sinks.history_sqlite import SqliteDatabase
-from vgpuscope.sinks.history_store import StoredHistory
-from vgpuscope.sinks.migrations import MIGRATIONS, Migration
-from vgpuscope.sinks.packed import pack, unpack
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.migrations import Migration, TableSet
+from vgpuscope.store.engine.sqlite import SqliteDatabase
+from vgpuscope.store.lease import lease_in
+from vgpuscope.store.limits import Limits
+from vgpuscope.store.results import columns, statements
+from vgpuscope.store.results.history import open_history
+from vgpuscope.store.results.packed import pack, unpack
+from vgpuscope.store.results.schema import MIGRATIONS
+from vgpuscope.store.results.stored import StoredHistory
+from vgpuscope.store.results.unsaved import Outbox
 
 KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 fewer = settings(max_examples=settings.default.max_examples // 2)  # each is many transactions on the disk
@@ -261,10 +266,8 @@ async def test_it_does_not_matter_when_hours_are_rolled_up(tmp_path_factory, fou
         assert await every_point(late) == await every_point(plain)
 
 
-async def test_large_hours_are_rolled_up_and_dropped_in_parts(path, monkeypatch):
-    monkeypatch.setattr(history_store, "_BATCH", 25)
-    monkeypatch.setattr(history_store, "_SOME", 7)
-    async with history(path) as store:
+async def test_large_hours_are_rolled_up_and_dropped_in_parts(path):
+    async with history(path, limits=Limits(rows_per_transaction=25, rows_per_insert=7)) as store:
         for number in range(5):
             await store.save(fleet(NOON + number * 300, 10, number=number))
         before = (await every_point(store))["hour"]
@@ -319,47 +322,9 @@ async def test_names_of_pods_that_nothing_refers_to_are_forgotten(path):
 
 
 def test_the_stored_codes_are_those_of_the_model():
-    assert set(history_rows.STATUS_CODES) == set(STATUSES)
-    assert set(history_rows.VERDICT_CODES) == set(VERDICTS)
-    assert set(history_rows.CLASS_CODES) == set(USE_CLASSES)
-
-
-# ── leading ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_second_process_on_the_same_file_does_not_lead(path):
-    async with history(path) as one, history(path) as two:
-        assert await one.lead("a", 60)
-        assert not await two.lead("b", 60)
-        assert await one.lead("a", 60)
-        await one.resign("a")
-        assert await two.lead("b", 60)
-
-
-async def test_closing_makes_room_for_another(path):
-    async with history(path) as one:
-        assert await one.lead("a", 60)
-    async with history(path) as two:
-        assert await two.lead("b", 60)
-
-
-@pytest.mark.parametrize("where", ["none", "file"])
-async def test_two_holders_in_one_process_are_two(path, where):
-    async with history("none" if where == "none" else path) as store:
-        assert await store.lead("a", 60)
-        assert not await store.lead("b", 60)
-        await store.resign("b")
-        assert not await store.lead("b", 60)
-        await store.resign("a")
-        assert await store.lead("b", 60)
-
-
-async def test_a_lease_runs_out(path):
-    async with history(path) as store:
-        assert await store.lead("a", 0.01)
-        async with asyncio.timeout(60):
-            while not await store.lead("b", 60):
-                pass
+    assert set(columns.STATUS_CODES) == set(STATUSES)
+    assert set(columns.VERDICT_CODES) == set(VERDICTS)
+    assert set(columns.CLASS_CODES) == set(USE_CLASSES)
 
 
 # ── no store ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -408,7 +373,7 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
         await store.save(analysis(NOON, gpu()))
         before = await every_point(store)
         with monkeypatch.context() as patch:
-            patch.setattr(history_store.sql, "KEEP_LATEST", "no sentence of SQL")
+            patch.setattr(statements, "KEEP_LATEST", "no sentence of SQL")
             with pytest.raises(HistoryDown):
                 await store.save(analysis(NOON + 60, gpu(), gpu(1), number=2))
         assert await every_point(store) == before
@@ -422,9 +387,9 @@ async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
         before = await every_point(store)
 
         def fill() -> None:
-            store._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
+            store._engine._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
 
-        await store._do(fill)
+        await store._engine.do(fill)
         with pytest.raises(HistoryDown, match="full"):
             await store.save(fleet(NOON + 60, 500, number=2))
         assert await every_point(store) == before
@@ -453,7 +418,7 @@ def test_a_fleet_of_many_pieces_is_packed_and_unpacked_whole():
 def test_a_databases_driver_is_loaded_only_when_it_is_configured(path):
     script = f"""
 import sys
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 keep = dict(keep_results=1, keep_hours=1, keep_days=1)
 open_history("none", **keep)
 assert not {{"sqlite3", "psycopg"}} & sys.modules.keys()
@@ -472,17 +437,17 @@ def test_another_kind_of_database_is_refused_without_its_password():
 async def test_the_event_loop_goes_on_while_the_store_is_busy(path):
     async with history(path) as store:
         loop_thread = threading.get_ident()
-        assert await store._worker.do(threading.get_ident, deadline=60) != loop_thread
+        assert await store._engine._worker.do(threading.get_ident, deadline=60) != loop_thread
 
 
 async def test_a_store_that_does_not_answer_is_down_and_what_waits_for_it_is_not_done_later(path):
     async with history(path) as store:
         begun, stuck, done = threading.Event(), threading.Event(), []
-        first = asyncio.ensure_future(store._worker.do(lambda: (begun.set(), stuck.wait(60)), deadline=60))
+        first = asyncio.ensure_future(store._engine._worker.do(lambda: (begun.set(), stuck.wait(60)), deadline=60))
         try:
             await asyncio.to_thread(begun.wait, 60)
             with pytest.raises(HistoryDown, match="not answered"):
-                await store._do(lambda: done.append(1), deadline=0.01)
+                await store._engine.do(lambda: done.append(1), deadline=0.01)
         finally:
             stuck.set()
         await first
@@ -504,7 +469,8 @@ BROKEN = Migration(NEXT.version, (*NEXT.statements, "no sentence of SQL"))
 
 
 def stored(path: Path, migrations) -> StoredHistory:
-    return StoredHistory(SqliteDatabase(str(path), migrations=migrations), **KEEP)
+    engine = Engine(SqliteDatabase(str(path)))
+    return StoredHistory(engine, lease_in(engine), tables=TableSet("history", tuple(migrations)), **KEEP)
 
 
 async def test_a_newer_version_takes_over_what_an_older_one_stored(path):
@@ -560,8 +526,8 @@ def test_versions_are_numbered_without_a_gap():
 
 WRITER = """
 import asyncio, sys
-from tests.sinks.fleets import NOON, fleet
-from vgpuscope.sinks.history import open_history
+from tests.store.fleets import NOON, fleet
+from vgpuscope.store.results.history import open_history
 
 async def main(path, first):
     store = open_history(path, keep_results=1200, keep_hours=86400, keep_days=864000)
@@ -662,7 +628,7 @@ async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_b
 
 async def test_the_newest_wait_when_there_is_no_room_for_all():
     store = Flaky()
-    outbox = Outbox(store, most=2)
+    outbox = Outbox(store, limits=Limits(unsaved_analyses=2))
     for n in range(5):
         with pytest.raises(HistoryDown):
             await outbox.save(analysis(NOON + n, number=n))
@@ -674,7 +640,7 @@ async def test_the_newest_wait_when_there_is_no_room_for_all():
 
 async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some():
     store = Flaky()
-    outbox = Outbox(store, most_bytes=10)
+    outbox = Outbox(store, limits=Limits(unsaved_bytes=10))
     for n in range(3):
         with pytest.raises(HistoryDown):
             await outbox.save(fleet(NOON + n, 5, number=n))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.sinks.fleets import NOON
-from tests.sinks.rollup import daily, hourly
+from tests.store.fleets import NOON
+from tests.store.results.rollup import daily, hourly
 from vgpuscope.model.history import HistoryPoint
 
 _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
