@@ -248,8 +248,8 @@ def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(expor
         ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
     ]
     assert note == [
-        "drained, mig, sliced and 2 more: only counted, from capacity and requests: which GPU a pod has is known to "
-        "its node alone."
+        "drained, mig, sliced and 2 more: GPUs are only counted, from capacity and requests: only the node knows "
+        "which GPU a pod has."
     ]
     gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
     assert [one["counted"]["offer"]["capacity"] for one in gpus] == [4, 7, 1, 16, 8, 4]
@@ -299,7 +299,7 @@ def test_nobody_there_says_how_to_start_one():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"status": 401}, "refuses us (401)"),
+        ({"status": 401}, "rejects the request (401)"),
         ({"status": 404}, "is not a cluster exporter of vgpuscope"),
         ({"nodes": {"node": 1}}, "not with the ledger of nodes"),
     ],

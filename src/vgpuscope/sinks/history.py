@@ -66,7 +66,8 @@ def open_history(url: str, *, keep_results: Seconds, keep_hours: Seconds, keep_d
         database = PostgresDatabase(url)
     elif scheme:
         raise ConfigInvalid(
-            f"results cannot be kept in {scheme}://", hint="Say a file (SQLite), a postgresql:// URL, or none."
+            f"results cannot be kept in {scheme}://",
+            hint="Allowed: a file name (SQLite), a postgresql:// URL, or none.",
         )
     else:
         from vgpuscope.sinks.history_sqlite import SqliteDatabase

@@ -94,8 +94,8 @@ class ServedApi(Generic[T]):
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise SourceDown(
                 f"{self.url} answers, but not with {self._kind.content}: {e}",
-                hint=f"Is it a vgpuscope {self._kind.name}, and of this version? "
-                "`vgpuscope --version` on both sides tells.",
+                hint=f"Is it a vgpuscope {self._kind.name}, and of the same version? "
+                "Compare `vgpuscope --version` on both sides.",
             ) from e
 
     def _nobody(self, why: str) -> SourceDown:
@@ -116,7 +116,7 @@ class ServedApi(Generic[T]):
         status, kind = answer.status_code, self._kind
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
-                f"the {kind.name} at {self.url} refuses us ({status})",
+                f"the {kind.name} at {self.url} rejects the request ({status})",
                 hint="Put its bearer token into VGPUSCOPE_TOKEN, or name and password into the URL.",
             )
         if status == httpx2.codes.NOT_FOUND:
@@ -128,7 +128,7 @@ class ServedApi(Generic[T]):
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             said = msgspec.json.decode(answer.content, type=_FaultBody).error.message
             return SourceDown(f"{nothing}: {said}", hint="It may have just started.")
-        return SourceDown(nothing, hint=f"The {kind.name}'s log says why.")
+        return SourceDown(nothing, hint=f"The {kind.name}'s log has the reason.")
 
 
 def addresses(kind: Kind, url: str) -> tuple[str, str]:

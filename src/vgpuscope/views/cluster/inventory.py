@@ -289,7 +289,10 @@ def _once(rows: Iterable[DeviceRow]) -> Iterator[tuple[str, str]]:
     """What a row of counted GPUs leaves open."""
     for row in rows:
         if row.counted:
-            yield row.node, "only counted, from capacity and requests: which GPU a pod has is known to its node alone."
+            yield (
+                row.node,
+                "GPUs are only counted, from capacity and requests: only the node knows which GPU a pod has.",
+            )
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------

@@ -150,16 +150,16 @@ _HELP = (
     ("r", "reverse the order"),
     ("/", "filter by namespace, pod, container, UUID or model; Enter keeps it, Esc does not"),
     ("g", "containers below their GPU, or containers alone"),
-    ("l", "show or hide what containers leave over: system, unattributed, free"),
-    ("n", "all notices: sources that fail, lost cards, refused regions"),
-    ("space", "hold the picture, or let it go on"),
+    ("l", "show or hide the rows system, unattributed and free"),
+    ("n", "all notices: failed sources, lost GPUs, rejected regions"),
+    ("space", "pause or resume"),
     ("j k ↑ ↓", "scroll; also PgUp PgDn Home End"),
     ("?", "this page"),
     ("", ""),
-    ("–", "not measured: not the same as 0"),
-    ("!", "before a name: uses a card that nobody gave it"),
+    ("–", "not measured, which is not 0"),
+    ("!", "before a name: the container uses a GPU without an allocation"),
     ("mean max", "over the agent's last window, so that no burst between two samples is lost"),
-    ("may use", "the HAMi limit, the MIG instance, or the card divided by the ratio"),
+    ("may use", "the HAMi limit, the MIG instance, or the GPU divided by the ratio"),
 )
 _MOST_NOTICES = 4
 

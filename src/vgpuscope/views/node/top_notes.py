@@ -63,7 +63,7 @@ _LIVELIEST: tuple[State, ...] = ("active", "idle", "unknown", "not-started")
 
 
 def _states(snapshot: NodeSnapshot) -> list[State]:
-    """One state for each container, the liveliest of those it has on its cards."""
+    """One state for each container, the liveliest of those it has on its GPUs."""
     found: dict[ContainerKey, State] = {}
     for usage in snapshot.containers:
         found[usage.key] = min(usage.state, found.get(usage.key, usage.state), key=_LIVELIEST.index)
@@ -87,21 +87,30 @@ def _sources(sources: Iterable[SourceState]) -> Text:
     return line
 
 
-_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are how a card is meant to work
+_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are normal operation
 
 
 def notices(snapshot: NodeSnapshot) -> list[Text]:
     """What a person should know beyond the numbers, the worst first."""
-    found = [*_card_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
-    uninvited = dict.fromkeys(usage.key for usage in snapshot.containers if not usage.allocated)
-    found += (("!", "yellow", f"{label(key)} uses a card that nobody gave it") for key in uninvited)
-    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many cards it is on
+    found = [*_gpu_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
+    found += _unallocated_notices(snapshot)
+    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many GPUs it is on
     found += (("!", "yellow", f"{label(key)} waits for a container of higher priority") for key in waiting)
     found.sort(key=lambda notice: notice[0] != "✗")
     return [Text(f" {sign} {clean(text)}", style) for sign, style, text in found]
 
 
-def _card_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+def _unallocated_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+    index = {usage.gpu.uuid: usage.gpu.index for usage in snapshot.gpus}
+    found: dict[ContainerKey, list[str]] = {}
+    for usage in snapshot.containers:
+        if not usage.allocated:
+            found.setdefault(usage.key, []).append(f"GPU {index.get(usage.gpu, usage.gpu)}")
+    for key, gpus in found.items():
+        yield "!", "yellow", f"{label(key)} uses {', '.join(dict.fromkeys(gpus))} without an allocation"
+
+
+def _gpu_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     last_xid = dict(snapshot.last_xid)
     for usage in snapshot.gpus:
         gpu = usage.gpu
