@@ -14,22 +14,22 @@ Every setting can be given in four places. The order of precedence is:
 
 flag → environment → file → default.
 
-The file is YAML, with one section for each part of the program. `--config FILE` or the variable `VGPUSCOPE_CONFIG` names
-it. If neither is given, `config.yaml` in the working directory is read if it exists, as in gpu-oour; the log reports it
-(`settings read`). A `config.yaml` with unknown sections is rejected, because it belongs to another program. With
-`--config none` no file is read.
+The file is YAML, with one section for each part of the program. It is named by `--config FILE` or by the variable
+`VGPUSCOPE_CONFIG`. If no file is named, `config.yaml` in the working directory is read if it exists, as in gpu-oour;
+this is logged (`settings read`). A `config.yaml` with sections that vgpuscope does not have is rejected: it
+belongs to another program. `--config none` reads no file.
 
-`vgpuscope config print` shows the settings in effect and their origin.
+`vgpuscope config print` shows the settings in effect and where each came from.
 
-Unknown keys, unknown `VGPUSCOPE_*` variables and invalid values are rejected at start. The message names the key, the value
-and the reason; the exit code is 2. An empty variable counts as not set. Variables that Kubernetes creates for a Service
-(`…_SERVICE_HOST`, `…_PORT_9394_TCP_ADDR` and so on) are ignored.
+An unknown key, an unknown `VGPUSCOPE_*` variable and an invalid value are rejected at start: the message names the
+key, the value and the reason, and the exit code is 2. An empty variable is treated as not set. The
+variables that Kubernetes sets for a Service (`…_SERVICE_HOST`, `…_PORT_80_TCP_ADDR` and so on) are ignored.
 
-A duration is a number of seconds or a Go duration: `0.5`, `300ms`, `5m`, `1h30m`. Variables of HAMi are accepted too;
-vgpuscope's own variables take precedence over them.
+A duration is a number of seconds or a Go duration: `0.5`, `300ms`, `5m`, `1h30m`. Variables of HAMi
+and gpu-oour are accepted too; those with the prefix `VGPUSCOPE_` take precedence.
 
-If two settings exclude each other, the one with the higher precedence takes effect. Given in the same place, they are
-rejected.
+If two settings that exclude each other are given in different places, the place with the higher precedence wins.
+Given in the same place, they are rejected.
 """
 
 _ERRORS_HEAD = """# Errors
