@@ -248,8 +248,8 @@ def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(expor
         ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
     ]
     assert note == [
-        "drained, mig, sliced and 2 more: GPUs are only counted, from capacity and requests: only the node knows "
-        "which GPU a pod has."
+        "drained, mig, sliced and 2 more: GPUs are counted from capacity and requests. Only the node knows which GPU a "
+        "pod has."
     ]
     gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
     assert [one["counted"]["offer"]["capacity"] for one in gpus] == [4, 7, 1, 16, 8, 4]
@@ -280,10 +280,10 @@ def test_fragmented_by_100_percent_is_explained_below_the_table(exporter):
     exporter.nodes = [structs.replace(SCALED, name=name) for name in "abcde"]
     *_, note, _ = rows(run("nodes", exporter.url))
     assert note == [
-        "a, b, c and 2 more: 100% fragmented: every GPU with free memory already has a tenant, so no whole GPU is free."
+        "a, b, c and 2 more: 100% fragmented. Every GPU with free memory already has a tenant, so no whole GPU is free."
     ]
     exporter.nodes = [BUSY]
-    assert "fragmented:" not in run("nodes", exporter.url).stdout
+    assert "fragmented." not in run("nodes", exporter.url).stdout
 
 
 def test_nobody_there_says_how_to_start_one():

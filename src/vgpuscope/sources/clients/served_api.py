@@ -94,7 +94,7 @@ class ServedApi(Generic[T]):
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise SourceDown(
                 f"{self.url} answers, but not with {self._kind.content}: {e}",
-                hint=f"Is it a vgpuscope {self._kind.name}, and of the same version? "
+                hint=f"Is it a vgpuscope {self._kind.name}, and of this version? "
                 "Compare `vgpuscope --version` on both sides.",
             ) from e
 
@@ -117,7 +117,7 @@ class ServedApi(Generic[T]):
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
                 f"the {kind.name} at {self.url} rejects the request ({status})",
-                hint="Put its bearer token into VGPUSCOPE_TOKEN, or name and password into the URL.",
+                hint="Set VGPUSCOPE_TOKEN to its bearer token, or put user name and password into the URL.",
             )
         if status == httpx2.codes.NOT_FOUND:
             return SourceDown(
@@ -127,8 +127,8 @@ class ServedApi(Generic[T]):
         nothing = f"the {kind.name} at {self.url} has no {kind.gives} ({status})"
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             said = msgspec.json.decode(answer.content, type=_FaultBody).error.message
-            return SourceDown(f"{nothing}: {said}", hint="It may have just started.")
-        return SourceDown(nothing, hint=f"The {kind.name}'s log has the reason.")
+            return SourceDown(f"{nothing}: {said}", hint="Retry in a few seconds if it has just started.")
+        return SourceDown(nothing, hint=f"See the log of the {kind.name}.")
 
 
 def addresses(kind: Kind, url: str) -> tuple[str, str]:
@@ -143,7 +143,7 @@ def _split(kind: Kind, url: str) -> SplitResult:
     bare = "://" not in url
     wrong = ConfigInvalid(
         f"{_without_password(url)!r} is not the address of {kind.an}",
-        hint="Say HOST, HOST:PORT or http(s)://HOST:PORT.",
+        hint="Use HOST, HOST:PORT or http(s)://HOST:PORT.",
     )
     if bare and url.count(":") > 1 and not url.startswith("[") and "@" not in url:
         url = f"[{url}]"  # an IPv6 address as `ip addr` shows it

@@ -1,4 +1,4 @@
-"""Which lines `vgpuscope top` shows of a node, in numbers: filtered, sorted, and hung below their cards."""
+"""The rows that `vgpuscope top` shows of a node, in numbers: filtered, sorted, and placed below their GPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ Sort = Literal["gpu", "memory", "sm", "power", "name"]
 SORTS: tuple[Sort, ...] = ("gpu", "memory", "sm", "power", "name")
 
 Kind = Literal["gpu", "mig", "container", "system", "unattributed", "free", "ended"]
-REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # what containers leave over
+REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # rows that belong to no container
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Row(Struct, frozen=True, kw_only=True):
     kind: Kind
     name: str
     gpu: DeviceUUID
-    place: str = ""  # index of the card, and of the instance on it
+    place: str = ""  # index of the GPU, and of the MIG instance on it
     usage: ContainerUsage | None = None  # where it came from, for a container
     branch: str = ""  # the lines of the tree before the name
     state: str | None = None
@@ -46,7 +46,7 @@ class Row(Struct, frozen=True, kw_only=True):
 def rows(
     snapshot: NodeSnapshot, *, sort: Sort = "gpu", reverse: bool = False, pattern: str = "", group: bool = True
 ) -> tuple[Row, ...]:
-    """The table of a node: cards with what is on them, or the containers alone."""
+    """The table of a node: GPUs with their containers, or only the containers."""
     shown = narrowed(snapshot, pattern)
     if not group:
         places = _places(snapshot)
@@ -57,7 +57,7 @@ def rows(
 
 
 def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
-    """The snapshot with only the cards and containers that a pattern names; a named card keeps all of its own."""
+    """The snapshot with only the GPUs and containers that match a pattern; a matching GPU keeps its containers."""
     needle = pattern.strip().casefold()
     if not needle:
         return snapshot
@@ -95,7 +95,7 @@ def _counts(snapshot: NodeSnapshot) -> dict[DeviceUUID, int]:
 
 
 class _Branch(Struct, frozen=True, kw_only=True):
-    """A card or instance with what hangs below it."""
+    """A GPU or MIG instance with the rows below it."""
 
     gpu: DeviceUUID
     row: Row
@@ -112,7 +112,7 @@ def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
         below.setdefault((usage.gpu, at), []).append(_container_row(usage, places))
     cards = {g.gpu.uuid: _card(g, below, ledgers) for g in snapshot.gpus}
     for (gpu, _), held in below.items():
-        if gpu not in cards:  # a card that the driver no longer lists still has its containers
+        if gpu not in cards:  # a GPU that the driver no longer lists still has its containers
             row = Row(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
             cards[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
     by_row = {card.row: card for card in cards.values()}
@@ -144,7 +144,7 @@ def _card(
 
 
 def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[Row]:
-    """The card's own row and those below it; what containers leave over is shown only where all of them are."""
+    """The GPU's row and those below it; rows outside containers are shown only if no container is filtered out."""
     yield card.row
     children: list[_Branch | Row] = [*card.instances, *_ordered(card.containers, sort, reverse)]
     children += _rest_rows(card) if whole else ()
@@ -225,7 +225,7 @@ def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceU
 
 
 def _rest_rows(branch: _Branch) -> list[Row]:
-    """What no container has, by the ledger; parts that are zero in every respect are left out."""
+    """The rows that belong to no container, from the ledger; empty ones are skipped."""
     if branch.ledger is None:
         return []
     memory, energy = branch.ledger.memory, branch.ledger.energy
@@ -262,7 +262,7 @@ _KEYS: dict[Sort, Callable[[Row], float | str | tuple[int, ...] | None]] = {
     "power": lambda row: row.power,
     "name": lambda row: row.name.partition(" ")[2] if row.kind == "gpu" else row.name,
 }
-DESCENDING = {"memory", "sm", "power"}  # who uses most is what one looks for
+DESCENDING = {"memory", "sm", "power"}  # the largest consumers first
 
 
 def _ordered(found: Sequence[Row], sort: Sort, reverse: bool) -> list[Row]:

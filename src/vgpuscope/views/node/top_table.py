@@ -1,4 +1,4 @@
-"""Rows as lines of text: which columns fit, how wide they are, and what stands in each cell."""
+"""Rows as lines of text: which columns fit, how wide they are, and the text of each cell."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from vgpuscope.model.quantity import Ratio
 from vgpuscope.views.node.top_rows import REST, Row
 from vgpuscope.views.text import UNKNOWN, bar, fit, joules, percent, size, sizes, watts
 
-_STATES: dict[str, tuple[str, str]] = {  # what a container or card does: sign before the word, colour
+_STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
     "active": ("●", "green"),
     "idle": ("○", "yellow"),
     "not-started": ("◌", "blue"),
@@ -88,12 +88,12 @@ def _gap(chosen: Plan) -> str:
     return "  " if chosen.spacious else " "
 
 
-_TITLES: dict[str, tuple[str, str]] = {  # the first line speaks of cards, the second of containers
+_TITLES: dict[str, tuple[str, str]] = {  # the first line is about GPUs, the second about containers
     "place": ("GPU", ""),
     "state": ("MODE", "state"),
     "busy": ("UTIL", "SM"),
     "burst": ("mean  max", ""),
-    "memory": ("MEMORY", "used / may use"),
+    "memory": ("MEMORY", "used / limit"),
     "power": ("POWER", ""),
     "energy": ("ENERGY", ""),
     "extra": ("TEMP", "proc"),
