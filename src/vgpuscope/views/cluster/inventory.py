@@ -26,7 +26,8 @@ _ALL_IN_PIECES = 0.995  # from here on it says 100 %
 class DeviceRow(Struct, frozen=True, kw_only=True):
     """One device of one node and who holds it; without a ledger the node no longer registers it.
 
-    Or all counted GPUs of one resource: then there is no UUID, and `counted` has their number and the pods that request them.
+    Or all counted GPUs of one resource: then there is no UUID, and `counted` has their number and the pods that
+    request them.
     """
 
     node: str
