@@ -391,13 +391,13 @@ def _connection(kubeconfig: str | None) -> dict[str, Any]:
     except KeyError as e:
         raise ConfigInvalid(f"{name}: {e} is missing") from e
     except (TypeError, AttributeError) as e:
-        raise ConfigInvalid(f"{name}: not in the shape of a kubeconfig") from e
+        raise ConfigInvalid(f"{name}: not a valid kubeconfig") from e
     except (ConfigError, OSError, ValueError, yaml.YAMLError) as e:
         raise ConfigInvalid(f"{name}: {' '.join(str(e).split())}") from e
     if config.cluster.insecure:
-        raise ConfigInvalid(f"{name}: insecure-skip-tls-verify would show our token to anyone", hint=_INSECURE)
+        raise ConfigInvalid(f"{name}: insecure-skip-tls-verify would expose the token", hint=_INSECURE)
     if not config.cluster.server.startswith(("https://", "http://")):
-        raise ConfigInvalid(f"{name}: the server {config.cluster.server!r} is no http or https address")
+        raise ConfigInvalid(f"{name}: the server {config.cluster.server!r} is not an http or https address")
     return params
 
 

@@ -500,7 +500,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp
         await until(lambda: analyzer.analyzer._settings._looked == analyzer.analyzer._settings._read)
         assert (await analyzer.json("/config"))["thresholds"]["low_utilization"] == 33
         assert 'vgpuscope_analyzer_errors_total{code="CONFIG_INVALID"} 1\n' in await analyzer.metrics()
-    assert sum(record.message == "settings not taken" for record in caplog.records) == 1
+    assert sum(record.message == "settings rejected" for record in caplog.records) == 1
 
 
 async def test_a_new_token_counts_at_once(tmp_path, monkeypatch):
@@ -627,7 +627,7 @@ async def test_a_hangup_reads_the_settings_again(process, tmp_path):
         child = await process("--config", str(file), "--log-format", "json", PROM_URL=prometheus.url)
         await heard(child, "Analysis completed")
         child.send_signal(signal.SIGHUP)
-        await heard(child, "settings renewed")
+        await heard(child, "settings reloaded")
 
 
 async def test_warnings_only_are_told_when_asked_for(process):

@@ -72,7 +72,7 @@ async def test_a_source_that_cannot_be_made_leaves_the_former_in_place(caplog):
     first = sources.current
     sources.renew(config(**PROMETHEUS, prometheus__ca_file="/nowhere.pem"))
     assert sources.current is first
-    assert "source not changed" in caplog.text
+    assert "new source rejected" in caplog.text
     await sources.close()
 
 

@@ -104,7 +104,7 @@ def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[st
         free = f"{card.one.memory_free / _GIB:.1f} GiB{_scaled(card)} and {min(100, card.one.cores_free)}% of its cores"
         yield f"{_ROOM}: {_named(card)} has a free slot, {free} free."
     for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
-        yield f"{_named(card)} would have room, but takes no pods: {card.one.lost}."
+        yield f"{_named(card)} would have room, but accepts no pods: {card.one.lost}."
 
 
 def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:

@@ -190,7 +190,7 @@ class Agent:
 
     async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
         if self._latest is None:
-            raise SourceDown("no sample has been taken yet", hint="Ask again in a second.")
+            raise SourceDown("no sample has been taken yet", hint="Retry after 1 s.")
         return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
 
     async def _sample(self) -> None:

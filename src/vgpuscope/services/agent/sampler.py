@@ -194,7 +194,7 @@ class Sampler:
             return False
         self._driver_probe = self._new_driver_probe()
         values = {"gpu": gpu, "call": call, "error_code": DriverHung.code}
-        log.warning("a call hangs in this card; the others are read without it", extra=fields(**values))
+        log.warning("driver call hangs; this GPU is skipped, the others are read", extra=fields(**values))
         return True
 
     def _new_driver_probe(self) -> Probe[DeviceReading]:

@@ -36,7 +36,7 @@ ABOUT = (
 _CSV = "text/csv; charset=utf-8"
 _SEARCHED = 500  # GPUs, for one whose UUID is like the one that was asked for
 STALE_SINCE = "x-vgpuscope-stale-since"
-_DATED = {STALE_SINCE: "since when analyses have failed or been missing, and so what is shown is stale; else absent"}
+_DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or are missing; otherwise absent"}
 _NO_DATA = frozenset({"/", "/health", "/analyze", "/config", "/config/update", "/openapi.json", "/docs"})
 
 
@@ -209,16 +209,16 @@ _ORDERS = tuple(name for name in _FIELDS if name not in {"tenants", "ai_analysis
 _PAGING = (
     Param(
         name="sort",
-        help="A field to sort by; with - before it, the other way round.",
+        help="Field to sort by; a leading - reverses the order.",
         choices=(*_ORDERS, *(f"-{name}" for name in _ORDERS)),
     ),
-    Param(name="offset", type="integer", help="Rows to leave out at the beginning.", least=0, most=10**9, default=0),
+    Param(name="offset", type="integer", help="Number of rows to skip.", least=0, most=10**9, default=0),
     Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
     Param(name="fields", help="Fields to send.", choices=_FIELDS, many=True),
 )
 _FORMAT = Param(name="format", help="The same as the Accept header.", choices=("json", "csv"))
 _TABLE = (*_ROW_FILTERS, *_PAGING, _FORMAT)
-_TAGGED = {"etag": "changes when the answer does"}
+_TAGGED = {"etag": "changes when the content changes"}
 _TABLE_HEADERS = {"x-total-count": "rows on all pages"} | _TAGGED
 _BOTH = ("application/json", "text/csv")
 _NAMES = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
@@ -229,13 +229,19 @@ _SETTINGS = (
 )
 _HISTORY = (
     Param(name="step", help="One point for each analysis, hour or day.", choices=("analysis", "hour", "day")),
-    Param(name="begin", type="number", help="From then on, in unix seconds; a day ago by default.", least=0, most=1e11),
-    Param(name="end", type="number", help="Until then, in unix seconds; now by default.", least=0, most=1e11),
-    Param(name="gpu_id", help="Only this card."),
+    Param(
+        name="begin",
+        type="number",
+        help="Begin, in Unix seconds; default: a day ago.",
+        least=0,
+        most=1e11,
+    ),
+    Param(name="end", type="number", help="End, in Unix seconds; default: now.", least=0, most=1e11),
+    Param(name="gpu_id", help="Only this GPU."),
     Param(name="mig", help="Only this MIG instance."),
     Param(name="namespace", help="Only tenants of this namespace."),
     Param(name="pod", help="Only this pod."),
-    Param(name="limit", type="integer", help="Most points to send.", least=1, most=100_000, default=10_000),
+    Param(name="limit", type="integer", help="Maximum number of points.", least=1, most=100_000, default=10_000),
 )
 _WASTE = (
     Param(
@@ -244,7 +250,7 @@ _WASTE = (
         pattern=LONG,
         default="24h",
     ),
-    Param(name="group_by", help="What a row is.", choices=GROUPINGS, default="tenant"),
+    Param(name="group_by", help="What each row stands for.", choices=GROUPINGS, default="tenant"),
     Param(name="limit", type="integer", help="Most rows to send.", least=0, most=10**9),
     Param(name="format", help="The same as the Accept header.", choices=("json", "csv")),
 )
@@ -269,10 +275,18 @@ class AnalyzerApi:
         started = "start an analysis, or join the running one"
         return (
             _get("/", "what this service is", self._info, Info),
-            _get("/health", "whether analyses go well", self._health, HealthBody),
+            _get("/health", "state of the source and of the last analysis", self._health, HealthBody),
             _get("/analyze", started, self._analyze, Triggered, _USE_AI, changes=True, statuses=(409,)),
             _post("/analyze", started, self._analyze, Triggered, _USE_AI),
-            _get("/results", "every card", self._results, list[ResultRow], *_TABLE, or_else=list[SomeOfRow], **rows),
+            _get(
+                "/results",
+                "every GPU or MIG instance",
+                self._results,
+                list[ResultRow],
+                *_TABLE,
+                or_else=list[SomeOfRow],
+                **rows,
+            ),
             _get(
                 "/results/low",
                 "GPUs and tenants that are idle or below the threshold",
@@ -284,7 +298,7 @@ class AnalyzerApi:
             ),
             _get(
                 "/results/stats",
-                "sums over all cards",
+                "totals over all GPUs",
                 self._stats,
                 Stats,
                 *_ROW_FILTERS,
@@ -295,21 +309,27 @@ class AnalyzerApi:
             _get("/config", "the settings in effect", self._config, dict[str, Any]),
             _post(
                 "/config/update",
-                "change settings: all of them, or on any error none",
+                "change settings; on any error none is changed",
                 self._update,
                 Updated,
                 *_SETTINGS,
                 body=CHANGES,
             ),
-            _get("/openapi.json", "this API for programs", self._openapi_json, dict[str, Any]),
-            _get("/docs", "this API for people", self._docs_html, media=("text/html",)),
+            _get("/openapi.json", "OpenAPI document of this API", self._openapi_json, dict[str, Any]),
+            _get("/docs", "this page", self._docs_html, media=("text/html",)),
             _get("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             _get(
-                "/api/v1/gpus", "every card", self._results, list[ResultRow], *_TABLE, or_else=list[SomeOfRow], **rows
+                "/api/v1/gpus",
+                "every GPU or MIG instance",
+                self._results,
+                list[ResultRow],
+                *_TABLE,
+                or_else=list[SomeOfRow],
+                **rows,
             ),
             _get(
                 "/api/v1/gpus/{gpu_id}",
-                "one card: terms, tenants and the evidence of its verdict",
+                "one GPU: terms, tenants and the evidence of its verdict",
                 self._gpu,
                 list[shapes.GpuDetail],
                 _LANGUAGE,
@@ -319,13 +339,20 @@ class AnalyzerApi:
             _get("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupRow], _FORMAT, media=_BOTH),
             _get(
                 "/api/v1/workloads",
-                "every owner of pods with cards",
+                "every owner of pods with GPUs",
                 self._workloads,
                 list[shapes.WorkloadRow],
                 _FORMAT,
                 media=_BOTH,
             ),
-            _get("/api/v1/history", "how it was", self._history, list[HistoryPoint], *_HISTORY, statuses=(503,)),
+            _get(
+                "/api/v1/history",
+                "past results, by analysis, hour or day",
+                self._history,
+                list[HistoryPoint],
+                *_HISTORY,
+                statuses=(503,),
+            ),
             _get(
                 "/api/v1/waste",
                 "idle GPU-hours, by tenant or group, most first",
@@ -453,11 +480,11 @@ class AnalyzerApi:
             raise BodyInvalid(f"{twice[0]} is in the body and among the parameters", hint="Give it once.")
         changes = named | given
         if not changes:
-            raise BodyInvalid("nothing to change was given", hint='For example {"thresholds": {"idle": 5}}.')
+            raise BodyInvalid("no setting was given", hint='For example {"thresholds": {"idle": 5}}.')
         done = await self._desk.update(changes)
         names = {path: name for name, path in _NAMES.items() if path in given}
         updates = {names.get(path, path): _plain(value) for path, value in done.items()}
-        return _json(Updated("updated", updates, "In effect now; an analysis by the new settings has begun."))
+        return _json(Updated("updated", updates, "In effect now; an analysis with the new settings has started."))
 
     async def _openapi_json(self, request: Request, asked: dict[str, Any]) -> Response:  # noqa: ARG002
         return Response(self._openapi, media_type="application/json")

@@ -183,13 +183,13 @@ class Cycle:
             return
         except Exception:
             log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
-            self._failed(ScopeError("the analysis failed; the log says where"), time.monotonic() - monotonic)
+            self._failed(ScopeError("the analysis failed; see the log"), time.monotonic() - monotonic)
             return
         self._succeeded()
         try:
             await self._done(self._board)
         except Exception:
-            log.exception("result not passed on", extra=fields(error_code=ScopeError.code))
+            log.exception("a follower of the analysis failed", extra=fields(error_code=ScopeError.code))
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
         await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
 

@@ -94,7 +94,7 @@ async def serve(
         log.warning("read-only: no token is set and the listener is not on a loopback address")
     for name in ("ai", "control"):
         if getattr(settings.config, name).enabled:
-            log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
+            log.warning("setting ignored: not part of this release", extra=fields(setting=f"{name}.enabled"))
     try:
         with _on_hangup(analyzer.hang_up):
             await life.run(analyzer.loops(), server=server)
@@ -333,11 +333,11 @@ class Analyzer:
             late = await asyncio.to_thread(self._settings.reload)
         except ConfigInvalid as e:
             self.count(e)
-            log.warning("settings not taken", extra=error_fields(e))
+            log.warning("settings rejected", extra=error_fields(e))
             return
-        log.info("settings renewed")
+        log.info("settings reloaded")
         if late:
-            log.warning("settings that need a new start", extra=fields(settings=", ".join(late)))
+            log.warning("settings take effect after a restart", extra=fields(settings=", ".join(late)))
         self._apply()
 
     async def _prune_forever(self) -> None:

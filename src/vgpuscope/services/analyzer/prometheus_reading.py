@@ -140,7 +140,7 @@ class PrometheusSource:
         except QueryForbidden:
             raise
         except QueryFailed as e:
-            usual = "Check prometheus.url: it is what stands before /api/v1/query."
+            usual = "Check prometheus.url: it is the address without /api/v1/query."
             hint = usual if e.advice == e.hint else e.advice
             raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
 
@@ -164,7 +164,7 @@ class PrometheusSource:
         targets = await cycle.targets(self._jobs, _for_all(self._condition))
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
         if not (found or cycle.faults or present & _MEASURES):
-            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has none of the GPU metrics that are known here"))
+            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has no known GPU metric"))
         interval = _shortest(tables, self._interval)
         self._pace = interval if found else None
         if not found:
@@ -238,7 +238,7 @@ class PrometheusSource:
         if not states:
             raise cycle.down(f"{self.url}: no query was answered")
         if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
-            raise cycle.down(f"{self.url}: answers are partial, and nothing is in them")
+            raise cycle.down(f"{self.url}: the answers are partial and empty")
 
     async def _plans(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
         """What is to be found out of each table."""
@@ -326,7 +326,7 @@ class PrometheusSource:
         )
         for table in tables:
             for term, left in refused(table).items():
-                text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
+                text = f"{left} series have impossible values, and their samples could not be read"
                 part = f"{term} of {table.group.schema} {table.group.kind}s"
                 cycle.fault(part, SamplesRefused(text), group=table.group, terms=_terms(term))
 
@@ -504,7 +504,7 @@ class _Cycle:
         async def take(data: bytes) -> None:
             for row in promql.decode_vector(data).rows:
                 name = target_of(promql.decode_labels(row.metric))
-                self.fault(name, SourceDown("the agent answers, but it takes no samples any more"))
+                self.fault(name, SourceDown("the agent answers, but has stopped taking samples"))
                 for table in tables:
                     if table.group.schema == "vgpuscope":
                         table.frozen.add(name)

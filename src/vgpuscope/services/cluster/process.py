@@ -132,7 +132,7 @@ class ClusterExporter:
             links=[
                 ("api/v1/nodes", "the ledger of every node as JSON"),
                 ("api/v1/pending", "pods that wait for devices, and why, as JSON"),
-                ("api/v1/owners", "who made the pods that have devices, as JSON"),
+                ("api/v1/owners", "the owner of each pod with devices, as JSON"),
             ],
         )
 
@@ -367,7 +367,7 @@ class ClusterExporter:
 _PENDING_PARAMS = (
     Param(name="namespace", help="Only pods of this namespace."),
     Param(name="pod", help="Only pods of this name."),
-    Param(name="all", type="boolean", help="Those too that no longer wait.", default=False),
+    Param(name="all", type="boolean", help="true: also pods that no longer wait.", default=False),
 )
 
 

@@ -100,7 +100,7 @@ class Nvml:
             try:
                 return self._read()
             except Abandoned:
-                raise DriverHung(f"{calls.left_with}: the call has come back, but nobody waited any more") from None
+                raise DriverHung(f"{calls.left_with}: the call returned after its deadline") from None
             finally:
                 self._stuck.discard(calls.left_with)
 
@@ -128,7 +128,7 @@ class Nvml:
                 self._give_up(f"the driver is gone: {e}")
                 continue
             if gpus and all(gpu.health == "error" for gpu in gpus):
-                self._give_up("every call fails on every card")
+                self._give_up("every call fails on every GPU")
                 continue
             return self._reading(at, gpus)
         raise self._down()
@@ -311,7 +311,7 @@ class Nvml:
     def _take(self, at: float, cards: list[Card]) -> None:
         others = {card.uuid for card in cards} != {card.uuid for card in self._cards}
         if others and self._cards:
-            log.info("cards changed", extra={"gpus": len(cards), "were": len(self._cards)})
+            log.info("GPUs changed", extra={"gpus": len(cards), "were": len(self._cards)})
         self._cards, self._scanned = cards, at
         self._known = tuple(Gpu(**card.identity(), health="unresponsive") for card in cards)
         if others and self._session is not None:
@@ -359,7 +359,7 @@ class Nvml:
                 while self._session is session and not stop.is_set():
                     self._hear(session, events)
             except Refused as e:
-                log.debug("event set is dead", extra={"reason": str(e)})
+                log.debug("event set failed", extra={"reason": str(e)})
                 return False
             finally:
                 self._free(events)
