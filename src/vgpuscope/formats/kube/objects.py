@@ -9,6 +9,7 @@ namespace/name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import Annotated
 
@@ -430,7 +431,14 @@ def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
     first = spec.init_containers or []
     for index, container in enumerate([*first, *(spec.containers or ())]):
         init = index < len(first) and container.restart_policy != "Always"
-        yield ContainerRequest(index, intern(container.name), init, _asked(container.resources, wrong))
+        asked = _asked(container.resources, wrong)
+        yield _request(index, intern(container.name), init, tuple(asked.items()))
+
+
+@lru_cache(maxsize=4096)
+def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
+    """One value for all pods that ask for the same, as those of a Deployment do: a dictionary takes 200 bytes."""
+    return ContainerRequest(index, name, init, dict(asked))
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
