@@ -286,6 +286,16 @@ class Api:
         answer = await self._ask(path, {}, accept=accept)
         return None if answer.status_code == 404 else _body(answer)
 
+    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
+        """The status and body of an answer to a request that changes something; never sent twice."""
+        with self._our_errors():
+            async with asyncio.timeout(self._timeout):
+                headers = {"content-type": media, "accept": "application/json"}
+                answer = await self._client.request(method, path, content=body, headers=headers, timeout=None)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("change", extra={"fields": {"method": method, "path": path, "status": answer.status_code}})
+        return answer.status_code, answer.content
+
     async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "httpx2.Response":
         headers = {"accept": accept}
         clock = asyncio.get_running_loop().time
