@@ -53,7 +53,8 @@ async def test_what_may_be_done_twice_is_tried_three_times(what, failure):
     server = Answers(failure, failure, DONE)
     await what(server.writer)
     assert (len(server.sent), len(server.pauses)) == (3, 2)
-    assert server.pauses[0] <= 0.3 and server.pauses[1] >= 0.2
+    assert server.pauses[0] <= 0.3
+    assert server.pauses[1] >= 0.2
     with pytest.raises(KubeUnwritten):
         await what(Answers(failure, failure, failure, DONE).writer)
 
