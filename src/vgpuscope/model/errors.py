@@ -7,6 +7,7 @@ ScopeError
 ├── QueryInvalid, BodyInvalid                            status 422
 ├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
 ├── HistoryDown                                          status 503
+├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
@@ -185,6 +186,29 @@ class KubeForbidden(KubeUnreadable):
     code = "KUBE_FORBIDDEN"
     meaning = "The API server or the kubelet rejected the credentials."
     hint = "The service account needs get, list and watch for this kind (nodes/proxy for --pods kubelet)."
+
+
+class KubeUnwritten(ScopeError):
+    code = "KUBE_UNWRITTEN"
+    meaning = "The API server rejected a change, or did not answer: then it is not known whether the change was made."
+    hint = "The message holds the server's own words; the object itself shows whether it was changed."
+    status = 502
+    retryable = True
+
+
+class KubeConflict(KubeUnwritten):
+    code = "KUBE_CONFLICT"
+    meaning = "The object was changed since it was read, or the pod was bound already; nothing was changed."
+    hint = "Read the object again and decide anew."
+    status = 409
+
+
+class KubeAbsent(KubeUnwritten):
+    code = "KUBE_ABSENT"
+    meaning = "The object to be changed does not exist any more."
+    hint = "It was deleted meanwhile; there is nothing to do."
+    status = 404
+    retryable = False
 
 
 class PodResourcesAbsent(SourceDown):

@@ -143,6 +143,7 @@ class Watch(Generic[T]):
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
         paged: bool = False,
+        keep: bool = True,
         on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
         on_change: Callable[[str, T | None], None] = lambda _, __: None,
     ) -> None:
@@ -156,6 +157,7 @@ class Watch(Generic[T]):
         self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
         self._resync = resync  # a list this old is taken anew when a watch ends: what was missed is missed no longer
         self._listed = 0.0
+        self._keep = keep  # False: whoever is told keeps the objects, so that they are not kept here too
         self._objects: dict[str, T] = {}
         self._version: str | None = None  # None: we know nothing, or nothing any more
         self._exact = paged  # or the server lost track of us once: no list of version 0, which ignores limits
@@ -196,7 +198,7 @@ class Watch(Generic[T]):
             self.faults = (*(fault for fault in self.faults if fault.uid != event.uid), *event.faults)
         if event.item is None:
             self._objects.pop(event.uid, None)
-        else:
+        elif self._keep:
             self._objects[event.uid] = event.item
         self._on_change(event.uid, event.item)
 
@@ -209,12 +211,13 @@ class Watch(Generic[T]):
                 pages = await self._pages(api)
             except _Forgotten as e:
                 raise KubeUnreadable(str(e)) from e
-        self._objects = {self._key(item): item for page in pages for item in page.items}
+        found = {self._key(item): item for page in pages for item in page.items}
+        self._objects = found if self._keep else {}
         self.faults = tuple(fault for page in pages for fault in page.faults)
         self._version = pages[-1].resource_version
         self._listed = asyncio.get_running_loop().time()
         self._proven = False
-        self._on_list(self._objects)
+        self._on_list(found)
 
     async def _pages(self, api: "Api") -> list[Page[T]]:
         """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
@@ -282,6 +285,16 @@ class Api:
         """The body of an answer; None if the server has no such path."""
         answer = await self._ask(path, {}, accept=accept)
         return None if answer.status_code == 404 else _body(answer)
+
+    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
+        """The status and body of an answer to a request that changes something; never sent twice."""
+        with self._our_errors():
+            async with asyncio.timeout(self._timeout):
+                headers = {"content-type": media, "accept": "application/json"}
+                answer = await self._client.request(method, path, content=body, headers=headers, timeout=None)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("change", extra={"fields": {"method": method, "path": path, "status": answer.status_code}})
+        return answer.status_code, answer.content
 
     async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "httpx2.Response":
         headers = {"accept": accept}

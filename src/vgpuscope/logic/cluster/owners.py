@@ -4,10 +4,11 @@ A Notebook makes a StatefulSet that makes the pod; people know the Notebook. Wha
 is asked of the API server, one object at a time. Where that is not known, or may not be read, the way ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vgpuscope.model.allocation import Controller, PodState
+from vgpuscope.model.quantity import PodUID
 
 _HIGHEST = 8  # steps; a Knative service under an inference service has six
 _FEW = 1000  # objects that may be remembered in vain
@@ -22,19 +23,22 @@ class Rung(NamedTuple):
 
 
 class OwnerBook:
-    """The controllers of pods with devices, and what controls those in turn."""
+    """The controllers of pods with devices, and what controls those in turn.
 
-    def __init__(self) -> None:
-        self._pods: dict[str, PodState] = {}
+    The pods themselves are read where the cluster's state keeps them.
+    """
+
+    def __init__(self, pods: Mapping[PodUID, PodState]) -> None:
+        self._pods = pods
         self._above: dict[str, Controller | None] = {}  # by UID; None: nothing, or it is not to be had
         self._asked_for: dict[str, Rung] = {}  # by UID: where ways end because nobody has asked yet
 
     def set_pod(self, pod: PodState) -> None:
-        self._pods[pod.uid] = pod
+        """A pod was added or has changed."""
         self._ask_for(pod.namespace, pod.controller)
 
-    def drop_pod(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+    def drop_pod(self) -> None:
+        """A pod is gone from where they are kept."""
         if len(self._above) + len(self._asked_for) > 2 * _HIGHEST * len(self._pods) + _FEW:
             self._forget()
 

@@ -1,8 +1,8 @@
 """The cluster exporter: the API server's objects → a ledger → a page in shards; a scrape only joins what is there.
 
 nodes, slices ──┐
-pods, claims ───┼─► DraBook ─► ClusterLedger ─► what changed ─► ShardedPage ─► /metrics
-resourcequotas ─┘   (a join)     (a fold)      (node by node)        └───────► /api/v1/nodes
+pods, claims ───┼─► ClusterState ─► what changed ─► ShardedPage ──────────────► /metrics
+resourcequotas ─┘     (a fold)      (node by node) └─► kept conclusions ──────► /api/v1/nodes
 pods, events ─────► SchedulingBook, PendingBook ─────────────────────┴───────► /api/v1/pending
 """
 
@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,18 +26,28 @@ from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.http import address
 from vgpuscope.http.operations import Param, read_params
 from vgpuscope.http.server import App, Readiness, Server, make_app
-from vgpuscope.logic.cluster.capacity import CapacityTotals
-from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
-from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.logic.cluster.owners import OwnerBook
 from vgpuscope.logic.cluster.pending import PendingBook
 from vgpuscope.logic.cluster.pending_facts import explain, facts
 from vgpuscope.logic.cluster.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState
-from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    QuotaGone,
+    QuotaSet,
+    SliceGone,
+    SliceSet,
+)
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
+from vgpuscope.model.quantity import PodUID
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
@@ -89,22 +99,15 @@ class ClusterExporter:
 
     def __init__(self, config: ClusterConfig, *, on_ready: Callable[[], None] = lambda: None) -> None:
         self._config, self._on_ready = config, on_ready
-        self._ledger = ClusterLedger()
-        self._dra = DraBook(
-            keep_node=self._ledger.set_node,
-            drop_node=self._ledger.drop_node,
-            keep_pod=self._ledger.set_pod,
-            drop_pod=self._ledger.drop_pod,
-        )
+        self._state = ClusterState()
         self._scheduling = SchedulingBook()
         self._pending = PendingBook()
-        self._owners = OwnerBook()
-        self._totals = CapacityTotals()
+        self._owners = OwnerBook(self._state.pods)
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
-        self._news = ClusterNews(self._ledger.node, self._totals.cluster)
+        self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
 
@@ -148,11 +151,7 @@ class ClusterExporter:
         self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        return Response(msgspec.json.encode(list(self._node_ledgers())), media_type="application/json")
-
-    def _node_ledgers(self) -> Iterator[NodeLedger]:
-        nodes = (self._ledger.node(name) for name in sorted(self._ledger.node_names()))
-        return (node for node in nodes if node)
+        return Response(msgspec.json.encode(list(self._state.settled_nodes())), media_type="application/json")
 
     async def _pending_json(self, request: Request) -> Response:
         asked = read_params(_PENDING_PARAMS, request.query_params)
@@ -168,20 +167,20 @@ class ClusterExporter:
         codes = answer.codes | explain(one)
         if one.outcome != "waiting":
             return structs.replace(answer, codes=codes)
-        nodes = {node.name: node for node in self._node_ledgers()}
-        numbers = facts(one, nodes, node_of=nodes.get, namespace=self._ledger.namespace(one.namespace))
+        nodes = {node.name: node for node in self._state.settled_nodes()}
+        numbers = facts(one, nodes, node_of=nodes.get, namespace=self._state.settled_namespace(one.namespace))
         tips = advice(one.requests, nodes.values(), blocker=_blocker(one))
         return structs.replace(answer, codes=codes, facts=numbers, advice=tips)
 
     def _with_facts(self, found: Sequence[PendingPod]) -> Iterator[PendingPod]:
         """The same pods; the first ones that wait have the number behind their code, if it names nodes or a quota."""
-        node_of = cache(self._ledger.node)  # a node is settled when it is asked for, so once for all of them
         for place, pod in enumerate(found):
             if place >= _FACTS or pod.outcome != "waiting" or not pod.said:
                 yield pod
                 continue
             first = structs.replace(pod, said=pod.said[:1])
-            numbers = facts(first, (), node_of=node_of, namespace=self._ledger.namespace(pod.namespace))
+            namespace = self._state.settled_namespace(pod.namespace)
+            numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
     async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
@@ -190,14 +189,15 @@ class ClusterExporter:
         return Response(msgspec.json.encode(dict(self._owners.owners())), media_type="application/json")
 
     def _watched(self) -> Iterator[Kind[Any]]:
-        resync = self._config.resync_interval
+        resync, apply = self._config.resync_interval, self._state.apply
         yield Kind(
             "nodes",
             resync=resync,
             decoders=(objects.decode_nodes, objects.decode_node_event),
             key=lambda node: node.name,
-            keep=self._dra.set_node,
-            drop=lambda node: self._dra.drop_node(node.name),
+            keep=lambda node: apply(NodeSet(node)),
+            drop=lambda name: apply(NodeGone(name)),
+            kept=self._state.nodes,
         )
         yield Kind(
             "resourceslices",
@@ -205,13 +205,14 @@ class ClusterExporter:
             resync=resync,
             decoders=(dra.decode_slices, dra.decode_slice_event),
             key=lambda found: found.name,
-            keep=self._dra.set_slice,
-            drop=lambda found: self._dra.drop_slice(found.name),
+            keep=lambda found: apply(SliceSet(found)),
+            drop=lambda name: apply(SliceGone(name)),
         )
         for namespace in self._config.namespaces or ("",):
             yield from self._watched_in(namespace, resync)
 
     def _watched_in(self, namespace: str, resync: float) -> Iterator[Kind[Any]]:
+        apply = self._state.apply
         yield Kind(
             "pods",
             namespace=namespace,
@@ -221,6 +222,7 @@ class ClusterExporter:
             begin=self._scheduling.begin,
             keep=self._set_pod,
             drop=self._drop_pod,
+            kept=self._state.pods,
         )
         yield Kind(
             "resourcequotas",
@@ -228,8 +230,8 @@ class ClusterExporter:
             resync=resync,
             decoders=(objects.decode_quotas, objects.decode_quota_event),
             key=lambda quota: f"{quota.namespace}/{quota.name}",
-            keep=self._ledger.set_quota,
-            drop=lambda quota: self._ledger.drop_quota(quota.namespace, quota.name),
+            keep=lambda quota: apply(QuotaSet(quota)),
+            drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
         )
         yield Kind(
             "events",
@@ -240,7 +242,7 @@ class ClusterExporter:
             key=lambda event: event.uid,
             begin=self._scheduling.begin_events,
             keep=self._set_event,
-            drop=lambda event: self._scheduling.drop_event(event.uid),
+            drop=self._scheduling.drop_event,
         )
         yield Kind(
             "resourceclaims",
@@ -249,21 +251,22 @@ class ClusterExporter:
             resync=resync,
             decoders=(dra.decode_claims, dra.decode_claim_event),
             key=lambda claim: claim.uid,
-            keep=self._dra.set_claim,
-            drop=lambda claim: self._dra.drop_claim(claim.uid),
+            keep=lambda claim: apply(ClaimSet(claim)),
+            drop=lambda uid: apply(ClaimGone(uid)),
         )
 
     def _set_pod(self, pod: PodState) -> None:
-        self._dra.set_pod(pod)
+        self._state.apply(PodSet(pod))
         self._scheduling.set_pod(pod)
         self._pending.set_pod(pod, time.time())
         self._owners.set_pod(pod)
 
-    def _drop_pod(self, pod: PodState) -> None:
-        self._dra.drop_pod(pod.uid)
-        self._scheduling.drop_pod(pod.uid)
-        self._pending.drop_pod(pod.uid, time.time())
-        self._owners.drop_pod(pod.uid)
+    def _drop_pod(self, uid: PodUID) -> None:
+        """Whoever needs the pod a last time is told before it is gone."""
+        self._scheduling.drop_pod(uid)
+        self._pending.drop_pod(uid, time.time())
+        self._state.apply(PodGone(uid))
+        self._owners.drop_pod()
 
     def _set_event(self, event: PodEvent) -> None:
         """Why a pod waits is kept when the event itself is gone."""
@@ -273,7 +276,7 @@ class ClusterExporter:
     async def _settle_forever(self) -> None:
         while True:
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
-            self._ledger.pass_time(time.monotonic())
+            self._state.pass_time(time.monotonic())
             self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
@@ -304,7 +307,7 @@ class ClusterExporter:
 
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
-        changes = self._ledger.changed()
+        changes = self._state.changed()
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
         for name in changes.nodes:
@@ -313,7 +316,7 @@ class ClusterExporter:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         for name in changes.namespaces:
-            namespace = self._ledger.namespace(name)
+            namespace = self._state.namespace(name)
             if namespace.quotas:
                 self._page.update(("namespace", name), namespace_samples(namespace))
             else:
@@ -323,21 +326,19 @@ class ClusterExporter:
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_node(self, name: str) -> None:
-        node = self._ledger.node(name)
+        node = self._state.node(name)
         if node is None:
-            self._totals.drop(name)
             self._node_samples.forget(name)
             self._page.drop(("node", name))
             return
-        self._totals.put(node)
         self._page.update_rows(("node", name), self._node_samples.of(node))
 
     def _settle_cluster(self) -> None:
         samples = cluster_samples(
             build=this_build(),
-            cluster=self._totals.cluster(),
-            types=self._totals.types(),
-            unplaced=self._dra.unplaced,
+            cluster=self._state.capacity(),
+            types=self._state.capacity_types(),
+            unplaced=self._state.unplaced,
             watches=merged([kind.state() for kind in self._kinds]),
             errors=self._errors,
         )
