@@ -1,6 +1,6 @@
 """Every metric of the analyzer: gpu-oour's by its names, and ours for what it does not say."""
 
-from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, same
+from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 
 FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
@@ -186,6 +186,15 @@ TARGETS = _ours(
     each=2,
 )
 UNSAVED = _ours("fleet", (), "unsaved_results", "Analyses that wait in memory because the store of results is down.")
+FOLLOWER_FAILURES = _ours(
+    "fleet",
+    (),
+    "follower_failures_total",
+    "Failures of what follows from an analysis (page, log, store), by follower; errors and missed deadlines.",
+    "follower",
+    each=None,
+)
+LOOP_RESTARTS = loop_restarts("fleet")
 BUILD_INFO = build_info("fleet")
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,7 +1,7 @@
 """Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
 
 from vgpuscope.catalog import scheduling
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, loop_restarts, renamed, same
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
@@ -417,6 +417,7 @@ WATCH_AGE = _native(
 ERRORS = _native(
     "cluster", (), "errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None
 )
+LOOP_RESTARTS = loop_restarts("cluster")
 BUILD_INFO = build_info("cluster")
 
 METRICS: tuple[Metric, ...] = (

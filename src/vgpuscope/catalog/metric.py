@@ -147,3 +147,17 @@ def build_info(scope: Scope) -> Metric:
             ),
         ),
     )
+
+
+def loop_restarts(scope: Scope) -> Metric:
+    """What every process says of its loops; absent for a loop that never died."""
+    return Metric(
+        name="vgpuscope_loop_restarts_total",
+        type="counter",
+        help="Background loops that died and were started again, by loop; the log says why.",
+        unit="",
+        scope=scope,
+        labels=(),
+        extra=("loop",),
+        each=None,
+    )

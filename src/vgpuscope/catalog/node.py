@@ -1,6 +1,6 @@
 """Every metric of the node agent."""
 
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, loop_restarts, renamed, same
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.usage import MODES, STATES
@@ -683,6 +683,7 @@ SCALED = _node(
 )
 ENDED = _node("containers_ended_total", "Containers whose series were removed because the container ended.", "")
 ERRORS = _node("errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None)
+LOOP_RESTARTS = loop_restarts("node")
 PROCESS_CPU = _metric("node", (), "process_cpu_seconds_total", "CPU time of the agent.", "seconds")
 PROCESS_RSS = _metric("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
 PROCESS_FDS = _metric("node", (), "process_open_fds", "Open file descriptors of the agent.", "")

@@ -5,19 +5,20 @@ a proxy names are they taken from a page of another site that a browser happens 
 cookie along with it, and reaches a loopback address whatever name that site has for it.
 """
 
-import hmac
 import ipaddress
 import math
 import time
-from collections import OrderedDict
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from vgpuscope.http import tokens
+from vgpuscope.http.ratelimit import RateLimiter
 from vgpuscope.model.errors import ConfigInvalid, ReadOnly
+from vgpuscope.model.quantity import Seconds
 
-_CLIENTS = 4096  # whose requests are counted; the longest silent is forgotten first
 _BURST = 4.0  # seconds of the allowed rate that may come at once
 
 
@@ -25,7 +26,14 @@ class Doorman:
     """Lets requests in, or raises."""
 
     def __init__(
-        self, *, listen_host: str, token: str | None, protect_reads: bool, user_header: str | None, rate: float
+        self,
+        *,
+        listen_host: str,
+        token: str | None,
+        protect_reads: bool,
+        user_header: str | None,
+        rate: float,
+        clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         """ConfigInvalid when reading is to be protected and nothing is there to know readers by."""
         if protect_reads and not (token or user_header):
@@ -33,20 +41,22 @@ class Doorman:
                 "analyzer.protect_reads: reading is to need the token, but there is none",
                 hint="Set VGPUSCOPE_API_TOKEN, or analyzer.proxy_user_header behind an authenticating proxy.",
             )
-        self._token = token.encode() if token else None
+        self._tokens = (tokens.digest(token.encode()),) if token else ()
         self._protect_reads = protect_reads
         self._user_header = user_header
         self._loopback = _is_loopback(listen_host)
-        self._bucket = _Buckets(rate=rate, burst=max(1.0, rate * _BURST))
+        self._interval, self._burst, self._clock = 1 / rate, max(1.0, rate * _BURST), clock
+        self._limiter = RateLimiter()
 
     @property
     def read_only(self) -> bool:
         """Whether nobody can change anything here."""
-        return not (self._token or self._loopback or self._user_header)
+        return not (self._tokens or self._loopback or self._user_header)
 
     def admit(self, request: Request, *, changes: bool, open_to_all: bool = False) -> None:
         """Nothing, if the request may pass; else 401, 403 or 429."""
-        wait = self._bucket.take(request.client.host if request.client else "", time.monotonic())
+        client = request.client.host if request.client else ""
+        wait = self._limiter.wait(client, interval=self._interval, burst=self._burst, now=self._clock())
         if wait:
             raise HTTPException(429, headers={"retry-after": str(math.ceil(wait))})
         if open_to_all or not (changes or self._protect_reads) or self._knows_token(request):
@@ -55,7 +65,7 @@ class Doorman:
             if changes and _from_another_site(request):
                 raise ReadOnly("a page of another site may not change anything here")
             return
-        if self._token or self._user_header:
+        if self._tokens or self._user_header:
             raise HTTPException(401, headers={"www-authenticate": 'Bearer realm="vgpuscope"'})
         if not self._loopback:
             raise ReadOnly("this listener is read-only: it is not on a loopback address, and no token is set")
@@ -67,27 +77,8 @@ class Doorman:
         return request.headers.get(self._user_header, "")[:253] if self._user_header else ""
 
     def _knows_token(self, request: Request) -> bool:
-        kind, _, value = request.headers.get("authorization", "").partition(" ")
-        given = value.strip().encode()
-        return self._token is not None and kind.lower() == "bearer" and hmac.compare_digest(given, self._token)
-
-
-class _Buckets:
-    """A bucket of tokens for each client, filled at a steady rate."""
-
-    def __init__(self, *, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, client: str, now: float) -> float:
-        """0, or the seconds until the next request of this client may come."""
-        left, at = self._left.pop(client, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._rate)
-        allowed = left >= 1
-        self._left[client] = (left - 1 if allowed else left, now)
-        if len(self._left) > _CLIENTS:
-            self._left.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self._rate
+        kind, value = tokens.credentials(request.headers.get("authorization", "").encode())
+        return kind == b"bearer" and tokens.known(value, self._tokens)
 
 
 def _from_another_site(request: Request) -> bool:

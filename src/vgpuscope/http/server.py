@@ -132,6 +132,7 @@ class App:
         own = [getattr(route, "path", "") for route in routes]
         self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
         self.stopping = False
+        self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -172,7 +173,7 @@ class App:
             await _send(send, 200, headers, page.openmetrics() if openmetrics else page.text())
 
     async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
-        state = Readiness(missing=("stopping",)) if self.stopping else self._ready()
+        state = Readiness(missing=("stopping",) if self.stopping else (*self._ready().missing, *self.failing()))
         body = msgspec.json.encode({"ready": state.ready, "missing": state.missing})
         await _send(send, 200 if state.ready else 503, [(b"content-type", _JSON), _NO_STORE], body)
 

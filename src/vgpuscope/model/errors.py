@@ -6,7 +6,7 @@ ScopeError
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
 ├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
-├── HistoryDown                                          status 503
+├── HistoryDown, FollowerLate                            status 503
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
@@ -118,6 +118,14 @@ class HistoryDown(ScopeError):
     code = "HISTORY_DOWN"
     meaning = "The store of past results cannot be read or written. Analyses continue without it."
     hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
+    status = 503
+    retryable = True
+
+
+class FollowerLate(ScopeError):
+    code = "FOLLOWER_LATE"
+    meaning = "Something that follows from an analysis (page, log, store) was not done within its deadline."
+    hint = "/health names the follower; the others ran. Look for a slow disk or database, or too little CPU."
     status = 503
     retryable = True
 

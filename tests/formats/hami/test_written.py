@@ -21,7 +21,7 @@ from vgpuscope.formats.hami.annotation import (
     held_instances,
     mig_allocations,
 )
-from vgpuscope.formats.kube.times import from_unix
+from vgpuscope.formats.times import from_unix
 from vgpuscope.knowledge.vendors import NVIDIA, VENDORS
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import MigAllocation

@@ -10,14 +10,13 @@ import httpx2
 from msgspec import structs
 
 from tests.http.serving import SOON, until
-from vgpuscope.http import address
-from vgpuscope.http.server import Server
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
 from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.frame import Frame
 from vgpuscope.store.lease import LocalLease
 from vgpuscope.store.results.history import Unstored
 
@@ -231,29 +230,25 @@ async def running(
     file=None,
     listen="127.0.0.1:0",
     sources=None,
+    clock=time.monotonic,
     **flags,
 ):
     source = source or StubSource()
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
-    analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
+    analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source), clock=clock)
     analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
-    server = Server(analyzer.app(None), sock=address.bind(listen))
-    task = asyncio.create_task(life.run(analyzer.loops(), server=server))
+    frame = Frame(analyzer, life, settings.config.analyzer)
+    task = asyncio.create_task(frame.run())
     try:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
-            await server.started()
+        async with httpx2.AsyncClient(base_url=frame.server.url, timeout=SOON) as client:
+            await frame.server.started()
             yield Running(analyzer, client, source, life)
     finally:
         life.stop()
         source.let_go.set()
         with mock.patch.object(lifecycle, "DRAIN", 0.0):  # nobody here has to be told first
-            await _ended(task, analyzer)
-
-
-async def _ended(task, analyzer) -> None:
-    async with asyncio.timeout(SOON):
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await analyzer.close()
+            async with asyncio.timeout(SOON):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -63,10 +62,8 @@ async def test_the_first_analysis_begins_at_the_start():
         assert [row["verdict"] for row in await analyzer.json("/results")] == ["idle", "in_use"]
 
 
-async def test_analyses_follow_each_other_at_the_interval(monkeypatch):
-    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time(), time=time.time)
-    monkeypatch.setattr(service, "time", clock)
-    async with running(**HOURLY) as analyzer:
+async def test_analyses_follow_each_other_at_the_interval():
+    async with running(clock=lambda: asyncio.get_running_loop().time(), **HOURLY) as analyzer:
         for times in (1, 2, 3):
             await analyzer.analysed(times)
             forward(3500)
@@ -496,7 +493,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp
         file.write_text("thresholds: {low_utilization: 33}\n")
         await until(lambda: analyzer.analyzer.config().thresholds.low_utilization == 33)
         file.write_text("thresholds: {low_utiliz")
-        await until(lambda: "CONFIG_INVALID" in analyzer.analyzer._errors)
+        await until(lambda: "CONFIG_INVALID" in analyzer.analyzer.counters.errors)
         await until(lambda: analyzer.analyzer._settings._looked == analyzer.analyzer._settings._read)
         assert (await analyzer.json("/config"))["thresholds"]["low_utilization"] == 33
         assert 'vgpuscope_analyzer_errors_total{code="CONFIG_INVALID"} 1\n' in await analyzer.metrics()

@@ -7,13 +7,11 @@ import math
 import re
 import threading
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from tests.services.analyzer.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
-from vgpuscope.http import doorman
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.services.analyzer.settings import Settings
 
@@ -536,9 +534,8 @@ async def test_without_a_token_only_a_loopback_listener_takes_changes():
         assert (await analyzer.json("/"))["read_only"] is True
 
 
-async def test_who_asks_too_often_has_to_wait_but_health_never(monkeypatch):
-    monkeypatch.setattr(doorman, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    async with running(**HOURLY, **{"analyzer.rate_limit": "1"}) as analyzer:
+async def test_who_asks_too_often_has_to_wait_but_health_never():
+    async with running(clock=lambda: 100.0, **HOURLY, **{"analyzer.rate_limit": "1"}) as analyzer:
         answers = [await analyzer.get("/config") for _ in range(8)]
         late = next(answer for answer in answers if answer.status_code != 200)
         refused(late, 429, "TOO_MANY_REQUESTS")

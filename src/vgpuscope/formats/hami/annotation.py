@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.formats.kube.times import from_rfc3339
+from vgpuscope.formats.times import from_rfc3339
 from vgpuscope.knowledge.vendors import Vendor
 from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.errors import AnnotationMalformed

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
-from vgpuscope.formats.kube.times import from_rfc3339
 from vgpuscope.formats.scheduler.reasons import reasons, success
+from vgpuscope.formats.times import from_rfc3339
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import UnixTime
 

@@ -21,8 +21,8 @@ from vgpuscope.formats.hami.register import registered_devices
 from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
-from vgpuscope.formats.kube.times import from_rfc3339, from_unix
 from vgpuscope.formats.scheduler.reasons import condition_reasons
+from vgpuscope.formats.times import from_rfc3339, from_unix
 from vgpuscope.knowledge.vendors import (
     BY_ALLOCATED,
     BY_QUOTA,

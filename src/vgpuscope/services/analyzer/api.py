@@ -57,6 +57,7 @@ class Pulse(Struct, frozen=True, kw_only=True):
     look: Look | None = None  # None: the source was not looked at yet
     leader: bool
     history: bool  # the store of results answers
+    failing: tuple[str, ...] = ()  # followers of the last analysis that failed, with their codes
 
     @property
     def connected(self) -> bool:
@@ -133,6 +134,7 @@ class HealthBody(Struct, frozen=True):
     targets_up: int | None  # scrape targets that answer; null: the source does not know its targets
     targets_down: int | None  # that are expected to answer, and do not
     faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
+    failing: tuple[str, ...] = ()  # what failed after the last analysis (page, log, store), with codes
 
 
 class Triggered(Struct, frozen=True):
@@ -417,6 +419,7 @@ class AnalyzerApi:
             targets_up=up,
             targets_down=down,
             faults=tuple(f"{fault.code}: {fault.message}" for fault in last.faults[:_FAULTS]) if last else (),
+            failing=pulse.failing,
             **stale,
         )
         return _json(body, headers={"cache-control": "no-store"})

@@ -87,11 +87,12 @@ class Cycle:
         source: Callable[[], Source],
         *,
         owners: Callable[[], Awaitable[Owners]],
-        done: Callable[[Board], Awaitable[None]],
+        done: Callable[[Board], Awaitable[bool | None]],
         nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`done` is told each analysis that came to a result, after it is on the board.
+        """`done` passes on each analysis that came to a result, after it is on the board, and never raises. True: a
+        part of that broke, so the analysis counts as one with an error.
 
         `nodes` says which nodes the cluster has, or None where that is not known.
         """
@@ -186,10 +187,7 @@ class Cycle:
             self._failed(ScopeError("the analysis failed; see the log"), time.monotonic() - monotonic)
             return
         self._succeeded()
-        try:
-            await self._done(self._board)
-        except Exception:
-            log.exception("a follower of the analysis failed", extra=fields(error_code=ScopeError.code))
+        if await self._done(self._board):
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
         await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
 

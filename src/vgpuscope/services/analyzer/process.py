@@ -19,24 +19,25 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config, SettingsFile, tell_file
+from vgpuscope.config import Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.doorman import Doorman
 from vgpuscope.http.operations import Operation, routes
-from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
-from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
+from vgpuscope.services.followers import Follower, Followers
+from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.store.lease import Leadership
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
@@ -53,7 +54,7 @@ from vgpuscope.views.fleet.metrics import (
 )
 
 if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+    from vgpuscope.services.frame import Guard
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ _ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is kno
 _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
+_PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; what waited for the store is saved as well
 _OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
@@ -75,96 +77,93 @@ def main(
     """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
-    tell_file(file)
     one_heap()  # a quarter less at 5,000 cards
-    return lifecycle.main(lambda life: serve(settings, life, source=source))
+
+    def make() -> Analyzer:
+        return Analyzer(settings, sources=Sources(config, make=source))
+
+    return run(make, config=config, listening=config.analyzer, file=file)
 
 
-async def serve(
-    settings: Settings, life: lifecycle.Lifecycle, *, source: Callable[[Config], Source] | None = None
-) -> None:
-    """Analyse and serve until told to stop."""
-    analyzer = Analyzer(settings, sources=Sources(settings.config, make=source))
-    guard = _guard(settings.config, analyzer.count)
-    sock = address.bind(settings.config.analyzer.listen)
-    server = Server(analyzer.app(guard), sock=sock, guard=guard)
-    log.info("analyzer starts", extra=fields(url=server.url, source=analyzer.source_name))
-    if analyzer.read_only:
-        log.warning("read-only: no token is set and the listener is not on a loopback address")
-    for name in ("ai", "control"):
-        if getattr(settings.config, name).enabled:
-            log.warning("setting ignored: not part of this release", extra=fields(setting=f"{name}.enabled"))
-    try:
-        with _on_hangup(analyzer.hang_up):
-            await life.run(analyzer.loops(), server=server)
-    finally:
-        await analyzer.close()
-
-
-class Analyzer:
+class Analyzer(Service):
     """The parts of the analyzer, and what the API asks of them."""
 
-    def __init__(self, settings: Settings, *, history: History | None = None, sources: Sources | None = None) -> None:
-        self._settings = settings
+    name = "analyzer"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        history: History | None = None,
+        sources: Sources | None = None,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        """`clock` is monotonic: for the schedule, and for how often one client may ask."""
+        super().__init__()
+        self._settings, self._clock = settings, clock
         config = settings.config.analyzer
-        self._doorman = _doorman(settings.config)
+        self._doorman = _doorman(settings.config, clock)
         self._sources = sources or Sources(settings.config)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )
         self._outbox = Outbox(self._history)
+        self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._cycle = Cycle(
             lambda: settings.config,
             lambda: self._sources.current,
             owners=self._sources.owners,
-            done=self._done,
+            done=self._followers.tell,
             nodes=self._sources.nodes,
         )
         self._look: Look | None = None  # the last one at the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
-        self._errors: dict[str, int] = {}
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
 
-    @property
-    def source_name(self) -> str:
-        return self._sources.name
+    def about(self) -> dict[str, object]:
+        return {"source": self._sources.name}
+
+    def warn(self) -> None:
+        if self.read_only:
+            log.warning("read-only: no token is set and the listener is not on a loopback address")
+        for name in ("ai", "control"):
+            if getattr(self._settings.config, name).enabled:
+                log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
 
     @property
     def read_only(self) -> bool:
         return self._doorman.read_only
 
-    def loops(self) -> dict[str, lifecycle.Loop]:
-        """What runs for as long as the analyzer does."""
+    def loops(self) -> Loops:
+        """What runs for as long as the analyzer does; what any of them knows lies in its parts."""
         return {
-            "schedule": self._schedule,
-            "lead": self._lead_forever,
-            "settings": self._watch_settings,
-            "look": self._look_forever,
-            "source": lambda: self._sources.run(finished=self._cycle.finished),
-            "prune": self._prune_forever,
+            "schedule": Restartable(self._schedule),
+            "lead": Restartable(self._lead_forever),
+            "settings": Restartable(self._watch_settings),
+            "look": Restartable(self._look_forever),
+            "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
+            "prune": Restartable(self._prune_forever),
         }
+
+    def signals(self) -> dict[signal.Signals, Callable[[], None]]:
+        return {signal.SIGHUP: self.hang_up}
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
         api = AnalyzerApi(self)
         return make_app(
             title=TITLE,
-            service="analyzer",
+            service=self.name,
             metrics=self._metrics,
-            ready=self._readiness,
+            ready=self.readiness,
             guard=guard,
             routes=routes(api.operations, self._admit),
             admit=lambda request: self._doorman.admit(request, changes=False),
         )
-
-    def count(self, error: ScopeError) -> None:
-        """One more of this error."""
-        self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     def hang_up(self) -> None:
         """Read the settings again soon."""
@@ -196,6 +195,7 @@ class Analyzer:
             look=self._look,
             leader=self._leads,
             history=self._stored is not False,
+            failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
         )
 
     def trigger(self) -> bool:
@@ -232,13 +232,13 @@ class Analyzer:
         await self._sources.begun(within=2 * self._settings.config.analyzer.scrape_interval)
         while True:
             self._wake.clear()
-            began, analyses = time.monotonic(), self._analyses
+            began, analyses = self._clock(), self._analyses
             if analyses:
                 self._cycle.trigger()
                 await self._cycle.finished()
             else:
                 await self._restore()
-            rest = began + self._pause(analyses=analyses) - time.monotonic()
+            rest = began + self._pause(analyses=analyses) - self._clock()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.05, rest))
 
@@ -279,15 +279,21 @@ class Analyzer:
             await self._show_cards(latest)
 
     async def _lead_forever(self) -> None:
-        while True:
-            before, known = self._analyses, (self._stored is not None, self._leads)
-            try:
-                self._lead(await self._leadership.renew(), known=known)
-            except HistoryDown as e:
-                self._history_failed(e)
-            if self._analyses != before:
-                self._wake.set()
-            await asyncio.sleep(_LEASE / 3)
+        try:
+            while True:
+                await self._ask_for_lead()
+                await asyncio.sleep(_LEASE / 3)
+        finally:
+            self._leadership.store_failed()  # no one renews the lease any more
+
+    async def _ask_for_lead(self) -> None:
+        before, known = self._analyses, (self._stored is not None, self._leads)
+        try:
+            self._lead(await self._leadership.renew(), known=known)
+        except HistoryDown as e:
+            self._history_failed(e)
+        if self._analyses != before:
+            self._wake.set()
 
     def _lead(self, leads: bool, *, known: tuple[bool, bool]) -> None:
         if known != (True, leads):
@@ -332,7 +338,7 @@ class Analyzer:
         try:
             late = await asyncio.to_thread(self._settings.reload)
         except ConfigInvalid as e:
-            self.count(e)
+            self.counters.count(e)
             log.warning("settings rejected", extra=error_fields(e))
             return
         log.info("settings reloaded")
@@ -351,20 +357,38 @@ class Analyzer:
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
-    async def _done(self, board: Board) -> None:
+    def _followed_by(self) -> tuple[Follower[Board], ...]:
+        """To add a follower, add a row; it need not care for what the others do."""
+        return (
+            Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
+            Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="store", follow=self._save_board, deadline=_STORE_WITHIN),
+        )
+
+    def _follower_failed(self, name: str, error: ScopeError) -> None:
+        self.counters.failed(name)
+        if isinstance(error, HistoryDown):
+            self._history_failed(error)
+        else:
+            self.counters.count(error)
+
+    async def _show_board(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+
+    async def _log_board(self, board: Board) -> None:
+        assert board.analysis is not None
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
-        try:
-            await self._outbox.save(board.analysis)
-        except HistoryDown as e:
-            self._history_failed(e)
+
+    async def _save_board(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self._outbox.save(board.analysis)
 
     def _history_failed(self, error: HistoryDown) -> None:
         """Without a store of results every replica analyses for itself."""
         self._leadership.store_failed()
-        self.count(error)
+        self.counters.count(error)
         self._history_told.tell(
             "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
         )
@@ -385,7 +409,7 @@ class Analyzer:
     def _metrics(self) -> AnalyzerPage:
         """What is old is not shown: whoever looks at it would take it for news."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would be held by it
-        state = (self._cycle.old, self._leads, self._outbox.waiting, sum(self._errors.values()))
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -403,12 +427,14 @@ class Analyzer:
             unsaved=self._outbox.waiting,
             threshold=config.thresholds.low_utilization,
             interval=config.scheduler.interval,
-            error_counts=self._errors,
+            error_counts=self.counters.errors,
+            loop_restarts=self.counters.restarts,
+            follower_failures=self.counters.failures,
         )
         analysis = None if self._cycle.old else board.analysis
         return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
 
-    def _readiness(self) -> Readiness:
+    def readiness(self) -> Readiness:
         """Ready to answer as soon as there is a result, or it is known why there is none."""
         waiting = self._cycle.last() is None and self._cycle.tally.analyses == 0
         if self._stored is None or (waiting and self._analyses):
@@ -422,7 +448,7 @@ class Analyzer:
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._doorman = _doorman(config)
+        self._doorman = _doorman(config, self._clock)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -434,7 +460,7 @@ def _check(config: Config) -> None:
     _doorman(config)
 
 
-def _doorman(config: Config) -> Doorman:
+def _doorman(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Doorman:
     found = config.analyzer
     return Doorman(
         listen_host=address.split(found.listen)[0],
@@ -442,26 +468,5 @@ def _doorman(config: Config) -> Doorman:
         protect_reads=found.protect_reads,
         user_header=found.proxy_user_header,
         rate=found.rate_limit,
+        clock=clock,
     )
-
-
-@contextlib.contextmanager
-def _on_hangup(reload: Any) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGHUP, reload)
-    except (RuntimeError, ValueError):  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
-
-
-def _guard(config: Config, on_error: Any) -> "Guard | None":
-    if config.analyzer.web_config_file is None:
-        return None
-    from vgpuscope.http.guard import Guard
-
-    return Guard(config.analyzer.web_config_file, on_error=on_error)

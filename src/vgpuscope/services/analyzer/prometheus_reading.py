@@ -9,7 +9,6 @@ values, a handover, an end within the window) are asked for samples, and of thes
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Self, TypeVar, cast, get_args
 
@@ -41,6 +40,7 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.worker import Worker
 from vgpuscope.sources.fleet.promapi import PromApi
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class PrometheusSource:
             concurrency=concurrency,
             largest=largest_answer,
         )
-        self._thread = ThreadPoolExecutor(1, "prometheus answers")
+        self._worker = Worker("prometheus answers")
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
@@ -129,7 +129,7 @@ class PrometheusSource:
 
     async def aclose(self) -> None:
         """Let go of connections."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._worker.abandon()
         await self._api.aclose()
 
     async def ready(self) -> None:
@@ -148,7 +148,7 @@ class PrometheusSource:
         """The window that ends at `end`; SourceDown when not one query was answered."""
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
-        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
+        cycle = _Cycle(self._api, self._worker, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
@@ -353,14 +353,14 @@ class _Cycle:
     def __init__(
         self,
         api: PromApi,
-        thread: ThreadPoolExecutor,
+        worker: Worker,
         *,
         end: UnixTime,
         seconds: Seconds,
         due: Seconds,
         at_once: int,
     ) -> None:
-        self._api, self._thread = api, thread
+        self._api, self._worker = api, worker
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
@@ -386,7 +386,7 @@ class _Cycle:
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Work that takes longer than others who live in this event loop should wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._worker.do(work)
 
     async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
         """Which of these metrics exist."""

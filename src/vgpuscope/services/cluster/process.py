@@ -21,11 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
-from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
+from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
-from vgpuscope.http import address
 from vgpuscope.http.operations import Param, read_params
-from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.logic.cluster.owners import OwnerBook
@@ -45,15 +44,15 @@ from vgpuscope.model.cluster_event import (
     SliceGone,
     SliceSet,
 )
-from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
+from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
-from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
+from vgpuscope.runtime.log import DEBUG, OnChange, fields
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import Group, Kind, merged
+from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
@@ -62,7 +61,7 @@ from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+    from vgpuscope.services.frame import Guard
 
 log = logging.getLogger(__name__)
 
@@ -78,26 +77,23 @@ _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a n
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope cluster`."""
-    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
-    tell_file(file)
     gc.set_threshold(_GC_EVERY)
-    return lifecycle.main(lambda life: _serve(config.cluster, life))
+    return run(lambda: _exporter(config.cluster), config=config, listening=config.cluster, file=file)
 
 
-async def _serve(config: ClusterConfig, life: lifecycle.Lifecycle) -> None:
+def _exporter(config: ClusterConfig) -> "ClusterExporter":
     if config.kubeconfig is not None:
         check_kubeconfig(config.kubeconfig)
-    exporter = ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
-    guard = _guard(config, exporter.count)
-    server = Server(exporter.app(guard), sock=address.bind(config.listen), guard=guard)
-    log.info("cluster exporter starts", extra=fields(url=server.url, families=",".join(config.families)))
-    await life.run(exporter.loops(), server=server)
+    return ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
 
 
-class ClusterExporter:
+class ClusterExporter(Service):
     """The parts of the exporter, and what it knows. Everything but the watches' waiting happens on one thread."""
 
+    name = "cluster exporter"
+
     def __init__(self, config: ClusterConfig, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
         self._config, self._on_ready = config, on_ready
         self._state = ClusterState()
         self._scheduling = SchedulingBook()
@@ -105,25 +101,32 @@ class ClusterExporter:
         self._owners = OwnerBook(self._state.pods)
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
-        self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
 
-    def loops(self) -> dict[str, lifecycle.Loop]:
-        """What runs for as long as the exporter does."""
-        search = OwnerSearch(self._owners, self._config.kubeconfig, failed=self.count)
-        loops: dict[str, lifecycle.Loop] = {"settle": self._settle_forever, "owners": search.run}
-        for number, kind in enumerate(self._kinds):
-            loops[f"watch-{kind.name}-{number}"] = partial(kind.follow, self._config.kubeconfig, self.count)
-        return loops
+    def loops(self) -> Loops:
+        """What runs for as long as the exporter does.
+
+        A watch or a settling that dies may leave its work half done, which only a new process repairs.
+        """
+        count, kubeconfig = self.counters.count, self._config.kubeconfig
+        search = OwnerSearch(self._owners, kubeconfig, failed=count)
+        watches = {
+            f"watch-{kind.name}-{number}": partial(kind.follow, kubeconfig, count)
+            for number, kind in enumerate(self._kinds)
+        }
+        return {"settle": self._settle_forever, "owners": Restartable(search.run), **watches}
+
+    def about(self) -> dict[str, object]:
+        return {"families": ",".join(self._config.families)}
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
         return make_app(
             title="vgpuscope cluster",
-            service="cluster exporter",
+            service=self.name,
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
@@ -145,10 +148,6 @@ class ClusterExporter:
         if not missing and not self._settled:
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
-
-    def count(self, error: ScopeError) -> None:
-        """One more of this error."""
-        self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
         return Response(msgspec.json.encode(list(self._state.settled_nodes())), media_type="application/json")
@@ -340,7 +339,8 @@ class ClusterExporter:
             types=self._state.capacity_types(),
             unplaced=self._state.unplaced,
             watches=merged([kind.state() for kind in self._kinds]),
-            errors=self._errors,
+            errors=self.counters.errors,
+            loop_restarts=self.counters.restarts,
         )
         self._page.update(_CLUSTER, samples)
 
@@ -362,7 +362,7 @@ class ClusterExporter:
         for uid, fault in kind.faults().items():
             values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
             if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
-                self.count(AnnotationMalformed(fault))
+                self.counters.count(AnnotationMalformed(fault))
 
 
 _PENDING_PARAMS = (
@@ -376,11 +376,3 @@ def _blocker(pod: PendingPod) -> str:
     """What keeps a pod away for which there is room."""
     quota = pod.code == "SCHED_QUOTA_EXCEEDED"
     return f"the quota of namespace {pod.namespace}" if quota else ""
-
-
-def _guard(config: ClusterConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
-    if config.web_config_file is None:
-        return None
-    from vgpuscope.http.guard import Guard
-
-    return Guard(config.web_config_file, on_error=on_error)

@@ -37,6 +37,8 @@ class Health(Struct, frozen=True, kw_only=True):
     threshold: float
     interval: float
     error_counts: Mapping[str, int]
+    loop_restarts: Mapping[str, int] = {}
+    follower_failures: Mapping[str, int] = {}
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -116,6 +118,10 @@ def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
     yield Sample(m.UNSAVED, row, health.unsaved)
     for code, count in health.error_counts.items():
         yield Sample(m.ERRORS, row, count, (code,))
+    for loop, count in health.loop_restarts.items():
+        yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
+    for follower, count in health.follower_failures.items():
+        yield Sample(m.FOLLOWER_FAILURES, row, count, (follower,))
 
 
 def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
