@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
 import logging
 import secrets
@@ -16,6 +15,8 @@ from typing import Any
 import bcrypt
 
 from vgpuscope.http import webconfig
+from vgpuscope.http.client_limits import TokenBucket
+from vgpuscope.http.identity import known_token
 from vgpuscope.model.errors import ScopeError, WebConfigInvalid
 from vgpuscope.runtime.log import OnChange, error_fields
 
@@ -35,7 +36,7 @@ class Guard:
         self._on_error = on_error
         self._changes = OnChange(log)
         self._passwords = _Passwords()
-        self._bucket = _Bucket()
+        self._bucket = TokenBucket()
         self.failures = 0
         self._files = webconfig.Files(path)
         self.web = webconfig.read(path, self._files)
@@ -57,13 +58,13 @@ class Guard:
     async def judge(self, headers: Iterable[tuple[bytes, bytes]]) -> int:
         """200 for a request that may pass, else the status to answer with."""
         web = self.web
-        if web.interval and not self._bucket.take(interval=web.interval, burst=web.burst, now=time.monotonic()):
+        if web.interval and self._bucket.take(rate=1 / web.interval, burst=web.burst, now=time.monotonic()):
             return TOO_MANY
         if not web.guarded:
             return OK
         kind, _, value = _authorization(headers).partition(b" ")
         if kind.lower() == b"bearer":
-            return OK if _known_token(value.strip(), web.tokens) else UNAUTHORIZED
+            return OK if known_token(value.strip(), (digest for _, digest in web.tokens)) else UNAUTHORIZED
         if kind.lower() == b"basic" and web.users:
             return await self._passwords.judge(value.strip(), web.users)
         return UNAUTHORIZED
@@ -146,30 +147,8 @@ class _Passwords:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-class _Bucket:
-    """A token bucket: one request per interval, and as many at once as the burst allows."""
-
-    def __init__(self) -> None:
-        self._tokens: float | None = None
-        self._at = 0.0
-
-    def take(self, *, interval: float, burst: int, now: float) -> bool:
-        grown = burst if self._tokens is None else self._tokens + (now - self._at) / interval
-        self._tokens, self._at = min(float(burst), grown), now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-
 def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return next((value for name, value in headers if name == b"authorization"), b"")
-
-
-def _known_token(token: bytes, known: tuple[tuple[str, bytes], ...]) -> bool:
-    """Every known token is compared, each in constant time, so that time tells nothing."""
-    digest = hashlib.sha256(token).digest()
-    return bool(sum(hmac.compare_digest(digest, one) for _, one in known))
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:

@@ -17,21 +17,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
 from vgpuscope.formats.kube.lists import Fault
 from vgpuscope.http import address
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
 from vgpuscope.model.pod import Pod
+from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import OnChange, fields, setup
+from vgpuscope.services.agent.api import TITLE, operations
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sources.node.ratio import RatioFile
 from vgpuscope.views.exposition.page import Page
@@ -160,14 +159,15 @@ class Agent:
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self._node)
         return make_app(
-            title="vgpuscope agent",
+            title=TITLE,
             service="agent",
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
             ready=self.readiness,
             guard=guard,
-            routes=[Route("/api/v1/node", self._node_json)],
-            links=[("api/v1/node", "the last sample as JSON; `vgpuscope top` shows it")],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -188,10 +188,10 @@ class Agent:
         """Let the threads end."""
         self._stop.set()
 
-    async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
+    async def _node(self, call: Call[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
         if self._latest is None:
-            raise SourceDown("no sample has been taken yet", hint="Ask again in a second.")
-        return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
+            raise SourceDown("no sample has been taken yet", hint="Retry in a second.")
+        return self._latest[0].complete()
 
     async def _sample(self) -> None:
         """Take samples on a thread of their own; whatever ends that thread ends the agent."""

@@ -21,10 +21,15 @@ from starlette.requests import Request
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.http import address
-from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.admission import Admission
+from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.events import Feed
+from vgpuscope.http.identity import Identity
+from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
 from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
@@ -32,9 +37,10 @@ from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse, analysis_event
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.sinks.history import History, Outbox, open_history
@@ -60,7 +66,6 @@ _ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is kno
 _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
-_OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
 def main(
@@ -106,7 +111,8 @@ class Analyzer:
     def __init__(self, settings: Settings, *, history: History | None = None, sources: Sources | None = None) -> None:
         self._settings = settings
         config = settings.config.analyzer
-        self._doorman = _doorman(settings.config)
+        self._admission = _admission(settings.config)
+        self.feed = Feed()
         self._sources = sources or Sources(settings.config)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
@@ -136,7 +142,7 @@ class Analyzer:
 
     @property
     def read_only(self) -> bool:
-        return self._doorman.read_only
+        return self._admission.identity.read_only
 
     def loops(self) -> dict[str, lifecycle.Loop]:
         """What runs for as long as the analyzer does."""
@@ -158,8 +164,8 @@ class Analyzer:
             metrics=self._metrics,
             ready=self._readiness,
             guard=guard,
-            routes=routes(api.operations, self._admit),
-            admit=lambda request: self._doorman.admit(request, changes=False),
+            routes=routes(api.operations, self),
+            admit=lambda request: self.admit(request, METRICS),
         )
 
     def count(self, error: ScopeError) -> None:
@@ -210,18 +216,18 @@ class Analyzer:
         self._apply()
         return done
 
-    async def points(self, **asked: Any) -> list[HistoryPoint]:
-        end = asked["end"] if asked["end"] is not None else time.time()
-        begin = asked["begin"] if asked["begin"] is not None else end - 86400
+    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]:
+        end = asked.end if asked.end is not None else time.time()
+        begin = asked.begin if asked.begin is not None else end - 86400
         return await self._history.points(
-            step=asked["step"] or "analysis",
+            step=asked.step,
             begin=begin,
             end=end,
-            gpu_id=asked["gpu_id"],
-            mig=asked["mig"],
-            namespace=asked["namespace"],
-            pod=asked["pod"],
-            limit=asked["limit"],
+            gpu_id=asked.gpu_id,
+            mig=asked.mig,
+            namespace=asked.namespace,
+            pod=asked.pod,
+            limit=asked.limit,
         )
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -347,6 +353,7 @@ class Analyzer:
     async def _done(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+        self.feed.publish(analysis_event(board))
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
         try:
@@ -408,14 +415,13 @@ class Analyzer:
             return Readiness(missing=("the first analysis",))
         return Readiness()
 
-    async def _admit(self, request: Request, operation: Operation) -> None:
-        if operation.path != "/health":  # whoever watches over us is never turned away
-            self._doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        return self._admission.admit(request, operation)
 
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._doorman = _doorman(config)
+        self._admission = _admission(config)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -424,18 +430,18 @@ class Analyzer:
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that nothing can be made of."""
     check_source(config)
-    _doorman(config)
+    _admission(config)
 
 
-def _doorman(config: Config) -> Doorman:
+def _admission(config: Config) -> Admission:
     found = config.analyzer
-    return Doorman(
+    identity = Identity(
         listen_host=address.split(found.listen)[0],
         token=found.api_token,
         protect_reads=found.protect_reads,
         user_header=found.proxy_user_header,
-        rate=found.rate_limit,
     )
+    return Admission(identity, ClientLimits(found.rate_limit))
 
 
 @contextlib.contextmanager

@@ -14,17 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import structs
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
 from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.http import address
-from vgpuscope.http.operations import Param, read_params
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, Server, make_app
 from vgpuscope.logic.cluster.capacity import CapacityTotals
 from vgpuscope.logic.cluster.dra import DraBook
@@ -41,6 +38,7 @@ from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
+from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import Group, Kind, merged
@@ -118,22 +116,15 @@ class ClusterExporter:
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self)
         return make_app(
-            title="vgpuscope cluster",
+            title=TITLE,
             service="cluster exporter",
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
-            routes=[
-                Route("/api/v1/nodes", self._nodes_json),
-                Route("/api/v1/pending", self._pending_json),
-                Route("/api/v1/owners", self._owners_json),
-            ],
-            links=[
-                ("api/v1/nodes", "the ledger of every node as JSON"),
-                ("api/v1/pending", "pods that wait for devices, and why, as JSON"),
-                ("api/v1/owners", "who made the pods that have devices, as JSON"),
-            ],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -147,20 +138,19 @@ class ClusterExporter:
         """One more of this error."""
         self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
-    async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        return Response(msgspec.json.encode(list(self._node_ledgers())), media_type="application/json")
+    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
+        return list(self._node_ledgers())
 
     def _node_ledgers(self) -> Iterator[NodeLedger]:
         nodes = (self._ledger.node(name) for name in sorted(self._ledger.node_names()))
         return (node for node in nodes if node)
 
-    async def _pending_json(self, request: Request) -> Response:
-        asked = read_params(_PENDING_PARAMS, request.query_params)
-        known = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+    async def pending(self, call: Call[PendingQuery, None]) -> PendingList:
+        asked = call.asked
+        known = self._pending.pods(namespace=asked.namespace, name=asked.pod, all=asked.all)
         found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
-        one = found[0] if asked["namespace"] and asked["pod"] and found else None
-        answer = self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        one = found[0] if asked.namespace and asked.pod and found else None
+        return self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
 
     def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
         """The answer about one pod: what to do has its names, and if it waits, each code the numbers behind it."""
@@ -184,10 +174,10 @@ class ClusterExporter:
             numbers = facts(first, (), node_of=node_of, namespace=self._ledger.namespace(pod.namespace))
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
-    async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:  # noqa: ARG002
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return Response(msgspec.json.encode(dict(self._owners.owners())), media_type="application/json")
+        return dict(self._owners.owners())
 
     def _watched(self) -> Iterator[Kind[Any]]:
         resync = self._config.resync_interval
@@ -362,13 +352,6 @@ class ClusterExporter:
             values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
             if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
                 self.count(AnnotationMalformed(fault))
-
-
-_PENDING_PARAMS = (
-    Param(name="namespace", help="Only pods of this namespace."),
-    Param(name="pod", help="Only pods of this name."),
-    Param(name="all", type="boolean", help="Those too that no longer wait.", default=False),
-)
 
 
 def _blocker(pod: PendingPod) -> str:

@@ -1,0 +1,32 @@
+"""The agent's API: the last sample of its node."""
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+
+from vgpuscope.http.docs import openapi_row
+from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.model.usage import NodeSnapshot
+
+TITLE = "vgpuscope agent"
+_ABOUT = "The GPUs of one node, their processes, containers and pods, as of the last sample."
+
+
+def operations(node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]]) -> tuple[Operation, ...]:
+    """The table; `node` gives the last sample."""
+    own = Operation(
+        method="GET",
+        path="/api/v1/node",
+        summary="the last sample as JSON; `vgpuscope top` shows it",
+        handler=node,
+        answer=NodeSnapshot,
+        statuses=(503,),
+    )
+
+    @cache
+    def document() -> bytes:
+        from vgpuscope.http import openapi
+
+        return openapi.document((own, openapi.METRICS), title=TITLE, description=_ABOUT)
+
+    return (own, openapi_row(document))
