@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from vgpuscope.http.answers import Answer, Content
+from vgpuscope.http.openapi import described
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 
@@ -29,20 +30,9 @@ def operations(*, title: str, document: Callable[[], bytes]) -> tuple[Operation,
     page = Content(body=_PAGE.format(title=html.escape(title)).encode(), media="text/html", headers=_HEADERS)
     assets = [_row(f"/docs/{name}", name, _asset(name), media, hidden=True) for name, media in _ASSETS.items()]
     return (
-        openapi_row(document),
+        described(document),
         _row("/docs", "this API for people: read it and try it", lambda: page, "text/html"),
         *assets,
-    )
-
-
-def openapi_row(document: Callable[[], bytes]) -> Operation:
-    """`/openapi.json`; the document is made when it is first asked for."""
-    return _row(
-        "/openapi.json",
-        "this API for programs",
-        lambda: Content(body=document()),
-        "application/json",
-        answer=dict[str, Any],
     )
 
 

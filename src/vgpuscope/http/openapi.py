@@ -1,16 +1,16 @@
-"""A table of operations → the OpenAPI 3.1 document of a service."""
+"""A table of operations → the OpenAPI 3.1 document of a service, made when it is asked for: types cost memory."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from vgpuscope.http import parameters
-from vgpuscope.http.answers import JSON
-from vgpuscope.http.operations import Operation
-from vgpuscope.http.parameters import Param
+from vgpuscope.http.answers import JSON, Answer, Content
+from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.parameters import NoQuery, Param
 from vgpuscope.version import __version__
 
 Table = Sequence[Operation]
@@ -49,8 +49,8 @@ _STATUS_WORDS = {
 _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}
 
 
-def document(operations: Table, *, title: str, description: str) -> bytes:
-    """The document, as JSON."""
+def document(operations: Table, *, title: str, description: str, protected: bool = False) -> bytes:
+    """The document, as JSON. `protected`: reading needs credentials too."""
     shown = [operation for operation in operations if not operation.hidden]
     types = [t for o in shown for t in (o.answer, o.or_else, _body(o)) if t is not None and t is not Any]
     schemas, components = msgspec.json.schema_components(
@@ -59,7 +59,9 @@ def document(operations: Table, *, title: str, description: str) -> bytes:
     by_type = {str(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
     paths: dict[str, Any] = {}
     for operation in shown:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, by_type)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, by_type, protected=protected
+        )
     made = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__, "description": description},
@@ -69,11 +71,21 @@ def document(operations: Table, *, title: str, description: str) -> bytes:
     return json.dumps(made, ensure_ascii=False).encode()
 
 
+def described(made: Callable[[], bytes]) -> Operation:
+    """`/openapi.json`, which everyone may read; `made` gives the document when it is asked for."""
+
+    async def handler(call: Call[NoQuery, None]) -> Answer:  # noqa: ARG001 - the same for every caller
+        return Answer(make=lambda: Content(body=made()))
+
+    summary, answer = "this API for programs", dict[str, Any]
+    return Operation(method="GET", path="/openapi.json", summary=summary, handler=handler, answer=answer, public=True)
+
+
 def _body(operation: Operation) -> Any:
     return operation.body_shown or operation.body
 
 
-def _operation(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(operation: Operation, by_type: Mapping[str, Any], *, protected: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": operation.summary,
         "tags": [_tag(operation.path)],
@@ -82,9 +94,9 @@ def _operation(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, An
         "responses": _responses(operation, by_type),
     }
     if words := _ROLE_WORDS[operation.role]:
-        made |= {"description": words, "security": [{"token": []}]}
-    elif not operation.public:
-        made["security"] = [{}, {"token": []}]  # reading needs the token only where it is protected
+        made["description"] = words
+    if operation.changes or (protected and not operation.public):
+        made["security"] = [{"token": []}]
     if (body := _body(operation)) is not None:
         content = {JSON: {"schema": by_type[str(body)]}}
         made["requestBody"] = {"content": content, "required": operation.body_required}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from vgpuscope.model.errors import QueryInvalid
 from vgpuscope.model.wording import instead, nearest
@@ -53,16 +53,9 @@ def one_of(choices: Iterable[str], description: str) -> msgspec.Meta:
 
 def declared(query: type[Struct]) -> tuple[Param, ...]:
     """The parameters that a struct declares, in its order."""
-    if not query.__struct_fields__:
-        return ()
     hints = get_type_hints(query, include_extras=True)
-    return tuple(_param(field, hints[field.name]) for field in _fields(query))
-
-
-def _fields(query: type[Struct]) -> tuple[Any, ...]:
-    from msgspec import inspect  # noqa: PLC0415 - memory: the agent's operations take no parameters
-
-    return inspect.type_info(query).fields  # type: ignore[attr-defined, no-any-return]
+    fields = inspect.type_info(query).fields  # type: ignore[attr-defined]
+    return tuple(_param(field, hints[field.name]) for field in fields)
 
 
 def _param(field: Any, hint: Any) -> Param:

@@ -107,7 +107,7 @@ class NotLeader(ScopeError):
 
 
 class Unknown(ScopeError):
-    code = "UNKNOWN"
+    code = "NO_SUCH_OBJECT"
     meaning = "There is no such GPU, node, pod or namespace among the results."
     hint = "/results lists all of them; names are case-sensitive, and UUIDs must be complete."
     status = 404

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from vgpuscope.http.docs import openapi_row
+from vgpuscope.http.openapi import METRICS, described, document
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.usage import NodeSnapshot
@@ -12,8 +12,10 @@ TITLE = "vgpuscope agent"
 _ABOUT = "The GPUs of one node, their processes, containers and pods, as of the last sample."
 
 
-def operations(node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]]) -> tuple[Operation, ...]:
-    """The table; `node` gives the last sample."""
+def operations(
+    node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]], *, protected: bool = False
+) -> tuple[Operation, ...]:
+    """The table; `node` gives the last sample. `protected`: a web configuration file asks for credentials."""
     own = Operation(
         method="GET",
         path="/api/v1/node",
@@ -23,10 +25,5 @@ def operations(node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]]) -
         statuses=(503,),
     )
 
-    @cache
-    def document() -> bytes:
-        from vgpuscope.http import openapi
-
-        return openapi.document((own, openapi.METRICS), title=TITLE, description=_ABOUT)
-
-    return (own, openapi_row(document))
+    made = cache(lambda: document((own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
+    return (own, described(made))

@@ -159,7 +159,7 @@ class Agent:
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        table = operations(self._node)
+        table = operations(self._node, protected=guard is not None)
         return make_app(
             title=TITLE,
             service="agent",

@@ -139,14 +139,18 @@ CHANGES = _changes_type()
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, guarded: bool = False) -> None:
+        """`guarded`: a web configuration file asks for credentials before any operation does."""
         self._desk = desk
         own = (*self._service(), *self._seed_tables(), *self._v1())
-        described = docs.operations(title=TITLE, document=cache(self._document))
+        made = cache(self._document)
+        described = docs.operations(
+            title=TITLE, document=lambda: made(guarded or self._desk.config().analyzer.protect_reads)
+        )
         self.operations: tuple[Operation, ...] = (*own, *described)
 
-    def _document(self) -> bytes:
-        return document((*self.operations, METRICS), title=TITLE, description=ABOUT)
+    def _document(self, protected: bool) -> bytes:
+        return document((*self.operations, METRICS), title=TITLE, description=ABOUT, protected=protected)
 
     def _service(self) -> tuple[Operation, ...]:
         """gpu-oour's endpoints about the service itself."""

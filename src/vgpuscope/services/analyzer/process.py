@@ -157,7 +157,7 @@ class Analyzer:
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        api = AnalyzerApi(self)
+        api = AnalyzerApi(self, guarded=guard is not None)
         return make_app(
             title=TITLE,
             service="analyzer",

@@ -32,8 +32,8 @@ class Handlers(Protocol):
     async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]: ...
 
 
-def operations(of: Handlers) -> tuple[Operation, ...]:
-    """The table."""
+def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...]:
+    """The table. `protected`: a web configuration file asks for credentials."""
     own = (
         _get("/api/v1/nodes", "the ledger of every node as JSON", of.nodes, list[NodeLedger]),
         _get("/api/v1/pending", "pods that wait for devices, and why, as JSON", of.pending, PendingList),
@@ -45,7 +45,7 @@ def operations(of: Handlers) -> tuple[Operation, ...]:
             statuses=(503,),
         ),
     )
-    made = cache(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT))
+    made = cache(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
     return (*own, *docs.operations(title=TITLE, document=made))
 
 

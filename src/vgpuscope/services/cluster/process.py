@@ -116,7 +116,7 @@ class ClusterExporter:
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        table = operations(self)
+        table = operations(self, protected=guard is not None)
         return make_app(
             title=TITLE,
             service="cluster exporter",
