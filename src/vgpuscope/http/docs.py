@@ -13,7 +13,7 @@ from vgpuscope.http.parameters import NoQuery
 _SCRIPT, _STYLE = "application/javascript", "text/css"
 _ASSETS = {"swagger-ui-bundle.js": _SCRIPT, "docs.js": _SCRIPT, "swagger-ui.css": _STYLE}
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}

@@ -107,7 +107,7 @@ class NotLeader(ScopeError):
 
 
 class Unknown(ScopeError):
-    code = "NO_SUCH_OBJECT"
+    code = "OBJECT_UNKNOWN"
     meaning = "There is no such GPU, node, pod or namespace among the results."
     hint = "/results lists all of them; names are case-sensitive, and UUIDs must be complete."
     status = 404

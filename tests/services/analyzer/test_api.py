@@ -279,7 +279,7 @@ async def test_a_verdict_comes_with_its_evidence_in_two_languages(fleet):
 
 
 async def test_a_card_that_is_not_there_is_not_found(fleet):
-    refused(await fleet.get("/api/v1/gpus/GPU-nope"), 404, "NO_SUCH_OBJECT")
+    refused(await fleet.get("/api/v1/gpus/GPU-nope"), 404, "OBJECT_UNKNOWN")
 
 
 async def test_groups_count_a_shared_card_in_each_of_theirs(fleet):
