@@ -19,7 +19,10 @@ def table(feed: Feed, keep_alive: float = SOON) -> list:
     async def handler(call: Call[NoQuery, None]) -> Stream:
         return Stream(feed.listen(Event(name="first", data={"text": "a\nb"}, id="0")), keep_alive=keep_alive)
 
-    operation = Operation(method="GET", path="/events", summary="", handler=handler, media=(EVENTS,))
+    stamp = {"x-stamp": "now"}
+    operation = Operation(
+        method="GET", path="/events", summary="", handler=handler, media=(EVENTS,), stamp=lambda: stamp
+    )
     return routes([operation])
 
 
@@ -49,6 +52,7 @@ async def test_events_come_as_they_happen(feed):
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
         assert "content-length" not in answer.headers
+        assert answer.headers["x-stamp"] == "now"
         feed.publish(Event(name="analysis", data={"n": 1}))
         first, second = await blocks(answer, 2)
     assert first == 'event: first\nid: 0\ndata: {"text":"a\\nb"}'  # one line, whatever the data has

@@ -67,7 +67,7 @@ class _Known(Struct, frozen=True):
 
     @property
     def may_be_tagged(self) -> bool:
-        return self.status == 200 and self.request.method in {"GET", "HEAD"}
+        return self.request.method in {"GET", "HEAD"}
 
     def has(self, tag: str) -> bool:
         given = self.request.headers.get("if-none-match", "")
