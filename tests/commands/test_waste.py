@@ -47,7 +47,7 @@ async def analyzer(tmp_path):
     source = StubSource(reading(track(5, tenant=None)))
     source.hang()
     async with running(source, history=open_history(file, **KEEP), **HOURLY, **{"analyzer.history": file}) as found:
-        await until(lambda: found.analyzer.pulse().last is not None)  # the limits are those of the last analysis
+        await until(lambda: found.analyzer.state().last is not None)  # the limits are those of the last analysis
         yield found
 
 

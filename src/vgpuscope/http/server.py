@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.http import address
+from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
@@ -87,7 +88,7 @@ def make_app(
     guard: "Guard | None" = None,
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
-    admit: Callable[[Request], None] | None = None,
+    admit: Callable[[Request], object] | None = None,
     service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
@@ -119,7 +120,7 @@ class App:
         guard: "Guard | None",
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
-        admit: Callable[[Request], None] | None,
+        admit: Callable[[Request], object] | None,
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
@@ -133,6 +134,7 @@ class App:
         self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
         self.stopping = False
         self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
+        self.streams = Streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -247,6 +249,7 @@ class Server:
     def stop(self) -> None:
         """Let run() finish."""
         self.not_ready()
+        self._app.streams.stopped.set()
         self._inner.should_exit = True
         self._inner.leaving.set()
 

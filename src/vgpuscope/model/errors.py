@@ -108,7 +108,7 @@ class NotLeader(ScopeError):
 
 
 class Unknown(ScopeError):
-    code = "UNKNOWN"
+    code = "OBJECT_UNKNOWN"
     meaning = "The results contain no such GPU, node, pod or namespace."
     hint = "/results lists all of them. Names are case-sensitive, and UUIDs must be complete."
     status = 404

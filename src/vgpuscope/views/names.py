@@ -235,7 +235,7 @@ ERROR_NAMES: dict[str, str] = {
     "BODY_INVALID": "请求体不是所需的 JSON",
     "READ_ONLY": "该监听地址只读，不接受修改",
     "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
-    "UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
+    "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
     "HISTORY_DOWN": "结果存储无法读写；分析照常进行",
     "SOURCE_DOWN": "数据源无法读取；缺少它的数据，其余照常提供",
     "WEB_CONFIG_INVALID": "Web 配置文件（TLS、basic auth、bearer token）无法使用",

@@ -204,7 +204,7 @@ class Running:
 
     async def analysed(self, times: int = 1) -> None:
         """Wait until so many analyses came to an end, whatever their end."""
-        await until(lambda: self.analyzer.pulse().tally.analyses >= times and self._shown())
+        await until(lambda: self.analyzer.state().tally.analyses >= times and self._shown())
 
     def _shown(self) -> bool:
         running = self.analyzer._cycle._running
@@ -213,7 +213,7 @@ class Running:
     async def analyse(self) -> None:
         """One analysis more, from now."""
         await self.analyzer._cycle.finished()
-        before = self.analyzer.pulse().tally.analyses
+        before = self.analyzer.state().tally.analyses
         assert self.analyzer.trigger()
         await self.analysed(before + 1)
 

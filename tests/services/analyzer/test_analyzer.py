@@ -115,7 +115,7 @@ async def test_health_answers_while_the_source_never_does():
         await source.asked.wait()
         for path in ("/health", "/", "/results", "/metrics", "/healthz", "/config"):
             assert (await analyzer.get(path)).status_code == 200
-        assert analyzer.analyzer.pulse().tally.analyses == 0
+        assert analyzer.analyzer.state().tally.analyses == 0
 
 
 async def test_it_stops_while_the_source_never_answers():
@@ -405,7 +405,7 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
         await until(later.analyzer._leads.__bool__)
         await later.analysed()
         async with running(first, history=store, **HOURLY) as follower:
-            await until(lambda: follower.analyzer.pulse().last)
+            await until(lambda: follower.analyzer.state().last)
             assert first.reads == 0
             assert len(await follower.json("/results")) == 3
             health = await follower.json("/health")
@@ -729,7 +729,7 @@ async def test_nobody_waits_while_a_large_fleet_is_judged():
         await source.asked.wait()
         source.let_go.set()
         first = whole()
-        while analyzer.analyzer.pulse().tally.analyses == 0 or not analyzer._shown():
+        while analyzer.analyzer.state().tally.analyses == 0 or not analyzer._shown():
             began = time.thread_time()
             assert (await analyzer.get("/health")).status_code == 200
             shares.append(time.thread_time() - began)

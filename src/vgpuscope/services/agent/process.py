@@ -17,21 +17,20 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
 from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pod import Pod
+from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.runtime.worker import Worker
 from vgpuscope.services import frame
+from vgpuscope.services.agent.api import TITLE, operations
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
@@ -160,14 +159,15 @@ class Agent(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self._node, protected=guard is not None)
         return make_app(
-            title="vgpuscope agent",
+            title=TITLE,
             service=self.name,
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
             ready=self.readiness,
             guard=guard,
-            routes=[Route("/api/v1/node", self._node_json)],
-            links=[("api/v1/node", "the last sample as JSON; `vgpuscope top` shows it")],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -188,10 +188,10 @@ class Agent(Service):
         """Let the threads end."""
         self._stop.set()
 
-    async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
+    async def _node(self, call: Call[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
         if self._latest is None:
             raise SourceDown("no sample has been taken yet", hint="Retry after 1 s.")
-        return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
+        return self._latest[0].complete()
 
     async def _sample(self) -> None:
         """Take samples on a thread of their own; whatever ends that thread ends the agent."""

@@ -21,19 +21,25 @@ from starlette.requests import Request
 from vgpuscope.catalog import analyzer as catalog
 from vgpuscope.config import Config, SettingsFile
 from vgpuscope.http import address
-from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.admission import Admission
+from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.events import Feed
+from vgpuscope.http.identity import Identity
+from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, ServiceState, analysis_event
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
@@ -64,7 +70,6 @@ _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
 _PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; what waited for the store is saved as well
-_OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
 
 
 def main(
@@ -102,7 +107,8 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock = settings, clock
         config = settings.config.analyzer
-        self._doorman = _doorman(settings.config, clock)
+        self._admission = _admission(settings.config, clock)
+        self.feed = Feed()
         self._sources = sources or Sources(settings.config)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
@@ -136,7 +142,7 @@ class Analyzer(Service):
 
     @property
     def read_only(self) -> bool:
-        return self._doorman.read_only
+        return self._admission.identity.read_only
 
     def loops(self) -> Loops:
         """What runs for as long as the analyzer does; what any of them knows lies in its parts."""
@@ -154,15 +160,15 @@ class Analyzer(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        api = AnalyzerApi(self)
+        api = AnalyzerApi(self, guarded=guard is not None)
         return make_app(
             title=TITLE,
             service=self.name,
             metrics=self._metrics,
             ready=self.readiness,
             guard=guard,
-            routes=routes(api.operations, self._admit),
-            admit=lambda request: self._doorman.admit(request, changes=False),
+            routes=routes(api.operations, self),
+            admit=lambda request: self.admit(request, METRICS),
         )
 
     def hang_up(self) -> None:
@@ -185,9 +191,9 @@ class Analyzer(Service):
     def config(self) -> Config:
         return self._settings.config
 
-    def pulse(self) -> Pulse:
+    def state(self) -> ServiceState:
         """How it goes, in no time."""
-        return Pulse(
+        return ServiceState(
             tally=self._cycle.tally,
             last=self._cycle.last(),
             old=self._cycle.old,
@@ -210,18 +216,18 @@ class Analyzer(Service):
         self._apply()
         return done
 
-    async def points(self, **asked: Any) -> list[HistoryPoint]:
-        end = asked["end"] if asked["end"] is not None else time.time()
-        begin = asked["begin"] if asked["begin"] is not None else end - 86400
+    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]:
+        end = asked.end if asked.end is not None else time.time()
+        begin = asked.begin if asked.begin is not None else end - 86400
         return await self._history.points(
-            step=asked["step"] or "analysis",
+            step=asked.step,
             begin=begin,
             end=end,
-            gpu_id=asked["gpu_id"],
-            mig=asked["mig"],
-            namespace=asked["namespace"],
-            pod=asked["pod"],
-            limit=asked["limit"],
+            gpu_id=asked.gpu_id,
+            mig=asked.mig,
+            namespace=asked.namespace,
+            pod=asked.pod,
+            limit=asked.limit,
         )
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -375,6 +381,7 @@ class Analyzer(Service):
     async def _show_board(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+        self.feed.publish(analysis_event(board))
 
     async def _log_board(self, board: Board) -> None:
         assert board.analysis is not None
@@ -441,14 +448,13 @@ class Analyzer(Service):
             return Readiness(missing=("the first analysis",))
         return Readiness()
 
-    async def _admit(self, request: Request, operation: Operation) -> None:
-        if operation.path != "/health":  # whoever watches over us is never turned away
-            self._doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        return self._admission.admit(request, operation)
 
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._doorman = _doorman(config, self._clock)
+        self._admission = _admission(config, self._clock)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -457,16 +463,15 @@ class Analyzer(Service):
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that nothing can be made of."""
     check_source(config)
-    _doorman(config)
+    _admission(config)
 
 
-def _doorman(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Doorman:
+def _admission(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Admission:
     found = config.analyzer
-    return Doorman(
+    identity = Identity(
         listen_host=address.split(found.listen)[0],
         token=found.api_token,
         protect_reads=found.protect_reads,
         user_header=found.proxy_user_header,
-        rate=found.rate_limit,
-        clock=clock,
     )
+    return Admission(identity, ClientLimits(found.rate_limit, clock=clock))

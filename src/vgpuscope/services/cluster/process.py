@@ -14,16 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import structs
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
-from vgpuscope.http.operations import Param, read_params
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
@@ -32,6 +29,7 @@ from vgpuscope.logic.cluster.pending import PendingBook
 from vgpuscope.logic.cluster.pending_facts import explain, facts
 from vgpuscope.logic.cluster.scheduling import SchedulingBook
 from vgpuscope.model.allocation import PodState
+from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.cluster_event import (
     ClaimGone,
     ClaimSet,
@@ -49,6 +47,7 @@ from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields
+from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import Group, Kind, merged
@@ -124,22 +123,15 @@ class ClusterExporter(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self, protected=guard is not None)
         return make_app(
-            title="vgpuscope cluster",
+            title=TITLE,
             service=self.name,
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
-            routes=[
-                Route("/api/v1/nodes", self._nodes_json),
-                Route("/api/v1/pending", self._pending_json),
-                Route("/api/v1/owners", self._owners_json),
-            ],
-            links=[
-                ("api/v1/nodes", "the ledger of every node as JSON"),
-                ("api/v1/pending", "pods that wait for devices, and why, as JSON"),
-                ("api/v1/owners", "the owner of each pod with devices, as JSON"),
-            ],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -149,16 +141,15 @@ class ClusterExporter(Service):
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
 
-    async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        return Response(msgspec.json.encode(list(self._state.settled_nodes())), media_type="application/json")
+    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
+        return list(self._state.settled_nodes())
 
-    async def _pending_json(self, request: Request) -> Response:
-        asked = read_params(_PENDING_PARAMS, request.query_params)
-        known = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+    async def pending(self, call: Call[PendingQuery, None]) -> PendingList:
+        asked = call.asked
+        known = self._pending.pods(namespace=asked.namespace, name=asked.pod, all=asked.all)
         found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
-        one = found[0] if asked["namespace"] and asked["pod"] and found else None
-        answer = self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        one = found[0] if asked.namespace and asked.pod and found else None
+        return self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
 
     def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
         """The answer about one pod: what to do has its names, and if it waits, each code the numbers behind it."""
@@ -182,10 +173,10 @@ class ClusterExporter(Service):
             numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
-    async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:  # noqa: ARG002
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return Response(msgspec.json.encode(dict(self._owners.owners())), media_type="application/json")
+        return dict(self._owners.owners())
 
     def _watched(self) -> Iterator[Kind[Any]]:
         resync, apply = self._config.resync_interval, self._state.apply
@@ -363,13 +354,6 @@ class ClusterExporter(Service):
             values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
             if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
                 self.counters.count(AnnotationMalformed(fault))
-
-
-_PENDING_PARAMS = (
-    Param(name="namespace", help="Only pods of this namespace."),
-    Param(name="pod", help="Only pods of this name."),
-    Param(name="all", type="boolean", help="true: also pods that no longer wait.", default=False),
-)
 
 
 def _blocker(pod: PendingPod) -> str:

@@ -64,6 +64,15 @@ class Summary(Struct, frozen=True, kw_only=True):
     down_targets: tuple[Target, ...] = ()  # the first of these
 
 
+class Shown(Struct, frozen=True, kw_only=True):
+    """Which analysis is shown now."""
+
+    number: int | None  # null: none yet
+    timestamp: str | None
+    gpus: int
+    stale: bool
+
+
 class TenantDetail(Struct, frozen=True, kw_only=True):
     """One tenant of a card, with what its verdict rests on."""
 

@@ -1,10 +1,11 @@
-"""Who may change something, and how often one client may ask."""
+"""Which caller a request comes from, and which role that caller has."""
 
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.identity import Identity
+from vgpuscope.model.caller import ANYONE, Caller
 from vgpuscope.model.errors import ConfigInvalid, ReadOnly
 
 TOKEN = "sixteen-letters-long"
@@ -17,14 +18,13 @@ def request(host: str = "127.0.0.1:8080", client: str = "10.0.0.9", **headers: s
     return Request({"type": "http", "method": "POST", "path": "/", "headers": raw, "client": (client, 1)})
 
 
-def doorman(listen: str = "127.0.0.1", **more) -> Doorman:
-    usual = {"token": None, "protect_reads": False, "user_header": None, "rate": 1e6}
-    return Doorman(listen_host=listen, **(usual | more))
+def identity(listen: str = "127.0.0.1", *, token=None, protect_reads=False, user_header=None) -> Identity:
+    return Identity(listen_host=listen, token=token, protect_reads=protect_reads, user_header=user_header)
 
 
-def status(door: Doorman, asked: Request, *, changes: bool = True, open_to_all: bool = False) -> int:
+def status(known: Identity, asked: Request, role="operate") -> int:
     try:
-        door.admit(asked, changes=changes, open_to_all=open_to_all)
+        known.admit(asked, role)
     except HTTPException as e:
         return e.status_code
     except ReadOnly as e:
@@ -47,8 +47,8 @@ def status(door: Doorman, asked: Request, *, changes: bool = True, open_to_all: 
     ],
 )
 def test_with_a_token_changing_needs_it_wherever_we_listen(listen, said, expected):
-    assert status(doorman(listen, token=TOKEN), request(**said)) == expected
-    assert status(doorman(listen, token=TOKEN), request(**said), changes=False) == 200
+    assert status(identity(listen, token=TOKEN), request(**said)) == expected
+    assert status(identity(listen, token=TOKEN), request(**said), "read") == 200
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_with_a_token_changing_needs_it_wherever_we_listen(listen, said, expecte
     [("127.0.0.1", False), ("::1", False), ("[::1]", False), ("localhost", False), ("0.0.0.0", True), ("::", True)],
 )
 def test_without_a_token_only_loopback_takes_changes(listen, read_only):
-    door = doorman(listen)
-    assert door.read_only is read_only
-    assert status(door, request()) == (403 if read_only else 200)
-    assert status(door, request(), changes=False) == 200
+    known = identity(listen)
+    assert known.read_only is read_only
+    assert status(known, request()) == (403 if read_only else 200)
+    assert status(known, request(), "read") == 200
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_without_a_token_only_loopback_takes_changes(listen, read_only):
     ],
 )
 def test_a_page_of_another_site_changes_nothing_on_loopback(said, expected):
-    assert status(doorman(), request(**said)) == expected
+    assert status(identity(), request(**said)) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,49 +96,39 @@ def test_a_page_of_another_site_changes_nothing_on_loopback(said, expected):
     ],
 )
 def test_a_user_that_the_proxy_names_may_change_things_but_not_by_another_sites_page(said, expected):
-    assert status(doorman("0.0.0.0", user_header="X-Forwarded-User"), request(**said)) == expected
+    assert status(identity("0.0.0.0", user_header="X-Forwarded-User"), request(**said)) == expected
 
 
 def test_a_header_that_nobody_said_to_believe_is_not_believed():
-    assert status(doorman("0.0.0.0"), request(x_forwarded_user="ann")) == 403
+    assert status(identity("0.0.0.0"), request(x_forwarded_user="ann")) == 403
 
 
 def test_reading_can_need_the_token():
-    door = doorman("0.0.0.0", token=TOKEN, protect_reads=True)
-    assert status(door, request(), changes=False) == 401
-    assert status(door, request(**RIGHT), changes=False) == 200
-    assert status(door, request(), changes=False, open_to_all=True) == 200
+    known = identity("0.0.0.0", token=TOKEN, protect_reads=True)
+    assert status(known, request(), "read") == 401
+    assert status(known, request(**RIGHT), "read") == 200
 
 
 def test_reading_cannot_be_protected_by_nothing():
     with pytest.raises(ConfigInvalid):
-        doorman(protect_reads=True)
+        identity(protect_reads=True)
 
 
-def test_a_client_may_ask_as_often_as_agreed():
-    now = [100.0]
-    door = doorman(rate=2, clock=lambda: now[0])
-    assert [status(door, request(), changes=False) for _ in range(9)] == [200] * 8 + [429]
-    assert status(door, request(client="10.0.0.10"), changes=False) == 200
-    with pytest.raises(HTTPException) as refused:
-        door.admit(request(), changes=False)
-    assert refused.value.headers == {"retry-after": "1"}
-    now[0] += 0.5
-    assert [status(door, request(), changes=False) for _ in range(2)] == [200, 429]
-
-
-def test_a_slow_rate_says_how_long_to_wait():
-    now = [100.0]
-    door = doorman(rate=0.1, clock=lambda: now[0])
-    status(door, request(), changes=False)
-    with pytest.raises(HTTPException) as refused:
-        door.admit(request(), changes=False)
-    now[0] += int(refused.value.headers["retry-after"])
-    assert status(door, request(), changes=False) == 200
-
-
-def test_very_many_clients_take_little_memory():
-    door = doorman(rate=1)
-    for number in range(10_000):
-        status(door, request(client=str(number)), changes=False)
-    assert len(door._limiter._left) <= 4096
+@pytest.mark.parametrize(
+    ("known", "asked", "caller"),
+    [
+        (identity(token=TOKEN), request(**RIGHT), Caller(name="token", role="admin")),
+        (identity(token=TOKEN), request(), ANYONE),
+        (identity(token=TOKEN, protect_reads=True), request(), Caller(name="anyone", role=None)),
+        (identity(), request(), Caller(name="loopback", role="admin")),
+        (identity(), request(origin="http://evil.example"), ANYONE),
+        (identity("0.0.0.0"), request(), ANYONE),
+        (identity(user_header="x-user"), request(x_user="ann"), Caller(name="ann", role="admin")),
+        (identity(user_header="x-user"), request(x_user="ann", origin="http://e.example"), Caller(name="ann")),
+    ],
+)
+def test_a_request_has_one_caller_with_a_name_and_a_role(known, asked, caller):
+    assert known.caller(asked) == caller
+    assert [role for role in ("read", "operate", "admin") if status(known, asked, role) == 200] == [
+        role for role in ("read", "operate", "admin") if caller.may(role)
+    ]
