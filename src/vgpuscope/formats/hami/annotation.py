@@ -22,7 +22,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from vgpuscope.formats.kube.times import from_rfc3339
 from vgpuscope.knowledge.vendors import Vendor
 from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.errors import AnnotationMalformed
@@ -224,10 +223,13 @@ def encode_lock(lock: NodeLock) -> str:
 def decode_lock(text: str) -> NodeLock:
     """AnnotationMalformed for anything that no HAMi release writes."""
     moment, *owner = text.strip().split(",")
-    since = from_rfc3339(moment)
-    if since is None or len(owner) not in {0, 2} or not all(owner):
+    try:
+        since = datetime.fromisoformat(moment)
+    except ValueError:
+        since = None
+    if since is None or since.tzinfo is None or len(owner) not in {0, 2} or not all(owner):
         raise AnnotationMalformed(f"{LOCK}: {text[:80]!r} is not time,namespace,pod")
-    return NodeLock(since, *owner)
+    return NodeLock(since.timestamp(), *owner)
 
 
 def encode_instances(instances: Iterable[MigAllocation], placements: Iterable[tuple[int, int]]) -> str:
