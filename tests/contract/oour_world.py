@@ -194,13 +194,13 @@ class Analyzer:
     def log(self) -> str:
         return self._log.read_text()
 
-    def get(self, path: str, **params: object) -> Any:
+    def get(self, path: str, **params: Any) -> Any:
         """An answer that must be good, and JSON as the standard has it: without NaN and Infinity."""
         answer = self.client.get(path, params=params)
         assert answer.status_code == 200, (path, answer.text)
         return json.loads(answer.text, parse_constant=_no_number)
 
-    def post(self, path: str, **params: object) -> httpx2.Response:
+    def post(self, path: str, **params: Any) -> httpx2.Response:
         return self.client.post(path, params=params)
 
     def rows(self) -> list[dict]:

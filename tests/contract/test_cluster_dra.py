@@ -98,6 +98,11 @@ class Reader:
 
     def _kind(self, path, page, event, kind):
         keep, drop = getattr(self.book, f"set_{kind}"), getattr(self.book, f"drop_{kind}")
+
+        def listed(found):
+            for one in found.values():
+                keep(one)
+
         self._kinds.append(
             Watch(
                 path=path,
@@ -105,7 +110,7 @@ class Reader:
                 decode_page=page,
                 decode_event=event,
                 key=lambda one: one.name if kind in ("node", "slice") else one.uid,
-                on_list=lambda found: [keep(one) for one in found.values()],
+                on_list=listed,
                 on_change=lambda key, one: drop(key) if one is None else keep(one),
             )
         )

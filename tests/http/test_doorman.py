@@ -4,7 +4,6 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from vgpuscope.http import doorman as doormen
 from vgpuscope.http.doorman import Doorman
 from vgpuscope.model.errors import ConfigInvalid, ReadOnly
 
@@ -117,7 +116,7 @@ def test_reading_cannot_be_protected_by_nothing():
 
 def test_a_client_may_ask_as_often_as_agreed(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(doormen.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("vgpuscope.http.doorman.time.monotonic", lambda: now[0])
     door = doorman(rate=2)
     assert [status(door, request(), changes=False) for _ in range(9)] == [200] * 8 + [429]
     assert status(door, request(client="10.0.0.10"), changes=False) == 200
@@ -130,7 +129,7 @@ def test_a_client_may_ask_as_often_as_agreed(monkeypatch):
 
 def test_a_slow_rate_says_how_long_to_wait(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(doormen.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("vgpuscope.http.doorman.time.monotonic", lambda: now[0])
     door = doorman(rate=0.1)
     status(door, request(), changes=False)
     with pytest.raises(HTTPException) as refused:

@@ -12,6 +12,7 @@ import threading
 import zlib
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -408,7 +409,7 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
         await store.save(analysis(NOON, gpu()))
         before = await every_point(store)
         with monkeypatch.context() as patch:
-            patch.setattr(history_store.sql, "KEEP_LATEST", "no sentence of SQL")
+            patch.setattr("vgpuscope.sinks.history_store.sql.KEEP_LATEST", "no sentence of SQL")
             with pytest.raises(HistoryDown):
                 await store.save(analysis(NOON + 60, gpu(), gpu(1), number=2))
         assert await every_point(store) == before
@@ -587,7 +588,7 @@ def acknowledged(path: Path, first: int, *, more: int, seconds: float) -> int:
     finally:
         process.send_signal(signal.SIGKILL)
         said, _ = process.communicate()
-    return int((said.split() or [str(first + more)])[-1])
+    return int(said.split()[-1]) if said.split() else first + more
 
 
 async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
@@ -640,7 +641,8 @@ class Flaky:
     """A store that is down at times."""
 
     def __init__(self) -> None:
-        self.down, self.saved = True, []
+        self.down = True
+        self.saved: list = []
 
     async def save(self, found) -> None:
         if self.down:
@@ -649,7 +651,7 @@ class Flaky:
 
 
 async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_back():
-    store = Flaky()
+    store: Any = Flaky()
     outbox, made = Outbox(store), [analysis(NOON + n, gpu(n), number=n) for n in range(4)]
     for one in made[:3]:
         with pytest.raises(HistoryDown):
@@ -661,7 +663,7 @@ async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_b
 
 
 async def test_the_newest_wait_when_there_is_no_room_for_all():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store, most=2)
     for n in range(5):
         with pytest.raises(HistoryDown):
@@ -673,7 +675,7 @@ async def test_the_newest_wait_when_there_is_no_room_for_all():
 
 
 async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store, most_bytes=10)
     for n in range(3):
         with pytest.raises(HistoryDown):
@@ -682,7 +684,7 @@ async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some(
 
 
 async def test_a_store_that_goes_down_again_while_it_is_caught_up_with_loses_nothing():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store)
     for n in range(3):
         with pytest.raises(HistoryDown):

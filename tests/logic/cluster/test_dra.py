@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,9 @@ class Joined:
     """Where the book's word ends up."""
 
     def __init__(self):
-        self.nodes, self.pods, self.told = {}, {}, 0
+        self.nodes: dict = {}
+        self.pods: dict = {}
+        self.told = 0
         self.book = DraBook(
             keep_node=lambda node: self._put(self.nodes, node.name, node),
             drop_node=lambda name: self.nodes.pop(name, None),
@@ -52,7 +56,14 @@ def gpu(number=0, **more):
 
 
 def mig(start=0, *, card="GPU-0", parent="GPU-0", **more):
-    defaults = {"node": "n1", "memory": 10 * GIB, "type": "A100", "profile": "1g.10gb", "processors": 14, "size": 1}
+    defaults: dict[str, Any] = {
+        "node": "n1",
+        "memory": 10 * GIB,
+        "type": "A100",
+        "profile": "1g.10gb",
+        "processors": 14,
+        "size": 1,
+    }
     return DraDevice(name=f"gpu-0-mig-{start}", card=card, part=True, parent=parent, start=start, **defaults | more)
 
 
@@ -381,7 +392,8 @@ events = st.one_of(
 
 
 def replay(history):
-    made, left = Joined(), {kind: {} for kind in KEYS}
+    made = Joined()
+    left: dict[str, dict] = {kind: {} for kind in KEYS}
     for kind, state, action in history:
         key = getattr(state, KEYS[kind])
         if action == "set":

@@ -164,7 +164,8 @@ def worlds(draw):
 
 def brute_force(units, known, ticks):
     """The definition, by counting: hour by hour, tick by tick."""
-    wasted, free = defaultdict(float), 0.0
+    wasted: dict[str, float] = defaultdict(float)
+    free = 0.0
     last = ticks[-1]
     by_hour = defaultdict(list)
     for n, tick in enumerate(ticks):

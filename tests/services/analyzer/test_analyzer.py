@@ -570,7 +570,7 @@ async def process():
 
 async def heard(child, word: str) -> list[dict]:
     """The lines of the log up to that which has this word."""
-    lines = []
+    lines: list = []
     async with asyncio.timeout(2 * SOON):
         while True:
             line = await child.stderr.readline()
