@@ -47,7 +47,7 @@ def called(monkeypatch):
 
     def install(name):
         module = types.ModuleType(name)
-        module.main = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
+        vars(module)["main"] = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
         package, _, short = name.rpartition(".")
         monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(sys.modules[package], short, module, raising=False)

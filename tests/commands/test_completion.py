@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,8 @@ def test_every_command_is_offered(complete):
 def test_every_flag_of_every_command_is_offered(complete, command):
     parser = cli.parser()
     for word in command.split():
-        parser = next(a for a in parser._actions if a.metavar == "COMMAND").choices[word]
+        choices: Any = next(a for a in parser._actions if a.metavar == "COMMAND").choices
+        parser = choices[word]
     flags = {flag for flag in parser._option_string_actions if flag.startswith("--")}
     offered = {word for word in complete(f"vgpuscope {command} --") if word.startswith("--")}
     assert offered == flags

@@ -63,7 +63,9 @@ class Exporter:
     """Serves ledgers as the cluster exporter does; not ready for the first so many looks."""
 
     def __init__(self):
-        self.nodes, self.waits, self.status, self.tokens = [BUSY], [], 200, []
+        self.nodes, self.status = [BUSY], 200
+        self.waits: list = []
+        self.tokens: list = []
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.store.results.history import open_history
 
 GIB = fleets.GIB
-KEEP = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}
+KEEP: dict[str, Any] = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}
 HOURLY = {"scheduler.interval": 3600}
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from tests.environment import bare
 from tests.ports import free_port
 from tests.services.agent.noderoot import WITHIN, Samples
 from tests.services.analyzer.promstub import STALE, Engine, Reply, SpoilingServer
@@ -194,13 +194,13 @@ class Analyzer:
     def log(self) -> str:
         return self._log.read_text()
 
-    def get(self, path: str, **params: object) -> Any:
+    def get(self, path: str, **params: Any) -> Any:
         """An answer that must be good, and JSON as the standard has it: without NaN and Infinity."""
         answer = self.client.get(path, params=params)
         assert answer.status_code == 200, (path, answer.text)
         return json.loads(answer.text, parse_constant=_no_number)
 
-    def post(self, path: str, **params: object) -> httpx2.Response:
+    def post(self, path: str, **params: Any) -> httpx2.Response:
         return self.client.post(path, params=params)
 
     def rows(self) -> list[dict]:
@@ -245,7 +245,7 @@ def command(
     *flags: str, program: Sequence[str] = ("-m", "vgpuscope"), **environ: str
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of an analyzer that is asked by nobody else."""
-    return [sys.executable, *program, "analyzer", *flags], {"PATH": os.environ["PATH"], **environ}
+    return [sys.executable, *program, "analyzer", *flags], bare(**environ)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def give(cluster, claim, pods=()):
     return cluster.patch("resourceclaims", name, {"status": status}, namespace="ml", subresource="status")
 
 
-EVENTS = {
+EVENTS: dict[str, tuple[Any, Any]] = {
     "node": (NodeSet, NodeGone),
     "pod": (PodSet, PodGone),
     "slice": (SliceSet, SliceGone),
@@ -110,6 +111,10 @@ class Reader:
     def _kind(self, path, page, event, kind):
         is_set, is_gone = EVENTS[kind]
 
+        def listed(found):
+            for one in found.values():
+                keep(one)
+
         def keep(one):
             self.state.apply(is_set(one))
 
@@ -123,7 +128,7 @@ class Reader:
                 decode_page=page,
                 decode_event=event,
                 key=lambda one: one.name if kind in ("node", "slice") else one.uid,
-                on_list=lambda found: [keep(one) for one in found.values()],
+                on_list=listed,
                 on_change=lambda key, one: drop(key) if one is None else keep(one),
             )
         )

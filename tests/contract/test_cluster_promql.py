@@ -13,6 +13,7 @@ memory is scaled by two, so 160 GiB of it may be given out.
 import subprocess
 import time
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def scheduled(cluster):
     cluster.patch("pods", "over", {"status": {"phase": "Succeeded"}}, namespace="ml", subresource="status")
 
 
-BEGAN = []  # when the idle ones had been idle for as long as is said of them
+BEGAN: list = []  # when the idle ones had been idle for as long as is said of them
 
 
 def used(path):
@@ -112,7 +113,7 @@ def started(path, scheduler, monitor):
 DOWN = "127.0.0.1:1"  # nobody listens there
 
 # What the guide recommends for panels and alerts, word for word; by which label the answers are told apart; and they.
-GUIDE = {
+GUIDE: dict[str, tuple[str, str | None, Any]] = {
     "the cluster's memory": ("sum(GPUDeviceMemoryLimit)", None, 320 * GIB),
     "the memory given out": ("sum(GPUDeviceMemoryAllocated)", None, 295 * GIB),
     "the share given out": (

@@ -12,6 +12,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -307,7 +308,7 @@ def test_results_are_stale_once_prometheus_is_gone(fleet, tmp_path):
     with ExitStack() as life:
         url = life.enter_context(prometheus(tmp_path))
         write(url, fleet.series)
-        soon = {"INTERVAL": "1", "VGPUSCOPE_VERDICT_MAX_AGE_INTERVALS": "1"}  # old after 31 s
+        soon: dict[str, Any] = {"INTERVAL": "1", "VGPUSCOPE_VERDICT_MAX_AGE_INTERVALS": "1"}  # old after 31 s
         with analyzer(tmp_path, PROM_URL=url, **soon) as found:
             found.wait(lambda: found.of("honest")["verdict"] == "idle")
             found.wait(lambda: found.page().has("gpu_utilization_score"))
@@ -404,7 +405,12 @@ def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.setblocking(False)
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
-        wanted = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url, "AI_ENABLED": "true", "AI_API_URL": url}
+        wanted: dict[str, Any] = {
+            "CONTROL_API_ENABLED": "true",
+            "CONTROL_API": url,
+            "AI_ENABLED": "true",
+            "AI_API_URL": url,
+        }
         with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
             features = found.get("/")["features"]

@@ -38,7 +38,7 @@ def read(cluster, book):
 
 def only(cluster, book, *, when):
     """The one pod, as soon as this is true of it."""
-    found = []
+    found: list = []
 
     def seen():
         found[:] = read(cluster, book)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ from vgpuscope.store.results.stored import StoredHistory
 from vgpuscope.store.results.unsaved import Outbox
 
 pytestmark = pytest.mark.real
-KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
 NEXT = Migration(MIGRATIONS[-1].version + 1, ("ALTER TABLE history_series ADD COLUMN team text NOT NULL DEFAULT ''",))
 SETS = ("history", "lease", "notes")

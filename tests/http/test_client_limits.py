@@ -44,4 +44,4 @@ def test_very_many_clients_take_little_memory():
     limited = ClientLimits(1)
     for number in range(10_000):
         status(limited, str(number))
-    assert len(limited._buckets) <= 4096
+    assert len(limited._limiter._left) <= 4096

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.http.serving import SOON, served, until
-from vgpuscope.http import events as module
+from vgpuscope.http import answer_limits
 from vgpuscope.http import server as http
 from vgpuscope.http.events import Event, Feed, Stream, Streams
 from vgpuscope.http.operations import EVENTS, Call, Operation, routes
@@ -125,4 +125,4 @@ async def test_head_of_a_stream_is_refused(feed):
 
 
 def test_fewer_streams_than_connections():
-    assert module.MOST_STREAMS < http.MOST_CONNECTIONS / 2
+    assert answer_limits.MOST_STREAMS < http.MOST_CONNECTIONS / 2

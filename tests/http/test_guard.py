@@ -145,7 +145,8 @@ async def test_malformed_credentials_are_those_of_a_stranger(folder, header):
 async def test_a_password_is_hashed_once_and_then_remembered(folder, monkeypatch):
     checks = []
     real = bcrypt.checkpw
-    monkeypatch.setattr(guards.bcrypt, "checkpw", lambda *a: checks.append(threading.current_thread().name) or real(*a))
+    seen = lambda *a: checks.append(threading.current_thread().name) or real(*a)  # noqa: E731
+    monkeypatch.setattr("vgpuscope.http.guard.bcrypt.checkpw", seen)
     guard = folder.write(f"basic_auth_users: {{me: '{hashed(PASSWORD)}'}}").guard()
     for password, answer in ((PASSWORD, 200), ("wrong", 401)):
         for _ in range(5):
@@ -278,7 +279,7 @@ async def test_tls_can_be_turned_on_without_a_restart(folder):
 
 
 def test_a_broken_new_file_leaves_the_last_good_one_in_force_and_is_told_once(folder, caplog):
-    errors = []
+    errors: list = []
     guard = folder.write(f"bearer_tokens: [{{name: a, sha256: {'a' * 64}}}]").guard(on_error=errors.append)
     before = guard.web
     with caplog.at_level(logging.INFO, "vgpuscope"):

@@ -19,7 +19,8 @@ class Three:
     """Three followers, of which the one in the middle does what the test says."""
 
     def __init__(self, middle):
-        self.ran, self.failed = [], []
+        self.ran: list = []
+        self.failed: list = []
         self.all = Followers(
             [
                 Follower(name="first", follow=self._good("first"), deadline=3600),

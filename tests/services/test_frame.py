@@ -137,7 +137,7 @@ async def test_a_loop_that_ends_without_an_error_has_died_too(way):
             raise asyncio.CancelledError  # as a task that it waits for may do
         service.starts += 1
 
-    service.loops = lambda: {"sick": Restartable(ends)}
+    vars(service)["loops"] = lambda: {"sick": Restartable(ends)}
     async with Running(service) as running:
         await until(lambda: running.pauses.asked)
         assert service.counters.restarts == {"sick": 1}
@@ -151,7 +151,7 @@ async def test_any_other_loop_that_dies_ends_the_process(way, caplog):
             raise way
 
     service = Sick()
-    service.loops = lambda: {"good": forever, "sampler": dies}
+    vars(service)["loops"] = lambda: {"good": forever, "sampler": dies}
     framed = Frame(service, Lifecycle(), HERE)
     with pytest.raises((ValueError, RuntimeError)):
         await asyncio.wait_for(framed.run(), SOON)
@@ -194,7 +194,7 @@ def test_a_loop_that_must_not_die_gives_an_exit_code_that_is_not_0():
 
 async def test_a_service_is_closed_when_its_end_is_wanted_and_its_signals_are_its_own():
     service, told = Sick(), []
-    service.signals = lambda: {signal.SIGHUP: lambda: told.append("hang up")}
+    vars(service)["signals"] = lambda: {signal.SIGHUP: lambda: told.append("hang up")}
     async with Running(service):
         signal.raise_signal(signal.SIGHUP)
         await until(lambda: told)

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -185,8 +186,9 @@ class Untouchable:
 
 def test_a_summary_that_is_not_logged_is_not_made(level):
     level(logging.INFO)
-    tell_analysis(Untouchable())
-    news = ClusterNews(Untouchable(), Untouchable())
+    untouchable: Any = Untouchable()
+    tell_analysis(untouchable)
+    news = ClusterNews(untouchable, untouchable)
     news.changed(["gpu-1"])
     news.tell(1e9)
     assert news.waiting == 0

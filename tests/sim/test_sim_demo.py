@@ -297,7 +297,7 @@ def test_the_analyzer_comes_to_every_status_class_and_verdict(started, monkeypat
         "use_class": CLASSES,
         "verdict": {"in_use", "idle", "unknown"},
     }
-    seen = {field: set() for field in wanted}
+    seen: dict[str, set] = {field: set() for field in wanted}
 
     def all_seen():
         for row in json.loads(page(f"{analyzer}/results")):

@@ -1,6 +1,7 @@
 """When a change is sent again: only if twice does no harm, or the server has not looked at it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ class Answers:
 
     def __init__(self, *answers):
         self.answers, self.sent, self.pauses = list(answers), [], []
-        self.writer = KubeWriter(self, component="c", instance="i", pause=self.pause)
+        api: Any = self
+        self.writer = KubeWriter(api, component="c", instance="i", pause=self.pause)
 
     async def pause(self, seconds):
         self.pauses.append(seconds)
@@ -106,7 +108,8 @@ async def test_a_call_ends_at_its_deadline():
     async def for_ever(_):
         await asyncio.Event().wait()
 
-    server.writer = KubeWriter(server, component="c", instance="i", deadline=0.01, pause=for_ever)
+    api: Any = server
+    server.writer = KubeWriter(api, component="c", instance="i", deadline=0.01, pause=for_ever)
     with pytest.raises(KubeUnwritten, match=r"0\.01 s"):
         await bind(server.writer)
 

@@ -1,5 +1,7 @@
 """Analyses to be stored: plain ones, and random ones."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from vgpuscope.model.analysis import (
@@ -64,7 +66,7 @@ def _full(i: int, end: float, number: int) -> GpuUse:
             "sm_clock": 1.4e9,
         }.items()
     }
-    names = ("gpu_util", "mem_copy", "mem_used", "power")
+    names: tuple[Any, ...] = ("gpu_util", "mem_copy", "mem_used", "power")
     parts = tuple(ScoreTerm(name=n, weight=0.25, value=share, points=share * 25, reference="400 W") for n in names)
     evidence = Evidence(
         reasons=("VERDICT_BUSY",),
@@ -80,7 +82,7 @@ def _full(i: int, end: float, number: int) -> GpuUse:
         source="http://prometheus",
         schema="vgpuscope",
     )
-    state = {"verdict": "in_use", "use_class": "busy", "evidence": evidence}
+    state: dict[str, Any] = {"verdict": "in_use", "use_class": "busy", "evidence": evidence}
     holder = tenant(f"train-{i}-{i * 7919 % 9973:05d}", own=True, terms=terms, owner=f"Job/train-{i}", **state)
     score = Score(value=share * 100, terms=parts, confidence=0.9)
     return gpu(i, terms=terms, score=score, status="high", tenants=(holder,), **state)

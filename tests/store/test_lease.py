@@ -92,12 +92,13 @@ class Remote(LocalLease):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock=clock)
+        self._ticks = clock
         self.down, self.delay = False, 0.0
 
     async def take(self, holder: str, seconds: float) -> bool:
         if self.down:
             raise HistoryDown("down")
-        self._clock.now += self.delay
+        self._ticks.now += self.delay
         return await super().take(holder, seconds)
 
 

@@ -1,7 +1,7 @@
 """Every code has a Chinese name, and its advice names the same commands as the English one."""
 
 import re
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -21,7 +21,7 @@ from vgpuscope.views.names import (
 )
 
 ERRORS = {kind.code for kind in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()}
-NAMES = {
+NAMES: dict[str, tuple[Any, Any]] = {
     "status": (STATUS_NAMES, STATUSES),
     "verdict": (VERDICT_NAMES, VERDICTS),
     "class": (CLASS_NAMES, USE_CLASSES),

@@ -1,5 +1,6 @@
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -621,7 +622,7 @@ def test_a_limit_that_is_no_whole_number_is_named_and_the_others_stay(value):
 
 # --- lists and events of all kinds ------------------------------------------------------------------------------------
 
-KINDS = {
+KINDS: dict[str, tuple[Any, ...]] = {
     "Node": (decode_nodes, decode_node_event, node(), "n1"),
     "Pod": (decode_cluster_pods, decode_cluster_pod_event, pod(resourceVersion="5"), "uid-p"),
     "ResourceQuota": (

@@ -212,8 +212,8 @@ def filled(series: dict[str, list[float]]) -> Table:
     for ask in utilization:
         table.take(ask, [row(uuid, _statistic(ask.statistics[0], values)) for uuid, values in series.items() if values])
     table.settle()
-    for puzzle in table.puzzles(500):
-        table.look(puzzle, [line(utilization[0].name, uuid, series[uuid]) for uuid in puzzle.devices])
+    for query in table.sample_queries(500):
+        table.look(query, [line(utilization[0].name, uuid, series[uuid]) for uuid in query.devices])
     return table
 
 

@@ -1,6 +1,7 @@
 """The state of a cluster, fed by events: its kept conclusions are those that would be made anew."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,11 +37,11 @@ def event(method, arguments):
     return (SET if action == "set" else GONE)[kind](*arguments)
 
 
+KEYS = test_dra.KEYS
 hami_events = test_laws.events.map(lambda found: event(*found))
 dra_events = test_dra.events.map(
     lambda found: SET[found[0]](found[1]) if found[2] == "set" else GONE[found[0]](getattr(found[1], KEYS[found[0]]))
 )
-KEYS = test_dra.KEYS
 histories = st.lists(st.one_of(hami_events, dra_events), max_size=20)
 NODES, NAMESPACES = (*test_laws.NODES, *test_dra.NODES), (*test_laws.NAMESPACES, "default")
 
@@ -140,7 +141,7 @@ def test_requests_are_told_for_each_container_and_vendor():
     )
     state = replay([PodSet(PodState(uid="a", namespace="ml", name="p", containers=asks))])
     rest = {"memory": None, "memory_percentage": None, "cores": None}
-    request = {"container_index": 3, "container": "odd", "init": False, "count": None, **rest}
+    request: Any = {"container_index": 3, "container": "odd", "init": False, "count": None, **rest}
     assert state.requests("a") == (
         DeviceRequest(container_index=0, container="load", init=True, vendor="NVIDIA", count=1, **rest),
         DeviceRequest(

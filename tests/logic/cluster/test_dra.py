@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,11 @@ class Joined:
     """Nodes and pods, and what the book adds to them."""
 
     def __init__(self):
-        self._nodes, self._pods, self._cards, self._shares, self.told = {}, {}, {}, {}, 0
+        self._nodes: dict = {}
+        self._pods: dict = {}
+        self._cards: dict = {}
+        self._shares: dict = {}
+        self.told = 0
         self.book = DraBook(
             keep_cards=lambda name, cards: self._put(self._cards, name, cards),
             keep_share=lambda uid, share: self._put(self._shares, uid, share),
@@ -79,7 +85,14 @@ def gpu(number=0, **more):
 
 
 def mig(start=0, *, card="GPU-0", parent="GPU-0", **more):
-    defaults = {"node": "n1", "memory": 10 * GIB, "type": "A100", "profile": "1g.10gb", "processors": 14, "size": 1}
+    defaults: dict[str, Any] = {
+        "node": "n1",
+        "memory": 10 * GIB,
+        "type": "A100",
+        "profile": "1g.10gb",
+        "processors": 14,
+        "size": 1,
+    }
     return DraDevice(name=f"gpu-0-mig-{start}", card=card, part=True, parent=parent, start=start, **defaults | more)
 
 
@@ -408,7 +421,8 @@ events = st.one_of(
 
 
 def replay(history):
-    made, left = Joined(), {kind: {} for kind in KEYS}
+    made = Joined()
+    left: dict[str, dict] = {kind: {} for kind in KEYS}
     for kind, state, action in history:
         key = getattr(state, KEYS[kind])
         if action == "set":

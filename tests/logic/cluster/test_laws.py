@@ -116,7 +116,7 @@ def test_any_history_and_then_a_fresh_list_ends_in_what_the_list_alone_gives(his
 
 @given(histories)
 def test_a_history_ends_in_what_a_list_of_the_objects_that_are_left_gives(history):
-    left = {"node": {}, "pod": {}, "quota": {}}
+    left: dict[str, dict] = {"node": {}, "pod": {}, "quota": {}}
     for method, arguments in history:
         action, _, kind = method.partition("_")
         if action == "set":

@@ -408,7 +408,8 @@ def test_the_only_tenant_of_a_card_has_the_cards_numbers():
 
 def idle_for(*, windows, step=300.0, broken=None, restart=False):
     """idle_since of card and tenants over some analyses of one idle shared card, the first of which ends at BEGIN."""
-    previous, found = {}, []
+    previous: dict = {}
+    found: list = []
     for number in range(windows):
         at = BEGIN + step * number
         level = 0.5 if number == broken else 0.0
@@ -442,7 +443,8 @@ def test_time_that_no_window_saw_breaks_idleness():
 
 @pytest.mark.parametrize(("later", "since"), [(600.0, BEGIN), (900.0, BEGIN + 900)])
 def test_idleness_that_cannot_be_said_for_a_while_goes_on_unless_time_went_unseen(later, since):
-    previous, found = {}, []
+    previous: dict = {}
+    found: list = []
     for at, begin in ((BEGIN, 0), (BEGIN + 300, 300), (BEGIN + later, 0)):  # the second has seen half its window
         uses = analysed(card(at=at, schema="vgpuscope", util=0.0, total=80, begin=begin), at=at, previous=previous)
         previous = remembered(uses, before=previous)

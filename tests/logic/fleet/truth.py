@@ -10,7 +10,7 @@ from statistics import fmean
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
-from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Track, Window
+from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Term, Track, Window
 
 GIB = 2**30
 BEGIN, SECONDS, EVERY = 1_700_000_000.0, 600, 15
@@ -63,7 +63,7 @@ def the(*tracks, **more):
     return use
 
 
-_TERMS = {
+_TERMS: dict[str, tuple[Term, float]] = {
     "util": ("gpu_util", 1),
     "copy": ("mem_copy", 1),
     "memory": ("mem_used", GIB),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
+from typing import Any
 from unittest import mock
 
 import httpx2
@@ -48,7 +49,7 @@ def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **m
     }
     terms = {name: stat(value) for name, value in levels.items() if value is not None}
     terms |= {"mem_total": stat(80.0 * GIB), "power_limit": stat(400.0), "sm_clock": stat(1.41e9)}
-    fields = {
+    fields: dict[str, Any] = {
         "schema": "vgpuscope",
         "gpu_id": uuid(number),
         "gpu_index": str(number),
@@ -68,7 +69,11 @@ def stat(value: float, **more) -> Stat:
 
 def reading(*tracks: Track, **more) -> Reading:
     end = time.time()
-    fields = {"window": Window(begin=end - 600, end=end, interval=30), "source": "http://stub", "requests": 6}
+    fields: dict[str, Any] = {
+        "window": Window(begin=end - 600, end=end, interval=30),
+        "source": "http://stub",
+        "requests": 6,
+    }
     return Reading(tracks=tracks, schemas=("vgpuscope",), **(fields | more))
 
 
@@ -107,9 +112,10 @@ class StubSources:
 
     def __init__(self, source: StubSource) -> None:
         self.current = source
-        self.known_owners = {("ml", "train-0"): "Job/train"}
+        self.known_owners: Any = {("ml", "train-0"): "Job/train"}  # an error: nobody tells
         self.known_nodes = None
-        self.looks, self.down = 0, None  # an error: it does not even answer a look
+        self.looks = 0
+        self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0
 
     def renew(self, config) -> None:
@@ -223,7 +229,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    source: StubSource | None = None,
+    source=None,
     *,
     history=None,
     environ=(),
@@ -236,7 +242,8 @@ async def running(
     source = source or StubSource()
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
-    analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source), clock=clock)
+    stub: Any = sources or StubSources(source)
+    analyzer = Analyzer(settings, history=history, sources=stub, clock=clock)
     analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
     frame = Frame(analyzer, life, settings.config.analyzer)

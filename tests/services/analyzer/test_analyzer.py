@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.contract.clusterrun import promtool_check
+from tests.environment import bare
 from tests.http.serving import SOON, Numbers, served, until
 from tests.loopclock import forward
 from tests.paths import TESTS
@@ -556,9 +557,7 @@ async def process():
 
     async def start(*args, program=("-m", "vgpuscope"), **environ):
         command = [sys.executable, *program, "analyzer", "--listen", "127.0.0.1:0", *args]
-        child = await asyncio.create_subprocess_exec(
-            *command, stderr=asyncio.subprocess.PIPE, env={"PATH": "/usr/bin:/bin", **environ}
-        )
+        child = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=bare(**environ))
         started.append(child)
         return child
 
@@ -571,7 +570,7 @@ async def process():
 
 async def heard(child, word: str) -> list[dict]:
     """The lines of the log up to that which has this word."""
-    lines = []
+    lines: list = []
     async with asyncio.timeout(2 * SOON):
         while True:
             line = await child.stderr.readline()

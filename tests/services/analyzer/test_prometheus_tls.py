@@ -5,6 +5,7 @@ import json
 import logging
 import ssl
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import trustme
@@ -68,7 +69,8 @@ async def server(authority):
 
 
 def source(server: Secure, **more) -> PrometheusSource:
-    return PrometheusSource(**{"url": server.url, "deadline": 20.0} | more)
+    given: dict[str, Any] = {"url": server.url, "deadline": 20.0}
+    return PrometheusSource(**given | more)
 
 
 async def refusal(server: Secure, **more) -> SourceDown:

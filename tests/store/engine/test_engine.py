@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from vgpuscope.store.lease import lease_in
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results.stored import StoredHistory
 
-KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from vgpuscope.store.results.points import NAMES
 
 def released(dialect):
     """Version → its statements, as they were when the lease was part of the history tables."""
-    found = {}
+    found: dict = {}
     for line in (TESTS / f"fixtures/history/migrations-{dialect}.sql").read_text().splitlines(keepends=True):
         if line.startswith("-- "):
             text = found.setdefault(int(line[3:]), [""])

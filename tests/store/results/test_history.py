@@ -12,6 +12,7 @@ import threading
 import zlib
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +35,7 @@ from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
 from vgpuscope.store.results.unsaved import Outbox
 
-KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 fewer = settings(max_examples=settings.default.max_examples // 2)  # each is many transactions on the disk
 ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
 
@@ -553,7 +554,7 @@ def acknowledged(path: Path, first: int, *, more: int, seconds: float) -> int:
     finally:
         process.send_signal(signal.SIGKILL)
         said, _ = process.communicate()
-    return int((said.split() or [str(first + more)])[-1])
+    return int(said.split()[-1]) if said.split() else first + more
 
 
 async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
@@ -606,7 +607,8 @@ class Flaky:
     """A store that is down at times."""
 
     def __init__(self) -> None:
-        self.down, self.saved = True, []
+        self.down = True
+        self.saved: list = []
 
     async def save(self, found) -> None:
         if self.down:
@@ -615,7 +617,7 @@ class Flaky:
 
 
 async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_back():
-    store = Flaky()
+    store: Any = Flaky()
     outbox, made = Outbox(store), [analysis(NOON + n, gpu(n), number=n) for n in range(4)]
     for one in made[:3]:
         with pytest.raises(HistoryDown):
@@ -627,7 +629,7 @@ async def test_what_could_not_be_saved_is_saved_in_its_order_when_the_store_is_b
 
 
 async def test_the_newest_wait_when_there_is_no_room_for_all():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store, limits=Limits(unsaved_analyses=2))
     for n in range(5):
         with pytest.raises(HistoryDown):
@@ -639,7 +641,7 @@ async def test_the_newest_wait_when_there_is_no_room_for_all():
 
 
 async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store, limits=Limits(unsaved_bytes=10))
     for n in range(3):
         with pytest.raises(HistoryDown):
@@ -648,7 +650,7 @@ async def test_the_room_is_measured_in_bytes_too_but_the_newest_always_has_some(
 
 
 async def test_a_store_that_goes_down_again_while_it_is_caught_up_with_loses_nothing():
-    store = Flaky()
+    store: Any = Flaky()
     outbox = Outbox(store)
     for n in range(3):
         with pytest.raises(HistoryDown):

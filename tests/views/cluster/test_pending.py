@@ -1,6 +1,7 @@
 """Pods that wait, as samples, as JSON and as text."""
 
 import json
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -25,7 +26,7 @@ def said(code=MEMORY, *nodes, count=None, **more):
 
 def pod(*reasons, **more):
     code = reasons[0].reason.code if reasons else "SCHED_NOT_TRIED"
-    named = {"namespace": "ml", "pod": "train-0", "pod_uid": "u", "code": code, "created": NOW - 300}
+    named: dict[str, Any] = {"namespace": "ml", "pod": "train-0", "pod_uid": "u", "code": code, "created": NOW - 300}
     return PendingPod(said=reasons, **(named | more))
 
 

@@ -1,5 +1,7 @@
 """How scheduling went, on the page."""
 
+from typing import Any
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -39,7 +41,7 @@ def busy():
     for uid, scheduler in (("a", "hami-scheduler"), ("b", "hami-scheduler"), ("c", 'odd"name')):
         made.set_pod(PodState(uid=uid, namespace="ml", name=uid, node="n", scheduler=scheduler, times=times))
     said = (Reason(code="SCHED_NODE_LOCKED"), Reason(code="SCHED_TAINT"))
-    told = {"namespace": "ml", "pod": "a", "component": "hami-scheduler", "reason": "BindingFailed"}
+    told: dict[str, Any] = {"namespace": "ml", "pod": "a", "component": "hami-scheduler", "reason": "BindingFailed"}
     made.set_event(PodEvent(uid="e", pod_uid="a", said=said, count=3, **told))
     return made.result()
 

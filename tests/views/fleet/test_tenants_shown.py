@@ -4,6 +4,8 @@ The fleet here is the one that showed nothing: on each of twelve GPUs a worker a
 does nothing, and a pod that holds nothing, each in a namespace of its own.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 
@@ -17,7 +19,7 @@ SINCE = fleets.NOON - 9 * fleets.HOUR
 
 
 def tenant(pod: str, namespace: str, score: float | None, **more):
-    fields = {
+    fields: dict[str, Any] = {
         "own": True,
         "score": Score(value=score, confidence=0.7),
         "owner": f"StatefulSet/{pod.rpartition('-')[0]}",

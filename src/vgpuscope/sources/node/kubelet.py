@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from vgpuscope.formats.kube.lists import Fault, decode_status
@@ -43,7 +43,7 @@ class KubeletPods:
         """What could not be read in the last answer."""
         return self._page.faults
 
-    async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
+    async def follow(self) -> AsyncGenerator[tuple[Pod, ...], None]:
         """The pods at every poll; KubeForbidden when the token is refused, else KubeUnreadable."""
         import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 

@@ -131,32 +131,24 @@ def _remarks(row: ResultRow) -> Iterable[str]:
 
 
 def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
-    return (
-        _number(row.score),
-        _percent(row.gpu_util),
-        _memory(row.mem_used_mb, row.mem_total_mb),
-        Text(row.status),
-        Text(row.verdict, _COLOURS[row.verdict]),
-        Text(row.use_class, _MARKED.get(row.use_class, "")),
-        _idle(row.idle_since, row.timestamp),
-        _percent(None if row.coverage is None else 100 * row.coverage),
-        Text(clean(row.model_name), "dim"),
-        _NOTHING,
-    )
+    return *_measured(row, row.mem_total_mb, row.timestamp), Text(clean(row.model_name), "dim"), _NOTHING
 
 
 def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
+    return *_measured(one, one.memory_limit_mb, row.timestamp), _NOTHING, Text(clean(one.owner))
+
+
+def _measured(one: ResultRow | TenantRow, memory: float | None, at: str) -> tuple[Text, ...]:
+    """What a GPU and a tenant have in common, of which `memory` is the whole."""
     return (
         _number(one.score),
         _percent(one.gpu_util),
-        _memory(one.mem_used_mb, one.memory_limit_mb),
+        _memory(one.mem_used_mb, memory),
         Text(one.status),
         Text(one.verdict, _COLOURS[one.verdict]),
         Text(one.use_class, _MARKED.get(one.use_class, "")),
-        _idle(one.idle_since, row.timestamp),
+        _idle(one.idle_since, at),
         _percent(None if one.coverage is None else 100 * one.coverage),
-        _NOTHING,
-        Text(clean(one.owner)),
     )
 
 
