@@ -15,8 +15,8 @@ from rich.text import Text
 from tests.commands.test_inventory import Exporter, environment, rows, run
 from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
-from vgpuscope.logic.cluster.pending import PendingBook
-from vgpuscope.model.allocation import PodState, PodTimes, Refusal
+from vgpuscope.logic.cluster.pending import PendingPods
+from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
 from vgpuscope.model.service import CLUSTER_PORT, default_url
@@ -32,7 +32,7 @@ FILTERED = "2 nodes CardInsufficientMemory(gpu-1,gpu-2)"
 
 
 def pod(name, *, waited=720.0, said="", **more):
-    refusal = said and Refusal(
+    refusal = said and RegisterRefusal(
         reason="Unschedulable", at=NOW - waited, said=condition_reasons("Unschedulable", said), message=said
     )
     return PodState(
@@ -68,7 +68,7 @@ class PendingExporter(Exporter):
 
     def __init__(self):
         super().__init__()
-        self.book, self.asked, self.advice = PendingBook(), [], ()
+        self.book, self.asked, self.advice = PendingPods(), [], ()
         self.book.set_pod(pod("train-0", said=REFUSED), NOW)
         self.book.set_event(event("train-0"))
         self.book.set_event(event("train-0", "1 nodes CardTypeMismatch(gpu-3)", count=1, last=NOW - 500))
@@ -188,7 +188,7 @@ def test_json_has_everything_the_exporter_says(exporter):
 
 
 def test_nobody_waits_is_no_error(exporter):
-    exporter.book = PendingBook()
+    exporter.book = PendingPods()
     assert rows(run("pending", exporter.url)) == [["No pod waits for GPUs."]]
     assert json.loads(run("pending", exporter.url, "--json").stdout)["pending"] == []
 

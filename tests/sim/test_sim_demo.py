@@ -22,7 +22,7 @@ from tests.needed import needed
 from tests.ports import free_port
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
-from vgpuscope.sim.news import Event
+from vgpuscope.sim.news import NewsEvent
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.cluster import CLUSTER
 from vgpuscope.store.results.history import open_history
@@ -280,7 +280,7 @@ def test_a_taken_port_is_replaced_and_remembered():
 
 
 def test_an_event_is_one_plain_line_without_a_terminal(capsys):
-    screen.print_event(screen.console(), Event("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)"))
+    screen.print_event(screen.console(), NewsEvent("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)"))
     assert re.fullmatch(r"\d\d:\d\d:\d\d  GPU lost     sick-e GPU 1 \(XID 79, .*\)\n", capsys.readouterr().out)
 
 

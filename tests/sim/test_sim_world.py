@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from vgpuscope.sim.driver import driver_state
 from vgpuscope.sim.hardware import A100_80
 from vgpuscope.sim.jobs import Hami, Job
-from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, Plan
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, KindPlan
 from vgpuscope.sim.workloads import notebook, training
 from vgpuscope.sim.world import World
 
 BEGAN = 1_700_000_000.0
-CROWDED = Plan(
+CROWDED = KindPlan(
     name="crowded",
     kind="",
     cards=(A100_80,),

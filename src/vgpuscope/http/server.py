@@ -54,7 +54,7 @@ HTTP_ERRORS = {  # status → code, message, hint
 }
 
 
-class Page(Protocol):
+class ServedPage(Protocol):
     """One state of /metrics as bytes that are ready to send."""
 
     def text(self) -> bytes: ...
@@ -83,7 +83,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 def make_app(
     *,
     title: str,
-    metrics: Callable[[], Page],
+    metrics: Callable[[], ServedPage],
     ready: Callable[[], Readiness],
     guard: "Guard | None" = None,
     routes: Sequence[BaseRoute] = (),
@@ -115,7 +115,7 @@ class App:
         self,
         *,
         title: str,
-        metrics: Callable[[], Page],
+        metrics: Callable[[], ServedPage],
         ready: Callable[[], Readiness],
         guard: "Guard | None",
         routes: Sequence[BaseRoute],

@@ -89,7 +89,7 @@ class HeldInstance(Struct, frozen=True, kw_only=True):
     compute_instance: int | None = None
 
 
-class Refusal(Struct, frozen=True, kw_only=True, gc=False):
+class RegisterRefusal(Struct, frozen=True, kw_only=True, gc=False):
     """What the PodScheduled condition says of a pod that has no node yet, in its scheduler's own words."""
 
     reason: str  # Unschedulable, SchedulingGated, SchedulerError
@@ -148,7 +148,7 @@ class PodState(Struct, frozen=True, kw_only=True):
     owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
     controller: Controller | None = None  # of the pod itself, where the way to the topmost owner begins
     times: PodTimes = PodTimes()
-    refusal: Refusal | None = None
+    refusal: RegisterRefusal | None = None
 
     @property
     def ended(self) -> bool:

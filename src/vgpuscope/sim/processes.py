@@ -29,7 +29,7 @@ class CannotStart(Exception):
     """Why there is no demo, in words for the person who asked for one."""
 
 
-class Past(NamedTuple):
+class ProcessPast(NamedTuple):
     """What the analyzer has to know to remember the day before."""
 
     seed: int
@@ -85,7 +85,7 @@ class Ports:
         return cls(tuple(first), exporter, analyzer, dcgm_port, prometheus_port, moved)
 
 
-def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past) -> list[ChildPlan]:
+def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: ProcessPast) -> list[ChildPlan]:
     """An agent for each node, the exporter, a Prometheus if one is asked for, and the analyzer."""
     plans = [
         ChildPlan(
@@ -113,7 +113,9 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past
     return [analyzer, *plans, exporter, *asked]  # the analyzer has most to do before it is ready
 
 
-def _analyzer_plan(root: Path, ports: Ports, urls: list[str], past: Past, *, through_prometheus: bool) -> ChildPlan:
+def _analyzer_plan(
+    root: Path, ports: Ports, urls: list[str], past: ProcessPast, *, through_prometheus: bool
+) -> ChildPlan:
     command = [*ANALYZER, "--listen", f"127.0.0.1:{ports.analyzer}", "--targets", ",".join(urls)]
     command += ["--cluster", f"http://127.0.0.1:{ports.exporter}", "--history", str(root / "history.db")]
     command += ["--window-minutes", f"{past.window:g}", "--began", repr(past.began), "--seed", str(past.seed)]

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
-from vgpuscope.sim.news import STYLES, Event, clock
+from vgpuscope.sim.news import STYLES, NewsEvent, clock
 from vgpuscope.sim.processes import Child, Ports
 
 _WIDTH = 80
@@ -77,7 +77,7 @@ def _address(child: Child) -> Text:
     return Text.assemble(f"  {name:13} ", (f"{url:31}", "cyan"), f" {child.plan.kind}")
 
 
-def print_event(console: Console, event: Event) -> None:
+def print_event(console: Console, event: NewsEvent) -> None:
     """Time, kind and what happened; on a terminal what is long goes on below itself."""
     cells = (clock(time.time()), f"{event.kind:11}", event.words)
     if console.is_terminal:

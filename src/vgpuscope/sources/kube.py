@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from vgpuscope.formats.kube.api_groups import decode_group_versions
-from vgpuscope.formats.kube.lists import Event, Fault, Page, decode_status
+from vgpuscope.formats.kube.lists import ObjectFault, ObjectPage, WatchEvent, decode_status
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -68,7 +68,7 @@ class KubePods:
         )
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the pods as they are now."""
         return self._watch.faults
 
@@ -137,8 +137,8 @@ class Watch(Generic[T]):
         *,
         path: str,
         params: Mapping[str, str],
-        decode_page: Callable[[bytes], Page[T]],
-        decode_event: Callable[[bytes], Event[T]],
+        decode_page: Callable[[bytes], ObjectPage[T]],
+        decode_event: Callable[[bytes], WatchEvent[T]],
         key: Callable[[T], str],
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
@@ -162,7 +162,7 @@ class Watch(Generic[T]):
         self._version: str | None = None  # None: we know nothing, or nothing any more
         self._exact = paged  # or the server lost track of us once: no list of version 0, which ignores limits
         self._proven = False  # a watch has lived with the version since it was listed
-        self.faults: tuple[Fault, ...] = ()
+        self.faults: tuple[ObjectFault, ...] = ()
 
     @property
     def objects(self) -> tuple[T, ...]:
@@ -187,7 +187,7 @@ class Watch(Generic[T]):
                     raise KubeUnreadable(str(e)) from e
                 self._exact = True
 
-    def take(self, event: Event[T]) -> None:
+    def take(self, event: WatchEvent[T]) -> None:
         """Let one event become part of what is known."""
         if event.type == "ERROR":
             _fail(event.status or 410, event.message)
@@ -219,7 +219,7 @@ class Watch(Generic[T]):
         self._proven = False
         self._on_list(found)
 
-    async def _pages(self, api: "Api") -> list[Page[T]]:
+    async def _pages(self, api: "Api") -> list[ObjectPage[T]]:
         """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
         params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
         pages = [self._decode_page(await api.get(self._path, params))]
@@ -252,7 +252,7 @@ class Watch(Generic[T]):
                     self.take(self._event(line))
                 changed()
 
-    def _event(self, line: bytes) -> Event[T]:
+    def _event(self, line: bytes) -> WatchEvent[T]:
         try:
             return self._decode_event(_of_bearable_length(line))
         except KubeUnreadable:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.logic.cluster.builders import GIB, MIB, device
 from tests.logic.cluster.builders import given as assigned
-from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.dra import DraIndex
 from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import HeldInstance, NodeState, PodState
@@ -24,7 +24,7 @@ class Joined:
         self._cards: dict = {}
         self._shares: dict = {}
         self.told = 0
-        self.book = DraBook(
+        self.book = DraIndex(
             keep_cards=lambda name, cards: self._put(self._cards, name, cards),
             keep_share=lambda uid, share: self._put(self._shares, uid, share),
             keep_pod=lambda pod: self._put(self._pods, pod.uid, pod),

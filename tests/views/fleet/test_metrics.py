@@ -18,9 +18,9 @@ from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.metrics import (
     CARD_METRICS,
     FLEET_METRICS,
+    AnalyzerHealth,
     AnalyzerPage,
     CardsPage,
-    Health,
     cards_page,
     fleet_samples,
     gpu_samples,
@@ -30,7 +30,7 @@ from vgpuscope.views.fleet.results import rows, stats
 BUILD = Build(version="1", revision="r", build_date="d", python_version="3", compiler="c", platform="p")
 
 
-def health(**more) -> Health:
+def health(**more) -> AnalyzerHealth:
     fields: dict[str, Any] = {
         "analyses": 3,
         "errors": 1,
@@ -38,7 +38,7 @@ def health(**more) -> Health:
         "dropped": 2,
     }
     fields |= {"last_success": 1.79e9, "leader": True, "unsaved": 0, "threshold": 20.0, "interval": 300.0}
-    return Health(**(fields | {"error_counts": {"QUERY_FAILED": 4}} | more))
+    return AnalyzerHealth(**(fields | {"error_counts": {"QUERY_FAILED": 4}} | more))
 
 
 def read(page: bytes) -> dict:

@@ -11,7 +11,7 @@ from vgpuscope.commands.clients.result_rows import no_gpu, print_results
 from vgpuscope.model.analysis import Target
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.clients.analyzer import ANALYZER
-from vgpuscope.sources.clients.served_api import Kind, ServedApi
+from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results import ResultRow
 from vgpuscope.views.fleet.results_state import stale_line, targets_line
@@ -104,7 +104,7 @@ async def _ask_low(url: str) -> tuple[list[ResultRow], str]:
     )
 
 
-def _api(kind: Kind, url: str, content: type[T]) -> ServedApi[T]:
+def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
     return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token())
 
 

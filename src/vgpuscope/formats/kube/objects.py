@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, held_instances
 from vgpuscope.formats.hami.register import registered_devices
-from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.formats.scheduler.reasons import condition_reasons
@@ -41,8 +41,8 @@ from vgpuscope.model.allocation import (
     PodState,
     PodTimes,
     QuotaState,
-    Refusal,
     RegisteredDevice,
+    RegisterRefusal,
 )
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, UnixTime
@@ -51,32 +51,32 @@ from vgpuscope.model.quantity import MIB, UnixTime
 Name = Annotated[str, Meta(max_length=253)]
 
 
-def decode_nodes(data: bytes) -> Page[NodeState]:
+def decode_nodes(data: bytes) -> ObjectPage[NodeState]:
     """The nodes of a list; KubeUnreadable for anything that is no list of nodes."""
     return decode_page(_NODES, data)
 
 
-def decode_node_event(line: bytes) -> Event[NodeState]:
+def decode_node_event(line: bytes) -> WatchEvent[NodeState]:
     """What one line of a watch of nodes says; KubeUnreadable for a line that is no event."""
     return decode_line(_NODES, line)
 
 
-def decode_cluster_pods(data: bytes) -> Page[PodState]:
+def decode_cluster_pods(data: bytes) -> ObjectPage[PodState]:
     """The pods of a list that have, want or had devices; KubeUnreadable for anything that is no list of pods."""
     return decode_page(_PODS, data)
 
 
-def decode_cluster_pod_event(line: bytes) -> Event[PodState]:
+def decode_cluster_pod_event(line: bytes) -> WatchEvent[PodState]:
     """What one line of a watch of pods says, without an item where the pod has nothing to do with devices."""
     return decode_line(_PODS, line)
 
 
-def decode_quotas(data: bytes) -> Page[QuotaState]:
+def decode_quotas(data: bytes) -> ObjectPage[QuotaState]:
     """The resource quotas of a list that limit devices; KubeUnreadable for anything that is no such list."""
     return decode_page(_QUOTAS, data)
 
 
-def decode_quota_event(line: bytes) -> Event[QuotaState]:
+def decode_quota_event(line: bytes) -> WatchEvent[QuotaState]:
     """What one line of a watch of quotas says, without an item where the quota limits no devices."""
     return decode_line(_QUOTAS, line)
 
@@ -401,11 +401,11 @@ def _starts(status: _PodStatus) -> Iterator[UnixTime]:
                     yield moment
 
 
-def _refusal(status: _PodStatus) -> Refusal | None:
+def _refusal(status: _PodStatus) -> RegisterRefusal | None:
     for one in status.conditions or ():
         if one.type == "PodScheduled" and one.status == "False":
             reason, message = intern((one.reason or "")[:253]), (one.message or "")[:_MESSAGE]
-            return Refusal(
+            return RegisterRefusal(
                 reason=reason,
                 message=message,
                 at=from_rfc3339(one.last_transition_time),
@@ -543,6 +543,6 @@ def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: C
     )
 
 
-_NODES = Kind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
-_PODS = Kind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
-_QUOTAS = Kind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")
+_NODES = ObjectKind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
+_PODS = ObjectKind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
+_QUOTAS = ObjectKind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")

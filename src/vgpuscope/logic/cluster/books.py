@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from vgpuscope.logic.cluster.capacity import CapacityTotals
-from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.dra import DraIndex
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.logic.cluster.requests import device_requests
 from vgpuscope.model.allocation import NodeState, PodState
@@ -41,7 +41,7 @@ class ClusterState:
     def __init__(self, *, patience: Seconds = 300.0) -> None:
         """A pod that has had devices for `patience` without being bound is overdue."""
         self._ledger = ClusterLedger(patience=patience)
-        self._dra: DraBook | None = None  # only while there is a slice or a claim
+        self._dra: DraIndex | None = None  # only while there is a slice or a claim
         self._totals = CapacityTotals()
         self._nodes: dict[str, NodeLedger] = {}  # conclusions, as they were last made
         self._namespaces: dict[str, NamespaceLedger] = {}
@@ -98,9 +98,9 @@ class ClusterState:
         if book.empty:
             self._dra = None
 
-    def _dra_book(self) -> DraBook:
+    def _dra_book(self) -> DraIndex:
         if self._dra is None:
-            self._dra = DraBook(
+            self._dra = DraIndex(
                 keep_cards=self._ledger.set_cards,
                 keep_share=self._ledger.set_share,
                 keep_pod=self._ledger.set_pod,

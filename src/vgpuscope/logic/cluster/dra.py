@@ -1,7 +1,7 @@
 """What Kubernetes' own device allocation adds to nodes and pods.
 
 slices ─┐                ┌──► by node: the GPUs that drivers publish on it
-claims ─┼──► DraBook ────┼──► by pod: what its claims hold
+claims ─┼──► DraIndex ────┼──► by pod: what its claims hold
 pods ───┘                └──► a claim that no pod uses, in the place of a pod
 
 Of pods it remembers only the UIDs of those that can use a claim. It knows no nodes. A cluster without slices and claims
@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
-from vgpuscope.logic.cluster.dra_devices import Card, Pool, PoolKey, make_pool, synthetic_id
+from vgpuscope.logic.cluster.dra_devices import DraGpu, PoolKey, ResourcePool, make_pool, synthetic_id
 from vgpuscope.logic.cluster.joins import joined_pod
 from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, RegisteredDevice
 from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimShare, ClaimState, DraDevice, SliceState
@@ -24,7 +24,7 @@ from vgpuscope.model.quantity import DeviceUUID, PodUID
 T = TypeVar("T")
 
 
-class DraBook:
+class DraIndex:
     """All slices and claims, and which pods can use claims. What follows does not depend on the order of events.
 
     A pod holds what a claim does if the claim is reserved for it, and it has not ended. Several of them share it.
@@ -44,7 +44,7 @@ class DraBook:
         self._using: set[PodUID] = set()  # pods that refer to claims and have not ended
         self._slices: dict[PoolKey, dict[str, SliceState]] = {}
         self._pool_of: dict[str, PoolKey] = {}  # by slice
-        self._pools: dict[PoolKey, Pool] = {}
+        self._pools: dict[PoolKey, ResourcePool] = {}
         self._at: dict[str, set[PoolKey]] = {}  # by node
         self._drivers: dict[str, int] = {}  # how many pools each has
         self._claims: dict[str, ClaimState] = {}
@@ -197,7 +197,7 @@ class DraBook:
         """The pods that use what the claim holds."""
         return [uid for uid in claim.pods if uid in self._using]
 
-    def _find(self, one: ClaimedDevice) -> tuple[DraDevice, Card] | None:
+    def _find(self, one: ClaimedDevice) -> tuple[DraDevice, DraGpu] | None:
         pool = self._pools.get((one.driver, one.pool))
         return pool.devices.get(one.device) if pool else None
 
@@ -214,7 +214,7 @@ class DraBook:
                 found[card.registered.id] = self._registered(card)
         return tuple(found.values())
 
-    def _registered(self, card: Card) -> RegisteredDevice:
+    def _registered(self, card: DraGpu) -> RegisteredDevice:
         """The card as it is held: pods that share a claim share a slot, so there are as many as it takes."""
         devices = self._in.get(card.pool)
         if not devices:
@@ -307,7 +307,7 @@ def _memory(one: ClaimedDevice, device: DraDevice) -> int:
     return device.memory if one.memory is None else one.memory
 
 
-def _cores(one: ClaimedDevice, device: DraDevice, card: Card) -> int:
+def _cores(one: ClaimedDevice, device: DraDevice, card: DraGpu) -> int:
     """Percent of the card; 0: not limited, or not to be told."""
     if device.part:
         return round(100 * device.processors / card.processors) if card.processors else 0

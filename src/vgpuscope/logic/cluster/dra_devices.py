@@ -16,7 +16,7 @@ from vgpuscope.model.quantity import DeviceUUID
 PoolKey: TypeAlias = tuple[str, str]  # driver, pool
 
 
-class Card(Struct, frozen=True):
+class DraGpu(Struct, frozen=True):
     """One card, and the devices that are made of it."""
 
     registered: RegisteredDevice  # as if nobody held it
@@ -26,15 +26,15 @@ class Card(Struct, frozen=True):
     processors: int  # 0: cannot be told
 
 
-class Pool(Struct, frozen=True):
+class ResourcePool(Struct, frozen=True):
     """What the newest slices of a pool say."""
 
-    cards: tuple[Card, ...] = ()
-    devices: dict[str, tuple[DraDevice, Card]] = {}
+    cards: tuple[DraGpu, ...] = ()
+    devices: dict[str, tuple[DraDevice, DraGpu]] = {}
     unplaced: int = 0
 
 
-def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> Pool:
+def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
     """The pool that its slices make together; of two that name the same device, one wins."""
     slices = sorted(slices, key=lambda one: one.name)
     newest = max((one.generation for one in slices), default=0)
@@ -43,14 +43,14 @@ def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> Pool:
     for name in sorted(devices):
         made_of.setdefault((devices[name].node, devices[name].card), []).append(devices[name])
     cards = [_card(key, made_of[at]) for at in sorted(made_of)]
-    return Pool(
+    return ResourcePool(
         tuple(card for card in cards if card.node),
         {device.name: (device, card) for card in cards for device in card.devices},
         sum(not device.node for device in devices.values()),
     )
 
 
-def _card(pool: PoolKey, devices: list[DraDevice]) -> Card:
+def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
     """What the devices are made of: one of them is all of the card, or it was cut for good and they are its parts."""
     whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
     parts = [one for one in devices if one.part]
@@ -68,7 +68,7 @@ def _card(pool: PoolKey, devices: list[DraDevice]) -> Card:
         healthy=any(one.healthy for one in devices),
         cordoned=any(one.cordoned for one in devices) and all(one.cordoned or not one.healthy for one in devices),
     )
-    return Card(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
+    return DraGpu(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
 
 
 def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:

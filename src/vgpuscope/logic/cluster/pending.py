@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from vgpuscope.logic.cluster.pending_reports import Hearsay
-from vgpuscope.model.allocation import PodState, Refusal
+from vgpuscope.logic.cluster.pending_reports import ReportedReasons
+from vgpuscope.model.allocation import PodState, RegisterRefusal
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
@@ -31,7 +31,7 @@ class _Entry:
 
     __slots__ = ("code", "deleted", "ended", "hearsay", "pod", "tick")
 
-    def __init__(self, pod: PodState, hearsay: Hearsay) -> None:
+    def __init__(self, pod: PodState, hearsay: ReportedReasons) -> None:
         self.pod, self.hearsay = pod, hearsay
         self.ended: UnixTime | None = None
         self.tick: Seconds = 0.0  # when it ended, by the book's own clock
@@ -45,11 +45,11 @@ class _Early:
     __slots__ = ("hearsay", "tick")
 
     def __init__(self) -> None:
-        self.hearsay = Hearsay()
+        self.hearsay = ReportedReasons()
         self.tick: Seconds = 0.0
 
 
-class PendingBook:
+class PendingPods:
     """The pods that wait, and for so long and so many those that waited."""
 
     def __init__(self, keep: Seconds = 86400, most: int = 10_000) -> None:
@@ -192,7 +192,7 @@ class PendingBook:
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
-    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: Refusal | None, now: UnixTime) -> None:
+    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: RegisterRefusal | None, now: UnixTime) -> None:
         """The condition tells since when the pod is refused; when its words changed, only who sees it knows."""
         refusal = pod.refusal
         if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(entry):
@@ -209,9 +209,9 @@ class PendingBook:
         if len(self._early) > self._most:
             del self._early[next(iter(self._early))]
 
-    def _heard_early(self, uid: PodUID) -> Hearsay:
+    def _heard_early(self, uid: PodUID) -> ReportedReasons:
         early = self._early.pop(uid, None)
-        return early.hearsay if early else Hearsay()
+        return early.hearsay if early else ReportedReasons()
 
     # --- bounds -------------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ def _ended(pod: PodState, now: UnixTime) -> UnixTime:
     return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
 
 
-def _slim(pod: PodState, refusal: Refusal | None) -> PodState:
+def _slim(pod: PodState, refusal: RegisterRefusal | None) -> PodState:
     """What is still of interest when it no longer waits, with the last refusal."""
     last = pod.refusal or refusal
     return structs.replace(

@@ -83,7 +83,7 @@ class _Heard:
         return [(self.component, self.reason, code) for code in codes]
 
 
-class Hearsay:
+class ReportedReasons:
     """All that was said of one pod."""
 
     __slots__ = ("_events", "_latest", "_spoken", "_tallies", "cut")

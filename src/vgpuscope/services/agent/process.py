@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
-from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.formats.kube.lists import ObjectFault
 from vgpuscope.http.operations import Call, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
@@ -54,7 +54,7 @@ class PodSource(Protocol):
     """What tells the pods of this node: API server, kubelet or file."""
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the pods as they are now."""
 
     def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
@@ -266,7 +266,7 @@ class Agent(Service):
             self._pods_changed.clear()
 
 
-def _what(fault: Fault) -> dict[str, str]:
+def _what(fault: ObjectFault) -> dict[str, str]:
     return {"error_code": AnnotationMalformed.code, "object": fault.object, "reason": fault.reason}
 
 

@@ -24,7 +24,7 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.services.analyzer.cycle import Board, Stale, Tally
+from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     FormatQuery,
@@ -72,7 +72,7 @@ Plain = Call[NoQuery, None]
 Rows = Call[RowsQuery, None]
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class SourceCheck(Struct, frozen=True, kw_only=True):
     """One look at the source, whether it answers."""
 
     error: ScopeError | None
@@ -82,11 +82,11 @@ class Look(Struct, frozen=True, kw_only=True):
 class ServiceState(Struct, frozen=True, kw_only=True):
     """How it goes."""
 
-    tally: Tally
+    tally: AnalysisCounts
     last: Analysis | None  # the last good one, perhaps of another replica
     old: bool  # it is too old to be believed
     stale: Stale | None = None  # why it is not what an analysis would find now
-    look: Look | None = None  # None: the source was not looked at yet
+    look: SourceCheck | None = None  # None: the source was not looked at yet
     leader: bool
     history: bool  # the store of results answers
     failing: tuple[str, ...] = ()  # followers of the last analysis that failed, with their codes
@@ -218,8 +218,8 @@ class AnalyzerApi:
                 list[shapes.GpuDetail],
                 statuses=(404,),
             ),
-            self._data("/api/v1/nodes", "every node", self._nodes, list[shapes.GroupRow], **table),
-            self._data("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupRow], **table),
+            self._data("/api/v1/nodes", "every node", self._nodes, list[shapes.GroupResult], **table),
+            self._data("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupResult], **table),
             self._data(
                 "/api/v1/workloads", "every owner of pods with GPUs", self._workloads, list[shapes.WorkloadRow], **table
             ),
@@ -389,10 +389,10 @@ class AnalyzerApi:
         return [shapes.detail(gpu, lang=call.asked.lang, stale=board.stale) for gpu in found]
 
     async def _nodes(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="hostname"), shapes.GroupRow)
+        return await self._grouped(call, lambda rows: shapes.groups(rows, by="hostname"), shapes.GroupResult)
 
     async def _spaces(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="namespace"), shapes.GroupRow)
+        return await self._grouped(call, lambda rows: shapes.groups(rows, by="namespace"), shapes.GroupResult)
 
     async def _workloads(self, call: Call[FormatQuery, None]) -> Answer:
         return await self._grouped(call, shapes.workloads, shapes.WorkloadRow)

@@ -60,7 +60,7 @@ class Board(Struct, frozen=True, kw_only=True):
     dropped: int = 0  # samples that could not be true
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class AnalysisCounts(Struct, frozen=True, kw_only=True):
     """How the analyses went so far."""
 
     analyses: int = 0
@@ -103,7 +103,7 @@ class Cycle:
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._ageing = asyncio.Lock()
-        self.tally = Tally()
+        self.tally = AnalysisCounts()
 
     @property
     def old(self) -> bool:
@@ -329,7 +329,7 @@ def _too_short(gpus: Iterable[GpuUse]) -> tuple[Fault, ...]:
     return (Fault(part="window", code=WindowTooShort.code, message=text),)
 
 
-def _with(tally: Tally, **changes: object) -> Tally:
+def _with(tally: AnalysisCounts, **changes: object) -> AnalysisCounts:
     return structs.replace(tally, **changes)
 
 

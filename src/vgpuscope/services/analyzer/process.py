@@ -36,7 +36,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, ServiceState, analysis_event
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.parameters import HistoryQuery
@@ -52,9 +52,9 @@ from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
 from vgpuscope.views.fleet.metrics import (
     FLEET_METRICS,
+    AnalyzerHealth,
     AnalyzerPage,
     CardsPage,
-    Health,
     cards_page,
     fleet_samples,
 )
@@ -122,7 +122,7 @@ class Analyzer(Service):
             done=self._followers.tell,
             nodes=self._sources.nodes,
         )
-        self._look: Look | None = None  # the last one at the source
+        self._look: SourceCheck | None = None  # the last one at the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
@@ -311,7 +311,7 @@ class Analyzer(Service):
         while True:
             analyses = self._cycle.tally.analyses
             error = await self._source_error()
-            self._look = Look(error=error, analyses=analyses)
+            self._look = SourceCheck(error=error, analyses=analyses)
             if error is not None:
                 self._source_told.tell(
                     "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
@@ -424,7 +424,7 @@ class Analyzer(Service):
 
     def _fleet_samples(self) -> Iterator[Sample]:
         tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
-        health = Health(
+        health = AnalyzerHealth(
             analyses=tally.analyses,
             errors=tally.errors,
             seconds=tally.seconds,

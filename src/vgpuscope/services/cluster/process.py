@@ -3,7 +3,7 @@
 nodes, slices ──┐
 pods, claims ───┼─► ClusterState ─► what changed ─► ShardedPage ──────────────► /metrics
 resourcequotas ─┘     (a fold)      (node by node) └─► kept conclusions ──────► /api/v1/nodes
-pods, events ─────► SchedulingBook, PendingBook ─────────────────────┴───────► /api/v1/pending
+pods, events ─────► SchedulingTimes, PendingPods ─────────────────────┴───────► /api/v1/pending
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
-from vgpuscope.logic.cluster.owners import OwnerBook
-from vgpuscope.logic.cluster.pending import PendingBook
+from vgpuscope.logic.cluster.owners import OwnerIndex
+from vgpuscope.logic.cluster.pending import PendingPods
 from vgpuscope.logic.cluster.pending_facts import explain, facts
-from vgpuscope.logic.cluster.scheduling import SchedulingBook
+from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.cluster_event import (
@@ -50,7 +50,7 @@ from vgpuscope.runtime.log import DEBUG, OnChange, fields
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
-from vgpuscope.services.cluster.watch import Group, Kind, merged
+from vgpuscope.services.cluster.watch import WatchedKind, WatchGroup, merged
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
@@ -70,7 +70,7 @@ _FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
 _GC_EVERY = 20_000  # objects more than before, until garbage is looked for: what comes here has hardly any in cycles
 _FACTS = 200  # pods of a list that are told with a number
-_DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
+_DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
 
@@ -95,9 +95,9 @@ class ClusterExporter(Service):
         super().__init__()
         self._config, self._on_ready = config, on_ready
         self._state = ClusterState()
-        self._scheduling = SchedulingBook()
-        self._pending = PendingBook()
-        self._owners = OwnerBook(self._state.pods)
+        self._scheduling = SchedulingTimes()
+        self._pending = PendingPods()
+        self._owners = OwnerIndex(self._state.pods)
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._tell = OnChange(log)
@@ -178,9 +178,9 @@ class ClusterExporter(Service):
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
         return dict(self._owners.owners())
 
-    def _watched(self) -> Iterator[Kind[Any]]:
+    def _watched(self) -> Iterator[WatchedKind[Any]]:
         resync, apply = self._config.resync_interval, self._state.apply
-        yield Kind(
+        yield WatchedKind(
             "nodes",
             resync=resync,
             decoders=(objects.decode_nodes, objects.decode_node_event),
@@ -189,7 +189,7 @@ class ClusterExporter(Service):
             drop=lambda name: apply(NodeGone(name)),
             kept=self._state.nodes,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourceslices",
             group=_DRA,
             resync=resync,
@@ -201,9 +201,9 @@ class ClusterExporter(Service):
         for namespace in self._config.namespaces or ("",):
             yield from self._watched_in(namespace, resync)
 
-    def _watched_in(self, namespace: str, resync: float) -> Iterator[Kind[Any]]:
+    def _watched_in(self, namespace: str, resync: float) -> Iterator[WatchedKind[Any]]:
         apply = self._state.apply
-        yield Kind(
+        yield WatchedKind(
             "pods",
             namespace=namespace,
             resync=resync,
@@ -214,7 +214,7 @@ class ClusterExporter(Service):
             drop=self._drop_pod,
             kept=self._state.pods,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourcequotas",
             namespace=namespace,
             resync=resync,
@@ -223,7 +223,7 @@ class ClusterExporter(Service):
             keep=lambda quota: apply(QuotaSet(quota)),
             drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
         )
-        yield Kind(
+        yield WatchedKind(
             "events",
             namespace=namespace,
             fields="involvedObject.kind=Pod",
@@ -234,7 +234,7 @@ class ClusterExporter(Service):
             keep=self._set_event,
             drop=self._scheduling.drop_event,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourceclaims",
             namespace=namespace,
             group=_DRA,
@@ -342,7 +342,7 @@ class ClusterExporter(Service):
         ]
         self._page.update(_PODS, samples)
 
-    def _report(self, kind: Kind[Any]) -> None:
+    def _report(self, kind: WatchedKind[Any]) -> None:
         """Log what changed, once."""
         state = kind.state()
         level = logging.INFO if state.up else logging.WARNING

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.kube.lists import Event, Page
+from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.watch import WatchState
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
@@ -19,14 +19,14 @@ _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a kind is tried 
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
-class Group(msgspec.Struct, frozen=True):
+class WatchGroup(msgspec.Struct, frozen=True):
     """An API group that not every cluster serves, and the versions of it that we can read, best first."""
 
     name: str
     versions: tuple[str, ...]
 
 
-class Kind(Generic[T]):
+class WatchedKind(Generic[T]):
     """One kind of object, in all namespaces or in one."""
 
     def __init__(
@@ -34,10 +34,10 @@ class Kind(Generic[T]):
         name: str,
         *,
         namespace: str = "",
-        group: Group | None = None,
+        group: WatchGroup | None = None,
         fields: str = "",
         resync: float,
-        decoders: tuple[Callable[[bytes], Page[T]], Callable[[bytes], Event[T]]],
+        decoders: tuple[Callable[[bytes], ObjectPage[T]], Callable[[bytes], WatchEvent[T]]],
         key: Callable[[T], str],
         keep: Callable[[T], None],
         drop: Callable[[str], None],

@@ -1,9 +1,9 @@
 """Where an analyzer's results are fetched over HTTP."""
 
 from vgpuscope.model.service import ANALYZER_PORT
-from vgpuscope.sources.clients.served_api import Kind
+from vgpuscope.sources.clients.served_api import ServiceKind
 
-ANALYZER = Kind(
+ANALYZER = ServiceKind(
     name="analyzer",
     an="an analyzer",
     path="/results",

@@ -9,11 +9,11 @@ import msgspec
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.service import CLUSTER_PORT
-from vgpuscope.sources.clients.served_api import Kind, ServedApi
+from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 
 T = TypeVar("T")
 
-CLUSTER = Kind(
+CLUSTER = ServiceKind(
     name="cluster exporter",
     an="a cluster exporter",
     path="/api/v1/nodes",

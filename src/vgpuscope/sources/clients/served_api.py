@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 
 
-class Kind(NamedTuple):
+class ServiceKind(NamedTuple):
     """One kind of process, in the words that people read."""
 
     name: str  # agent
@@ -42,7 +42,7 @@ class _FaultBody(msgspec.Struct):
 class ServedApi(Generic[T]):
     """The door to one process; a connection is kept between two requests."""
 
-    def __init__(self, kind: Kind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
+    def __init__(self, kind: ServiceKind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
         self.url, self._base = addresses(kind, url)
         self._kind, self._content, self._timeout = kind, content, timeout
         try:
@@ -131,7 +131,7 @@ class ServedApi(Generic[T]):
         return SourceDown(nothing, hint=f"See the log of the {kind.name}.")
 
 
-def addresses(kind: Kind, url: str) -> tuple[str, str]:
+def addresses(kind: ServiceKind, url: str) -> tuple[str, str]:
     """What to call the process (without a password) and what its paths begin with, from anything a person may type."""
     parts = _split(kind, url.strip())
     path = parts.path.rstrip("/").removesuffix(kind.path).removesuffix("/metrics")
@@ -139,7 +139,7 @@ def addresses(kind: Kind, url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{host}{path}", f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _split(kind: Kind, url: str) -> SplitResult:
+def _split(kind: ServiceKind, url: str) -> SplitResult:
     bare = "://" not in url
     wrong = ConfigInvalid(
         f"{_without_password(url)!r} is not the address of {kind.an}",

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from vgpuscope.formats.kube.lists import Fault, decode_status
+from vgpuscope.formats.kube.lists import ObjectFault, decode_status
 from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -39,7 +39,7 @@ class KubeletPods:
         self._page = PodPage()
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the last answer."""
         return self._page.faults
 

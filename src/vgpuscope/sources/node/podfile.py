@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import AsyncGenerator
 
-from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.formats.kube.lists import ObjectFault
 from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -23,7 +23,7 @@ class PodFile:
         self._page = PodPage()
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the list as it is now."""
         return self._page.faults
 

@@ -23,7 +23,7 @@ _WIDE = 110  # cells: a terminal that has less has no room for the kinds of find
 _ALL_IN_PIECES = 0.995  # from here on it says 100 %
 
 
-class DeviceRow(Struct, frozen=True, kw_only=True):
+class InventoryDevice(Struct, frozen=True, kw_only=True):
     """One device of one node and who holds it; without a ledger the node no longer registers it.
 
     Or all counted GPUs of one resource: then there is no UUID, and `counted` has their number and the pods that
@@ -37,20 +37,20 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     counted: OfferLedger | None = None
 
 
-def device_rows(nodes: Iterable[NodeLedger]) -> list[DeviceRow]:
+def device_rows(nodes: Iterable[NodeLedger]) -> list[InventoryDevice]:
     """Every device that is registered, held or counted, node by node."""
     return [row for node in nodes for row in _of_node(node)]
 
 
-def _of_node(node: NodeLedger) -> Iterator[DeviceRow]:
+def _of_node(node: NodeLedger) -> Iterator[InventoryDevice]:
     held: dict[DeviceUUID, list[Holder]] = {}
     for holder in node.holders:
         held.setdefault(holder.device, []).append(holder)
     ledgers = {one.device.id: one for one in node.devices}
     for uuid in (*ledgers, *sorted(held.keys() - ledgers.keys())):
-        yield DeviceRow(node=node.name, uuid=uuid, ledger=ledgers.get(uuid), holders=tuple(held.get(uuid, ())))
+        yield InventoryDevice(node=node.name, uuid=uuid, ledger=ledgers.get(uuid), holders=tuple(held.get(uuid, ())))
     for one in node.offers:
-        yield DeviceRow(node=node.name, uuid="", ledger=None, holders=(), counted=one)
+        yield InventoryDevice(node=node.name, uuid="", ledger=None, holders=(), counted=one)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _offer_memory(offers: Iterable[OfferLedger]) -> Text:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> RenderableType:
+def gpus_table(rows: Sequence[InventoryDevice], width: int | None) -> RenderableType:
     """A row for each GPU: its model, how much of it is allocated, and its holders."""
     titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
     # Node and number say which GPU it is, so its UUID is the first to go.
@@ -174,7 +174,7 @@ def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> RenderableType:
     return _with_notes(drawn, (*_scaled((row.node, [row.ledger] if row.ledger else []) for row in rows), *_once(rows)))
 
 
-def _gpu_cells(row: DeviceRow) -> list[Text]:
+def _gpu_cells(row: InventoryDevice) -> list[Text]:
     if row.counted:
         number, *rest = _counted_cells(row.counted)
         holders = [clean(f"{one.namespace}/{one.pod}") + _times(one.count) for one in row.counted.holders]
@@ -288,7 +288,7 @@ def _scaled(nodes: Iterable[tuple[str, Iterable[DeviceLedger]]]) -> Iterator[tup
                 )
 
 
-def _once(rows: Iterable[DeviceRow]) -> Iterator[tuple[str, str]]:
+def _once(rows: Iterable[InventoryDevice]) -> Iterator[tuple[str, str]]:
     """The note about rows of counted GPUs."""
     for row in rows:
         if row.counted:

@@ -20,11 +20,11 @@ from vgpuscope.model.quantity import MIB, Bytes, UnixTime
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
-from vgpuscope.views.fleet.podshare import VERDICT_ORDER, PodShare, pod_shares
+from vgpuscope.views.fleet.podshare import VERDICT_ORDER, PodPart, pod_shares
 from vgpuscope.views.fleet.results import Stats, memory_percent
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     """How the analyses went so far, and the settings they run by."""
 
     analyses: int
@@ -54,7 +54,7 @@ def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]
     yield from _tenants(gpu)
 
 
-def _whole(gpu: GpuUse, pods: Sequence[PodShare], means: Mapping[Term, float]) -> Iterator[Sample]:
+def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) -> Iterator[Sample]:
     """The GPU's numbers, with the one pod that has it."""
     row = _card_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
     yield Sample(m.SCORE, row, _points(gpu.score.value), (gpu.status,))
@@ -67,7 +67,7 @@ def _whole(gpu: GpuUse, pods: Sequence[PodShare], means: Mapping[Term, float]) -
     yield Sample(m.SM_CLOCK, row, _times(means.get("sm_clock"), 1e-6))
 
 
-def _shared(gpu: GpuUse, pods: Sequence[PodShare], total: float | None) -> Iterator[Sample]:
+def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterator[Sample]:
     """Each pod's own numbers. Power, clock and memory traffic are known of the whole GPU only."""
     for pod in pods:
         row = _card_row(gpu, pod.namespace, pod.pod)
@@ -84,7 +84,7 @@ def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
     return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
 
 
-def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: Health) -> Iterator[Sample]:
+def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: AnalyzerHealth) -> Iterator[Sample]:
     """Everything shown of the fleet as a whole, and of the analyzer itself."""
     row = FleetRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
@@ -107,7 +107,7 @@ def _targets(row: FleetRow, analysis: Analysis) -> Iterator[Sample]:
         yield Sample(m.TARGETS, row, len(analysis.targets) - up, ("down",))
 
 
-def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
+def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sample]:
     yield Sample(m.ANALYSES, row, health.analyses)
     yield Sample(m.ANALYSIS_ERRORS, row, health.errors)
     yield Sample(m.ANALYSIS_SECONDS, row, health.seconds)
@@ -162,7 +162,7 @@ _GPU_MEANS: tuple[tuple[Metric, Term], ...] = (
 )
 
 
-def _pods(gpu: GpuUse, pods: Sequence[PodShare], end: UnixTime | None) -> Iterator[Sample]:
+def _pods(gpu: GpuUse, pods: Sequence[PodPart], end: UnixTime | None) -> Iterator[Sample]:
     for pod in pods:
         row = GpuPodRow(
             gpu_id=gpu.gpu_id,
@@ -176,7 +176,7 @@ def _pods(gpu: GpuUse, pods: Sequence[PodShare], end: UnixTime | None) -> Iterat
         yield Sample(m.TENANT_IDLE, row, _idle_for(pod, end))
 
 
-def _idle_for(pod: PodShare, end: UnixTime | None) -> float | None:
+def _idle_for(pod: PodPart, end: UnixTime | None) -> float | None:
     if pod.verdict == "in_use":
         return 0
     if pod.verdict == "unknown" or pod.idle_since is None or end is None:

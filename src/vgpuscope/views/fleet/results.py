@@ -32,7 +32,7 @@ from vgpuscope.model.quantity import MIB, Ratio, UnixTime
 W = TypeVar("W", bound=str)
 
 
-class TenantRow(Struct, frozen=True, kw_only=True):
+class TenantResult(Struct, frozen=True, kw_only=True):
     """A tenant of a GPU, or one that had it earlier in the window."""
 
     namespace: str
@@ -87,7 +87,7 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     mig: str
     mig_profile: str
     shared: bool
-    tenants: tuple[TenantRow, ...]
+    tenants: tuple[TenantResult, ...]
     stale: bool = False
     idle_since: str | None = None  # null: its verdict is not idle
     health: str = ""  # as the exporter reports it: ok, lost, …; "": it does not
@@ -213,7 +213,7 @@ def _by_score(row: ResultRow) -> tuple[object, ...]:
     return row.score is None, row.score or 0, row.gpu_id, row.mig
 
 
-def _unit(row: ResultRow, one: TenantRow) -> ResultRow:
+def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
     """Numbers that are the whole GPU's are not the tenant's."""
     total, used = row.mem_total_mb, one.mem_used_mb
     return replace(
@@ -302,12 +302,12 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     )
 
 
-def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantRow:
+def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantResult:
     """One tenant as the API shows it; an old verdict is none."""
     tenant, terms = use.tenant, use.terms
     # what is known of a GPU that one tenant has alone is known of that tenant: one score, wherever it is read
     score, status = (gpu.score, gpu.status) if _has_alone(use, gpu) else (use.score, use.status)
-    return TenantRow(
+    return TenantResult(
         namespace=tenant.namespace,
         pod=tenant.pod,
         container=tenant.container,

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.results import ResultRow, TenantRow
+from vgpuscope.views.fleet.results import ResultRow, TenantResult
 from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
@@ -84,7 +84,7 @@ class _Block(Struct):
 
     row: ResultRow
     single: bool  # the row is one tenant, so the GPU's own numbers are not known here
-    tenants: list[tuple[ResultRow, TenantRow]]
+    tenants: list[tuple[ResultRow, TenantResult]]
 
 
 class _Line(Struct, frozen=True):
@@ -134,11 +134,11 @@ def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
     return *_measured(row, row.mem_total_mb, row.timestamp), Text(clean(row.model_name), "dim"), _NOTHING
 
 
-def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
+def _tenant_cells(row: ResultRow, one: TenantResult) -> tuple[Text, ...]:
     return *_measured(one, one.memory_limit_mb, row.timestamp), _NOTHING, Text(clean(one.owner))
 
 
-def _measured(one: ResultRow | TenantRow, memory: float | None, at: str) -> tuple[Text, ...]:
+def _measured(one: ResultRow | TenantResult, memory: float | None, at: str) -> tuple[Text, ...]:
     """What a GPU and a tenant have in common, of which `memory` is the whole."""
     return (
         _number(one.score),
@@ -152,7 +152,7 @@ def _measured(one: ResultRow | TenantRow, memory: float | None, at: str) -> tupl
     )
 
 
-def _named(one: TenantRow) -> tuple[Text, ...]:
+def _named(one: TenantResult) -> tuple[Text, ...]:
     """A tenant that has the GPU alone: the numbers of the line above are its own."""
     memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
     shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}

@@ -14,15 +14,15 @@ from rich.text import Text
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.views.node.top_notes import heading, notices
-from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Row, Sort, narrowed, rows
+from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
 from vgpuscope.views.node.top_table import table_lines
 from vgpuscope.views.text import clean, span
 
 __all__ = [
     "SORTS",
-    "Row",
     "Sort",
     "State",
+    "TopRow",
     "missed",
     "narrowed",
     "page",
@@ -64,7 +64,7 @@ class State(Struct, frozen=True, kw_only=True):
     def needle(self) -> str:
         return self.pattern if self.typing is None else self.typing
 
-    def table(self) -> tuple[Row, ...]:
+    def table(self) -> tuple[TopRow, ...]:
         """The rows to show now."""
         if self.snapshot is None:
             return ()
