@@ -30,7 +30,7 @@ def device(number, **more):
 
 
 def pod(name, *held, namespace="ml", container="train"):
-    """A pod that holds (card, GiB, percent of cores)."""
+    """A pod that holds (GPU, GiB, percent of cores)."""
     assignments = tuple(
         Assignment(
             container_index=0,

@@ -21,7 +21,7 @@ PROGRAM = ("-m", "vgpuscope")
 
 
 def registered(name: str, *cards: str, memory: int | Mapping[str, int] = 81920, **more: object) -> Object:
-    """A node whose plugin registered cards, of one size in MiB or each of its own."""
+    """A node whose plugin registered GPUs, of one size in MiB or each of its own."""
     sizes = dict.fromkeys(cards, memory) if isinstance(memory, int) else memory
     card = {"count": 10, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
     devices = [{"id": id_, "index": index, "devmem": sizes[id_], **card} for index, id_ in enumerate(cards)]

@@ -23,7 +23,7 @@ from vgpuscope.logic.fleet.queries import recording_rules
 STEP = 30
 MODEL = "NVIDIA A100-SXM4-80GB"
 H100 = "NVIDIA H100 80GB HBM3"
-BUSY_SCORE = 86.8  # 0.5·95 + 0.2·60 + 0.2·90 + 0.1·93, of the busy cards below
+BUSY_SCORE = 86.8  # 0.5·95 + 0.2·60 + 0.2·90 + 0.1·93, of the busy GPUs below
 CONDITION = '{pod!="",cluster="a"}'
 
 
@@ -33,7 +33,7 @@ def uuid(number: int) -> str:
 
 
 class Fleet(Engine):
-    """Cards that are all busy but for the few that are said not to be; their samples go on into the future."""
+    """GPUs that are all busy but for the few that are said not to be; their samples go on into the future."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Fleet(Engine):
                 samples.append((self.now + until + STEP, STALE))
 
     def _recorded(self, number: int, **labels: str) -> None:
-        """What recording rules make of a card, where somebody has them."""
+        """What recording rules make of a GPU, where somebody has them."""
         for name in (rule.name for rule in recording_rules()):
             if "DCGM" in name:
                 self.add(
@@ -113,7 +113,7 @@ BUSY_INSTANCES = {(uuid(10), "GI-1"), (uuid(23), "GI-1")}
 
 
 def called_idle(rows: list[dict]) -> list[dict]:
-    """The busy cards and instances of cluster a that are said to be idle in any way."""
+    """The busy GPUs and instances of cluster a that are said to be idle in any way."""
     busy = [row for row in rows if row["gpu_id"] in BUSY or (row["gpu_id"], row["mig"]) in BUSY_INSTANCES]
     return [
         row

@@ -319,7 +319,7 @@ async def test_however_many_answers_are_spoilt_nobody_who_is_busy_becomes_idle(u
             assert not BUSY_PODS & pods_of(uses, "idle")
             for use in uses:
                 for one in use.tenants:
-                    # slices and handovers aside, a busy card's score rests on what was measured and is no lower for it
+                    # slices and handovers aside, a busy GPU's score rests on what was measured and is no lower for it
                     if use.score.value is not None and one.tenant.pod in {f"train-{n}" for n in range(BUSY)}:
                         assert use.score.value > 40 or "gpu_util" not in use.terms or not use.terms["gpu_util"].mean
 

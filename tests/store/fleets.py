@@ -48,7 +48,7 @@ def analysis(end: float, *gpus: GpuUse, number: int = 1, window: float = 600) ->
 
 
 def fleet(end: float, cards: int, *, number: int = 1) -> Analysis:
-    """A large fleet with everything that a real analysis says of a card, one tenant on each."""
+    """A large fleet with everything that a real analysis says of a GPU, one tenant on each."""
     return analysis(end, *(_full(i, end, number) for i in range(cards)), number=number)
 
 

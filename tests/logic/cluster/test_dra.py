@@ -136,7 +136,7 @@ def kinds(of):
     return [(one.kind, one.reason) for one in of.findings]
 
 
-# --- cards ------------------------------------------------------------------------------------------------------------
+# --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_published_card_is_one_of_the_nodes_devices():
@@ -264,7 +264,7 @@ def test_a_claim_that_is_released_frees_its_card():
     assert (holdings(made), settled(made).devices[0].shared) == ([], 0)
 
 
-# --- parts of cards ---------------------------------------------------------------------------------------------------
+# --- parts of GPUs ---------------------------------------------------------------------------------------------------
 
 
 def test_a_card_that_was_cut_for_good_is_one_card_of_its_parts():

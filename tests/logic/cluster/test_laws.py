@@ -214,7 +214,7 @@ def test_every_card_is_somewhere_and_only_once(fresh):
 
 
 def accepts(one, memory, cores):
-    """HAMi's checks of one card, in its order; not for MIG."""
+    """HAMi's checks of one GPU, in its order; not for MIG."""
     card = one.device
     if one.lost or card.mode == "mig" or one.shared >= card.slots:
         return False

@@ -1,4 +1,4 @@
-"""Each card once, with those who have it, judged by what is known of its present time."""
+"""Each GPU once, with those who have it, judged by what is known of its present time."""
 
 from itertools import pairwise
 
@@ -61,7 +61,7 @@ def pods(uses):
     return [use.tenant.pod for use in uses]
 
 
-# ── one card is one ──
+# ── one GPU is one ──
 
 
 def test_a_card_that_pods_share_is_one_with_several_tenants():

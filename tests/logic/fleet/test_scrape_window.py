@@ -90,7 +90,7 @@ shown = st.floats(0, 100) | st.sampled_from([math.nan, math.inf, -math.inf, -1.0
 moments = st.tuples(
     st.floats(0.5, 60.0),  # after the last page
     st.none() | shown,  # None: not on the page
-    st.sampled_from(["a", "a", "a", "b"]),  # who has the card
+    st.sampled_from(["a", "a", "a", "b"]),  # who has the GPU
 )
 
 
@@ -289,7 +289,7 @@ def test_memory_does_not_grow_with_time_and_what_is_to_be_kept_is_kept():
     [
         ("{}", {None, "train", "other", "dcgm"}),
         ('{pod!=""}', {None, "train", "other", "dcgm"}),
-        ('{pod="train"}', {None, "train"}),  # cards of our agent name nobody, and are there whoever is asked for
+        ('{pod="train"}', {None, "train"}),  # GPUs of our agent name nobody, and are there whoever is asked for
         ('{instance="n1:9394",pod=~"t.*"}', {None, "train"}),
         ('{node="n2"}', set()),
     ],

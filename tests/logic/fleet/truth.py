@@ -1,4 +1,4 @@
-"""Cards whose every second is written down, and the tracks that exporters would show of them.
+"""GPUs whose every second is written down, and the tracks that exporters would show of them.
 
 The truth of a case is how it was written. Statistics are taken from samples by the plainest code there is, none of it
 the product's.
@@ -26,7 +26,7 @@ def pod(name, **more):
 
 
 def card(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="", model=A100, at=BEGIN, **levels):
-    """The whole card's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
+    """The whole GPU's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
     times = [t for t in range(0, SECONDS, every) if begin <= t < end]
     terms = {_TERMS[name][0]: _stat(level, times, _TERMS[name][1], at) for name, level in levels.items()}
     return Track(

@@ -39,7 +39,7 @@ def uuid(number: int) -> str:
 
 
 def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **more) -> Track:
-    """A card that was watched for the whole window, with one tenant."""
+    """A GPU that was watched for the whole window, with one tenant."""
     end = time.time()
     levels = {
         "gpu_util": util,

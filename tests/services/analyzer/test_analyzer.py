@@ -414,7 +414,7 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             assert health["last_analysis"] is not None
             refused = await follower.client.post("/analyze")
             assert (refused.status_code, refused.json()["error"]["code"]) == (409, "NOT_LEADER")
-            async with asyncio.timeout(SOON):  # the page of cards is made after the rows
+            async with asyncio.timeout(SOON):  # the page of GPUs is made after the rows
                 while uuid(2) not in await follower.metrics():
                     pass
             assert "vgpuscope_analyzer_leader 0\n" in await follower.metrics()

@@ -24,7 +24,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 def shared(number: int, pods: str):
-    """A card that several pods have, each with numbers of its own."""
+    """A GPU that several pods have, each with numbers of its own."""
     own = {"process_sm": stat(0.2), "mem_used": stat(4.0 * GIB)}
     return [
         track(number, tenant=Tenant(namespace=f"team-{pod}", pod=f"web-{pod}"), own=True, terms=own) for pod in pods
@@ -33,7 +33,7 @@ def shared(number: int, pods: str):
 
 @pytest.fixture
 async def fleet():
-    """A busy card, an idle one, one that two share, and one of which nothing is known but that it is there."""
+    """A busy GPU, an idle one, one that two share, and one of which nothing is known but that it is there."""
     nothing = track(3, util=None, tenant=None, terms={"mem_total": stat(80.0 * GIB)}, hostname="node-9")
     source = StubSource(reading(track(0), track(1, util=IDLE), *shared(2, "ab"), nothing))
     async with running(source, **HOURLY) as analyzer:

@@ -42,7 +42,7 @@ def labels(number: int = 0, **more: str) -> dict[str, str]:
 
 
 def add(engine, number=0, *, count=FULL, until=END, more=None, **values):
-    """A card with the six metrics, each constant or given as a list."""
+    """A GPU with the six metrics, each constant or given as a list."""
     for name, usual in SIX.items():
         given = values.get(name.removeprefix("DCGM_FI_DEV_").lower(), usual)
         engine.add(
@@ -219,7 +219,7 @@ async def test_the_time_zone_changes_nothing(engine, either, zone, monkeypatch):
     assert (track.terms["gpu_util"].samples, track.last) == (20, END)
 
 
-# ── whose card it is ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── whose GPU it is ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_handover_splits_the_card_at_its_moment(engine, either):
@@ -402,7 +402,7 @@ def holes(track, term="gpu_util") -> list[tuple[float, float]] | None:
 
 
 def scraped(engine, number: int = 0, *, every: int, without: range = range(0), **more: str) -> None:
-    """An idle card as a job that scrapes it sees it; seconds are those of the window."""
+    """An idle GPU as a job that scrapes it sees it; seconds are those of the window."""
     for name in SIX:
         samples = [(END - WINDOW + at, 0.0) for at in range(every, WINDOW + 1, every) if at not in without]
         engine.series.append(({"__name__": name, **labels(number, **more)}, samples))
@@ -459,7 +459,7 @@ async def test_where_no_samples_are_to_be_had_nothing_is_known_to_be_seen(engine
 
 
 def add_everything(engine, *, agents: int) -> None:
-    """Cards, instances and containers of our agents with every metric that is read, and dcgm-exporter's too."""
+    """GPUs, instances and containers of our agents with every metric that is read, and dcgm-exporter's too."""
     for number in range(agents):
         where = {"node": f"n{number}", "gpu_uuid": f"GPU-{number:08d}", "job": "agents", "instance": f"n{number}:9394"}
         names = {"namespace": "ml", "pod": f"train-{number}", "container": "main", "pod_uid": str(number)}

@@ -10,7 +10,7 @@ _ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
 
 
 async def every_point(store) -> dict[str, list[HistoryPoint]]:
-    """All points of cards, then all of pods, by step."""
+    """All points of GPUs, then all of pods, by step."""
     found: dict[str, list[HistoryPoint]] = {}
     for step in ("analysis", "hour", "day"):
         found[step] = await store.points(step=step, **_ALL)

@@ -18,7 +18,7 @@ _Coarse: TypeAlias = Literal["hour", "day"]
 
 
 def hourly(points: Iterable[HistoryPoint]) -> list[HistoryPoint]:
-    """Points of analyses as points of hours, by time and in the order in which their cards first came."""
+    """Points of analyses as points of hours, by time and in the order in which their GPUs first came."""
     return _by_step(points, "hour")
 
 
@@ -28,7 +28,7 @@ def daily(points: Iterable[HistoryPoint]) -> list[HistoryPoint]:
 
 
 def together(points: Iterable[HistoryPoint], *, by: Callable[[HistoryPoint], Hashable]) -> list[HistoryPoint]:
-    """One point for each time and key, of all cards that have it; names are those of the key's first point."""
+    """One point for each time and key, of all GPUs that have it; names are those of the key's first point."""
     groups: dict[tuple[float, Hashable], list[HistoryPoint]] = {}
     for point in points:
         groups.setdefault((point.time, by(point)), []).append(point)

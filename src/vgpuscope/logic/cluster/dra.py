@@ -215,7 +215,7 @@ class DraIndex:
         return tuple(found.values())
 
     def _registered(self, card: DraGpu) -> RegisteredDevice:
-        """The card as it is held: pods that share a claim share a slot, so there are as many as it takes."""
+        """The GPU as it is held: pods that share a claim share a slot, so there are as many as it takes."""
         devices = self._in.get(card.pool)
         if not devices:
             return card.registered
@@ -308,7 +308,7 @@ def _memory(one: ClaimedDevice, device: DraDevice) -> int:
 
 
 def _cores(one: ClaimedDevice, device: DraDevice, card: DraGpu) -> int:
-    """Percent of the card; 0: not limited, or not to be told."""
+    """Percent of the GPU; 0: not limited, or not to be told."""
     if device.part:
         return round(100 * device.processors / card.processors) if card.processors else 0
     if one.cores is not None and device.cores:

@@ -1,7 +1,7 @@
-"""Cards, as drivers publish them: devices that can be allocated are cards, or are made of the same card.
+"""GPUs, as drivers publish them: devices that can be allocated are GPUs, or are made of the same GPU.
 
-A driver that cuts cards on demand publishes a card and all parts that it could be cut into, and they draw from the same
-counters; one that finds cards cut for good publishes the parts alone. Either way the card is counted once.
+A driver that cuts GPUs on demand publishes a GPU and all parts that it could be cut into, and they draw from the same
+counters; one that finds GPUs cut for good publishes the parts alone. Either way the GPU is counted once.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ PoolKey: TypeAlias = tuple[str, str]  # driver, pool
 
 
 class DraGpu(Struct, frozen=True):
-    """One card, and the devices that are made of it."""
+    """One GPU, and the devices that are made of it."""
 
     registered: RegisteredDevice  # as if nobody held it
     node: str
@@ -51,7 +51,7 @@ def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
 
 
 def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
-    """What the devices are made of: one of them is all of the card, or it was cut for good and they are its parts."""
+    """What the devices are made of: one of them is all of the GPU, or it was cut for good and they are its parts."""
     whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
     parts = [one for one in devices if one.part]
     first = whole or parts[0]
@@ -81,7 +81,7 @@ def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:
 
 
 def _slots(whole: DraDevice | None, parts: list[DraDevice]) -> int:
-    """How many claims the card can be for: the parts it was cut into, or as many of the smallest as have room."""
+    """How many claims the GPU can be for: the parts it was cut into, or as many of the smallest as have room."""
     if whole is None:
         return sum(part.slots for part in parts)
     return max([whole.slots, *(fit for part in parts if (fit := _fits(part, whole)))])

@@ -147,7 +147,7 @@ class ClusterLedger:
             self.drop_quota(namespace, name)
 
     def pass_time(self, now: Seconds) -> None:
-        """It is `now`, by a clock that is never set: pods that have waited too long for their binding are overdue."""
+        """It is `now`, by a monotonic clock: pods that have waited too long for their binding are overdue."""
         for wait in self._waits.values():
             if wait.since is None or now < wait.since:
                 wait.since = now

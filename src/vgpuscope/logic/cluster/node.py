@@ -59,7 +59,7 @@ def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ..
             claimed.setdefault(claim.device, []).append(claim)
         for holder in one.instances:
             instances.setdefault(holder.instance.device, []).append(holder)
-    # A plugin writes its devices in no stable order; the same id twice would be the same card twice.
+    # A plugin writes its devices in no stable order; the same id twice would be the same GPU twice.
     unique = {device.id: device for device in reversed(node.devices)}
     return tuple(
         _device(node, device, claimed.get(device.id, ()), instances.get(device.id, ()))

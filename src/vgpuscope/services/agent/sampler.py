@@ -179,7 +179,7 @@ class Sampler:
         return value
 
     def _devices(self, at: float) -> DeviceReading | None:
-        """The driver's reading; while it does not answer, the cards it last showed, without values."""
+        """The driver's reading; while it does not answer, the GPUs it last showed, without values."""
         reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
             reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
@@ -189,7 +189,7 @@ class Sampler:
         return DeviceReading(at=at, gpus=cards) if cards else None
 
     def _left_behind(self) -> bool:
-        """Give up the card in which a call hangs, if it is one card's, so that the others are read without it."""
+        """Give up the GPU in which a call hangs, if it is one GPU's, so that the others are read without it."""
         call = self.nvml.doing
         gpu = self.nvml.leave_behind()
         if gpu is None:
@@ -295,7 +295,7 @@ _SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")
 
 
 def _summarise(snapshot: NodeSnapshot) -> None:
-    """The node in one line (--v 4), and a line for each card and container (--v 5)."""
+    """The node in one line (--v 4), and a line for each GPU and container (--v 5)."""
     log.log(
         SUMMARY,
         "node",

@@ -82,7 +82,7 @@ def main(
     """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    one_heap()  # a quarter less at 5,000 cards
+    one_heap()  # a quarter less at 5,000 GPUs
 
     def make() -> Analyzer:
         return Analyzer(settings, sources=Sources(config, make=source))

@@ -1,7 +1,7 @@
 """Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
 
 Each query asks something of one metric for the whole fleet, so their number depends on what is exported and not on how
-many cards there are. The window's statistics are computed there; where several are wanted of a metric that has few
+many GPUs there are. The window's statistics are computed there; where several are wanted of a metric that has few
 samples in all, the samples themselves are asked for, which is one query. Otherwise only series with a riddle (false
 values, a handover, an end within the window) are asked for samples, and of these only so many.
 """
@@ -85,7 +85,7 @@ class PrometheusSource:
     ) -> None:
         """ConfigInvalid if the URL, the condition or a certificate cannot be used.
 
-        `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
+        `interval`: between two samples of a series, at the most. `closer`: GPUs of which raw samples are asked for at
         the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
         statistics, because that is as quick as one of these; more of them where each series has few. `progress` is told
         how many of how many queries are answered.

@@ -33,7 +33,7 @@ class History(Protocol):
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of cards, or of pods where a namespace or pod is given ("": any), oldest first.
+        """The course of GPUs, or of pods where a namespace or pod is given ("": any), oldest first.
 
         Every analysis that was saved is in it at every step, whether its hour is rolled up yet or not. Hours and days
         that begin before `begin` but reach into the time are part of it; at most `limit` points come.

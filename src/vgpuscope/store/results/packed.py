@@ -1,6 +1,6 @@
 """An analysis as a small string of bytes, and back: MessagePack in pieces, deflated.
 
-The first piece is the analysis without its cards, the others are some cards each. In pieces neither memory nor the time
+The first piece is the analysis without its GPUs, the others are some GPUs each. In pieces neither memory nor the time
 for which other threads have to wait grows with the fleet. Each piece stands behind its length, in 4 bytes.
 """
 

@@ -52,11 +52,11 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
 
 
 def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
-    """One row for each card and MIG instance, and one for each pod that has, or had, a part of it in that time."""
+    """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that time."""
     seen: set[tuple[str, str]] = set()
     for gpu in analysis.gpus:
         if (gpu.gpu_id, gpu.mig) in seen:
-            continue  # the same card again could not be stored beside it, and would cost the whole analysis
+            continue  # the same GPU again could not be stored beside it, and would cost the whole analysis
         seen.add((gpu.gpu_id, gpu.mig))
         yield Name(gpu.gpu_id, gpu.mig), About(gpu.hostname, gpu.model), _card(gpu, stands_for)
         yield from _pods(gpu, stands_for)
@@ -97,7 +97,7 @@ def _pods(gpu: GpuUse, stands_for: Span) -> Iterable[Named]:
 
 
 def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> Row:
-    """The score is the card's, so a pod has it only where it was alone on the card."""
+    """The score is the GPU's, so a pod has it only where it was alone on the GPU."""
     chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
     util, util_max = _together(uses, _UTIL_TERMS)
     memory, _ = _together(uses, ("mem_used",))
@@ -127,7 +127,7 @@ _UTIL_TERMS: tuple[Term, ...] = ("process_sm", "gpu_util")  # the first that the
 
 
 def _together(uses: Sequence[TenantUse], terms: Sequence[Term]) -> tuple[float | None, float | None]:
-    """Mean and max of a pod's containers: their own parts add up, while the card's numbers are the same for each."""
+    """Mean and max of a pod's containers: their own parts add up, while the GPU's numbers are the same for each."""
     found = [_numbers(next((stat for term in terms if (stat := use.terms.get(term))), None)) for use in uses]
     if len(found) == 1:
         return found[0]

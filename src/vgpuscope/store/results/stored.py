@@ -68,7 +68,7 @@ class StoredHistory:
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of cards, or of pods where a namespace or pod is given ("": any), oldest first."""
+        """The course of GPUs, or of pods where a namespace or pod is given ("": any), oldest first."""
         if limit < 1 or end <= begin:
             return []
         named = {"gpu_id": gpu_id, "mig": mig, "namespace": namespace, "pod": pod}
@@ -204,7 +204,7 @@ class StoredHistory:
 
 
 def _chosen(wanted: dict[str, str]) -> str:
-    """Cards, unless a namespace or pod is asked for; the columns' names are ours, the values stay parameters."""
+    """GPUs, unless a namespace or pod is asked for; the columns' names are ours, the values stay parameters."""
     pods = not _POD.isdisjoint(wanted)
     kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
     return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted))])

@@ -123,7 +123,7 @@ def _shares(node: NodeLedger) -> Iterator[Sample]:
 
 
 def _offers(node: NodeLedger) -> Iterator[Sample]:
-    """Counted GPUs: never under HAMi's names, whose cards have a UUID."""
+    """Counted GPUs: never under HAMi's names, whose GPUs have a UUID."""
     for one in node.offers:
         offer = one.offer
         row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)

@@ -1,4 +1,4 @@
-"""The fuller resources of the analyzer's API: the fleet in a few figures, cards with evidence, groups, workloads."""
+"""The fuller resources of the analyzer's API: the fleet in a few figures, GPUs with evidence, groups, workloads."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -49,7 +49,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     requests: int
     errors_total: int
     faults: tuple[Fault, ...]
-    gpus: int  # physical cards
+    gpus: int  # physical GPUs
     instances: int  # MIG instances among the rows
     rows: int
     nodes: int
@@ -74,7 +74,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 class TenantDetail(Struct, frozen=True, kw_only=True):
-    """One tenant of a card, with what its verdict rests on."""
+    """One tenant of a GPU, with what its verdict rests on."""
 
     tenant: TenantResult
     terms: dict[Term, Stat]
@@ -84,7 +84,7 @@ class TenantDetail(Struct, frozen=True, kw_only=True):
 
 
 class GpuDetail(Struct, frozen=True, kw_only=True):
-    """One card or MIG instance, with what its verdict rests on; quantities are in base units."""
+    """One GPU or MIG instance, with what its verdict rests on; quantities are in base units."""
 
     gpu_id: str
     mig: str
@@ -197,7 +197,7 @@ def target_counts(analysis: Analysis | None) -> tuple[int | None, int | None]:
 
 
 def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
-    """Everything that is known of one card."""
+    """Everything that is known of one GPU."""
     return GpuDetail(
         gpu_id=gpu.gpu_id,
         mig=gpu.mig,

@@ -1,6 +1,6 @@
 """An analysis and how the analyses went → samples, and the page they are shown on.
 
-What is said of cards is most of the page, and all of it changes with each analysis and with nothing else: it is written
+What is said of GPUs is most of the page, and all of it changes with each analysis and with nothing else: it is written
 once, compressed, and kept as it is. What is said of the fleet and of the analyzer is little and changes at any time.
 """
 
@@ -222,7 +222,7 @@ CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metri
 FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
 
 _LEVEL, _GZIP = 1, 31  # most of the gain, a fifth of the time; zlib's word for a gzip member
-_AT_ONCE = 256  # cards
+_AT_ONCE = 256  # GPUs
 _Known = dict[tuple[int, tuple[str, ...], tuple[str, ...]], str]  # labels as they are written
 _PLAIN_MOST: Bytes = 64 * 1024 * 1024  # above this, plain text is made from the compressed when somebody asks for it
 
@@ -234,7 +234,7 @@ class _Part(Protocol):
 
 
 class CardsPage:
-    """What is said of all cards, in both formats: gauges have the same heads in either."""
+    """What is said of all GPUs, in both formats: gauges have the same heads in either."""
 
     def __init__(self, plain: bytes | None = b"", packed: bytes = b"") -> None:
         self._plain, self._packed = plain, packed
@@ -249,7 +249,7 @@ class CardsPage:
 
 
 class AnalyzerPage:
-    """The page of one moment: names of cards first, then those of the fleet."""
+    """The page of one moment: names of GPUs first, then those of the fleet."""
 
     def __init__(self, cards: CardsPage, fleet: _Part) -> None:
         self._cards, self._fleet = cards, fleet
@@ -298,7 +298,7 @@ class _Block:
         self.plain: list[bytes] = []
 
     def add(self, sample: Sample, known: _Known) -> None:
-        """One more line; most of a card's lines have the same labels, which are written once."""
+        """One more line; most of a GPU's lines have the same labels, which are written once."""
         exposed, extra = self._exposed, sample.extra
         same = (self._kind, sample.row, extra)
         labels = known.get(same)

@@ -39,10 +39,10 @@ class TenantResult(Struct, frozen=True, kw_only=True):
     pod: str
     container: str
     owner: str
-    own_numbers: bool  # whether verdict and numbers are the tenant's own, or only the card's are known
+    own_numbers: bool  # whether verdict and numbers are the tenant's own, or only the GPU's are known
     verdict: Verdict
     use_class: UseClass
-    gpu_util: float | None  # percent of the whole card
+    gpu_util: float | None  # percent of the whole GPU
     mem_used_mb: float | None
     since: str | None  # null: since before the window
     until: str | None  # null: has it still
@@ -56,7 +56,7 @@ class TenantResult(Struct, frozen=True, kw_only=True):
 
 
 class OourRow(Struct, frozen=True):
-    """What gpu-oour says of a card, in its order."""
+    """What gpu-oour says of a GPU, in its order."""
 
     gpu_id: str
     pod: str
@@ -77,7 +77,7 @@ class OourRow(Struct, frozen=True):
 
 
 class ResultRow(OourRow, frozen=True, kw_only=True):
-    """One card, or one MIG instance of one: gpu-oour's fields, and ours."""
+    """One GPU, or one MIG instance of one: gpu-oour's fields, and ours."""
 
     verdict: Verdict
     use_class: UseClass
@@ -124,7 +124,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     by_verdict: dict[Verdict, int]
     by_class: dict[UseClass, int]
     unknown_count: int
-    scored: int  # cards that have a score; without any, the three scores above are 0 as gpu-oour has them
+    scored: int  # GPUs that have a score; without any, the three scores above are 0 as gpu-oour has them
     timestamp: str | None
     tenants_total: int
     tenants_low: int  # idle, or with a score below the threshold: those that /results/low lists
@@ -249,7 +249,7 @@ def mean(terms: dict[Term, Stat], term: Term, *, scale: float, digits: int) -> f
 
 
 def only_tenant(gpu: GpuUse) -> tuple[str, str]:
-    """Namespace and pod that have the card; of several, what they have in common."""
+    """Namespace and pod that have the GPU; of several, what they have in common."""
     if len(gpu.tenants) == 1:
         tenant = gpu.tenants[0].tenant
         return tenant.namespace, tenant.pod
@@ -269,7 +269,7 @@ def memory_percent(terms: dict[Term, Stat]) -> float | None:
 def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     namespace, pod = only_tenant(gpu)
     terms, evidence = gpu.terms, gpu.evidence
-    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each card
+    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each GPU
         gpu.gpu_id,
         pod,
         namespace,
