@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 
-.PHONY: help setup fmt lint test test-fast soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -25,22 +25,38 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 
 setup: $(STAMP)  ## virtual environment with locked dependencies
 
+hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
+	$(BIN)/pre-commit install
+
 fmt: $(STAMP)  ## format and fix what can be fixed
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(STAMP)  ## ruff, mypy strict, import contracts
+lint: $(STAMP)  ## ruff, mypy, import contracts
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-test: $(STAMP)  ## everything that proves the product; installs what it needs
+programs: $(STAMP)
 	@tools/need cc gcc
 	@tools/need promtool prometheus
 	@tools/need victoria-metrics victoria-metrics
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
+	@tools/need zsh zsh
+	@tools/need fish fish
 	@tools/controlplane/build >/dev/null
+
+test: programs  ## everything that proves the product; installs what it needs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
+
+coverage: programs  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not real" -q
 
 soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
 	$(BIN)/python -m pytest -m soak -s
@@ -73,4 +89,4 @@ lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -12,6 +12,7 @@ import random
 import re
 import sys
 import time
+from collections.abc import Callable
 from statistics import fmean
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,7 +22,7 @@ _SAMPLES = WINDOW // STEP
 _HEAD = '{"status":"success","data":{"resultType":"%s","result":['
 _TIMES = [b"12345678%02d" % number for number in range(_SAMPLES)]  # stand for the times of samples
 _ANY_TIME = re.compile(rb"12345678\d\d(?=[,\"])")
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[tuple[float, ...]], float]] = {
     "avg_over_time": fmean,
     "max_over_time": max,
     "quantile_over_time": lambda found: sorted(found)[round(0.95 * (len(found) - 1))],

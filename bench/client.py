@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 TEXT = {"Accept": "text/plain;version=0.0.4"}
 TEXT_GZIP = {**TEXT, "Accept-Encoding": "gzip"}
@@ -152,7 +153,7 @@ class _Connection:
         return taken
 
 
-def _obey(order: dict[str, object]) -> list[list[float]]:
+def _obey(order: dict[str, Any]) -> list[list[float]]:
     connections = [_Connection(port, order["headers"], order["path"]) for port in order["ports"]]
     if order["opened"]:
         for connection in connections:

@@ -155,7 +155,9 @@ def _condition(word: str) -> Object:
 
 
 def _managed_fields() -> list[Object]:
-    fields = {f"f:{word}": {".": {}, "f:name": {}, "f:value": {}} for word in ("metadata", "spec", "status", "volumes")}
+    fields: Object = {
+        f"f:{word}": {".": {}, "f:name": {}, "f:value": {}} for word in ("metadata", "spec", "status", "volumes")
+    }
     return [
         {"manager": who, "operation": "Update", "apiVersion": "v1", "time": _SINCE, "fieldsV1": fields}
         for who in ("kube-controller-manager", "hami-scheduler", "kubelet")

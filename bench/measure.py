@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -138,7 +139,7 @@ def _node(processes: int) -> Iterator[World]:
         yield made
 
 
-def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, object]:
+def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, Any]:
     """The node of the promise: 8 GPUs, 256 processes, 64 containers, sampled once a second."""
     with programs.agent(node) as agent:
         idle = _cpu_per_cycle(agent, effort.cycles, "nobody scrapes")

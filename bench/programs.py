@@ -106,7 +106,7 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
     file = root / "page"
     file.write_bytes(page)
     port = free_port()
-    command = [sys.executable, "-m", "bench.static_page", file, str(port)]
+    command: list[str | Path] = [sys.executable, "-m", "bench.static_page", file, str(port)]
     with _running("static page", command, root=root, env=dict(os.environ), port=port, path="/healthz") as program:
         yield program
 
@@ -115,7 +115,8 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
 def nvitop_exporter(world: World) -> Iterator[Program]:
     """The peer, as it is installed."""
     port = free_port()
-    command = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port), "--hostname", "bench"]
+    command: list[str | Path] = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port)]
+    command += ["--hostname", "bench"]
     env = world.environment()
     with _running("nvitop-exporter", command, root=world.root, env=env, port=port, path="/metrics") as program:
         expected = world.processes

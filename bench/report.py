@@ -13,8 +13,8 @@ def targets(f: Figures) -> tuple[Target, ...]:
             if rank == "p99" and pair.ours.scrapes < 1000:
                 continue  # too few for a tail
             found.append(Target(what=f"scrape {rank}, {form} / static page", measured=ours / static, bound=2, unit="×"))
-    for form, theirs, ours in (("plain", f.peer.scrape, f.plain.ours), ("gzip", f.peer.scrape_gzip, f.gzip.ours)):
-        ratio = theirs.p50 / ours.p50
+    for form, theirs, mine in (("plain", f.peer.scrape, f.plain.ours), ("gzip", f.peer.scrape_gzip, f.gzip.ours)):
+        ratio = theirs.p50 / mine.p50
         found.append(
             Target(
                 what=f"nvitop-exporter's scrape p50, {form} / ours", measured=ratio, bound=20, unit="×", at_least=True

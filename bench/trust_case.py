@@ -78,7 +78,7 @@ class Case:
         if not {"tenants", "instances"} & more.keys():
             holds = memory if callable(memory) else flat(memory)
             more["tenants"] = (Tenant(pod=pod or self.pod(), compute=compute, memory=holds),)
-        usual = {"model": A100, "node": f"node-{self.number:04d}", "collect": self.collect}
+        usual: dict[str, Any] = {"model": A100, "node": f"node-{self.number:04d}", "collect": self.collect}
         usual |= {"begin": self.begin, "end": self.end, "agent_window": 60 * self.scale}
         made = Gpu(number=number, **(usual | more))
         self.gpus.append(made)
@@ -93,7 +93,7 @@ class Case:
         """Its exporter; without GPUs it has all of the case."""
         instance = f"10.{self.number >> 8 & 255}.{self.number & 255}.{17 + len(self.targets)}:9400"
         job = f"{self.setup.schema}-{self.setup.relabel}-{self.s:g}s"  # honor_labels is a setting of a job
-        usual = {"setup": self.setup, "job": job, "instance": instance}
+        usual: dict[str, Any] = {"setup": self.setup, "job": job, "instance": instance}
         usual |= {"phase": -self.dice.uniform(0.05, 0.95) * self.s}
         made = Target(gpus=gpus or tuple(self.gpus), **(usual | more))
         self.targets.append(made)

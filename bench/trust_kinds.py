@@ -3,12 +3,28 @@
 Each kind says what the GPU did and what happened to the evidence. Whether the analyzer handles it was not looked up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf, nan
+from typing import Any
 
 from bench.trust_case import BUSY, EITHER, IDLE, UNPROVEN, Case, Kind, Subject
 from bench.trust_scrapes import Page, Setup, instead, without
-from bench.trust_world import H100, L40S, T4, Instance, Signal, Tenant, cycle, either, flat, never, noise, ramp, spans
+from bench.trust_world import (
+    H100,
+    L40S,
+    T4,
+    Gpu,
+    Instance,
+    Signal,
+    Tenant,
+    cycle,
+    either,
+    flat,
+    never,
+    noise,
+    ramp,
+    spans,
+)
 
 KINDS: list[Kind] = []
 
@@ -401,10 +417,10 @@ def _(c: Case) -> None:
 # ── replicas and doubles ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _replicas(c: Case, gpu: object, first: dict[str, object], second: dict[str, object]) -> None:
+def _replicas(c: Case, gpu: Gpu, first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     instance = f"10.9.{c.number & 255}.{c.number >> 8}:9400"
     for name, more in (("a", first), ("b", second)):
-        c.target(gpu, replica=f"prometheus-{name}", instance=instance, **more)  # type: ignore[arg-type]
+        c.target(gpu, replica=f"prometheus-{name}", instance=instance, **more)
 
 
 @kind("HA replicas, the one that saw the work has a hole now", BUSY, own=False)

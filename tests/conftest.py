@@ -7,5 +7,6 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["tests.controlplane"]
 
 settings.register_profile("usual", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", parent=settings.get_profile("usual"), max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+settings.register_profile("long", parent=settings.get_profile("usual"), max_examples=2000)  # `make fuzz`
+settings.register_profile("ci", parent=settings.get_profile("usual"), max_examples=20, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "usual"))

@@ -229,9 +229,13 @@ class ControlPlane:
         review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         for rule in rules:
             asked = {"verb": rule["verbs"][-1], "resource": rule["resources"][0], "group": rule["apiGroups"][0]}
-            body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+            body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
             body["spec"] = {"resourceAttributes": asked}
-            until(lambda body=body: self.call("POST", review, body, token=token)["status"]["allowed"])
+
+            def allowed(body: Object = body) -> Any:
+                return self.call("POST", review, body, token=token)["status"]["allowed"]
+
+            until(allowed)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
@@ -280,7 +284,11 @@ class ControlPlane:
         for kind in _CLEARED:
             prefix = f"/registry/{_STORED_AS.get(kind, kind)}"
             self._etcd("kv/deleterange", {"key": _base64(f"{prefix}/"), "range_end": _base64(f"{prefix}0")})
-            until(lambda kind=kind: not self.list(kind, resourceVersion="0"))  # what the server has in memory follows
+
+            def gone(kind: str = kind) -> bool:
+                return not self.list(kind, resourceVersion="0")
+
+            until(gone)  # what the server has in memory follows
 
     def reset(self) -> None:
         """As it was after the start, whatever a test did to it."""

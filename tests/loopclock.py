@@ -1,6 +1,7 @@
 """The clock of an event loop in the hands of a test: what waits for a time gets it at once, on any machine."""
 
 import asyncio
+from typing import Any
 
 
 def forward(seconds: float) -> None:
@@ -8,7 +9,7 @@ def forward(seconds: float) -> None:
 
     Code that takes the loop's clock along has to do so after the first call, which may be of no seconds.
     """
-    loop = asyncio.get_running_loop()
+    loop: Any = asyncio.get_running_loop()
     if not hasattr(loop, "ahead"):
         real, loop.ahead = loop.time, 0.0
         loop.time = lambda: real() + loop.ahead

@@ -112,7 +112,7 @@ def test_an_empty_file_and_an_empty_section_change_nothing(file):
         ("agent.listen", "localhost:http", "0 to 65535"),
         ("agent.pods", "kubelets", "expected kube, kubelet, file:PATH, none or auto"),
         ("agent.pods", "file:", "expected kube, kubelet, file:PATH, none or auto"),
-        ("agent.families", "native,nativ", "'nativ' is not a family; known are native"),
+        ("agent.families", "native,nativ", "'nativ' is not a metric family; allowed: native"),
         ("agent.families", "", "at least one of native"),
         ("agent.kubelet_url", "10.0.0.1:10250", "expected https://HOST:PORT"),
         ("agent.kubelet_insecure", "maybe", "expected true or false"),
@@ -134,7 +134,7 @@ def test_a_bad_value_is_refused_with_path_value_and_reason(path, value, reason):
 def test_a_bad_ratio_says_what_a_ratio_is(value):
     error = refused(flags={"agent.ratio": value}, error=RatioInvalid)
     assert "agent.ratio" in str(error)
-    assert "above 0" in error.advice
+    assert "greater than 0" in error.advice
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_a_bad_ratio_says_what_a_ratio_is(value):
         ("agent: {listen: 9394}", "agent.listen", "expected text"),
         ("agent: {families: [native, 1]}", "agent.families", "expected text"),
         ("agent: {families: []}", "agent.families", "at least one"),
-        ("agent: {intervall: 1}", "agent.intervall", "no such setting"),
-        ("agnet: {listen: ':1'}", "agnet", "no such setting"),
+        ("agent: {intervall: 1}", "agent.intervall", "unknown setting"),
+        ("agnet: {listen: ':1'}", "agnet", "unknown setting"),
         ("agent: [1]", "agent", "expected keys and values"),
         ("- agent", "", "expected keys and values"),
         ("agent: {listen: ':1', listen: ':2'}", ":1", "stands twice"),
@@ -316,8 +316,8 @@ def test_gpu_oours_file_and_variables_are_understood(tmp_path):
         ("scoring: {gpu_util_weight: .nan}", "gpu_util_weight: nan"),
         ("scoring: {power_weight: .inf}", "power_weight: inf"),
         ("scoring: {gpu_util_weight: 0, mem_copy_weight: 0, mem_used_weight: 0, power_weight: 0}", "weights are 0"),
-        ("thresholds: {low_utilization: 5}", "not in rising order"),
-        ("thresholds: {high: 10}", "not in rising order"),
+        ("thresholds: {low_utilization: 5}", "not in ascending order"),
+        ("thresholds: {high: 10}", "not in ascending order"),
         ("verdict: {idle_enter: 0.5}", "above idle_leave"),
         ("scheduler: {interval: 0}", "interval: 0"),
         ("scheduler: {max_workers: 0}", "max_workers: 0"),

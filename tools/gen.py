@@ -26,6 +26,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
     "docs/scheduling-codes.md": codes.codes_page,
+    "docs/codes.zh-CN.md": codes.chinese_page,
     "docs/xid.md": codes.xid_page,
     "deploy/recording-rules.yaml": lambda: rules.rules_file(
         [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],

@@ -47,15 +47,16 @@ def called(monkeypatch):
 
     def install(name):
         module = types.ModuleType(name)
-        module.main = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
+        vars(module)["main"] = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
         package, _, short = name.rpartition(".")
         monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(sys.modules[package], short, module, raising=False)
 
+    import vgpuscope.commands.clients
     import vgpuscope.services
     import vgpuscope.sim  # noqa: F401 - so that the stand-ins have a package to stand in
 
-    for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.top", "vgpuscope.sim.demo"):
+    for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.clients.top", "vgpuscope.sim.demo"):
         install(name)
     return calls
 

@@ -30,7 +30,7 @@ def device(number, **more):
 
 
 def pod(name, *held, namespace="ml", container="train"):
-    """A pod that holds (card, GiB, percent of cores)."""
+    """A pod that holds (GPU, GiB, percent of cores)."""
     assignments = tuple(
         Assignment(
             container_index=0,
@@ -63,7 +63,9 @@ class Exporter:
     """Serves ledgers as the cluster exporter does; not ready for the first so many looks."""
 
     def __init__(self):
-        self.nodes, self.waits, self.status, self.tokens = [BUSY], [], 200, []
+        self.nodes, self.status = [BUSY], 200
+        self.waits: list = []
+        self.tokens: list = []
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -190,11 +192,11 @@ def test_the_first_list_is_waited_for_and_said_so_once_for_each_change(exporter)
 
 def test_an_empty_cluster_is_no_error_and_says_what_was_looked_at(exporter):
     exporter.nodes = []
-    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter knows of none.\n"
+    assert run("nodes", exporter.url).stdout == "No nodes: the cluster exporter has found none.\n"
     assert json.loads(run("nodes", exporter.url, "--json").stdout) == []
     exporter.nodes = [ledger("a"), ledger("b")]
     assert run("gpus", exporter.url).stdout == (
-        "No GPUs: 2 nodes looked at; none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
+        "No GPUs on 2 nodes: none registers a GPU with HAMi, offers nvidia.com/gpu or nvidia.com/mig-*, or has "
         "a ResourceSlice with GPUs.\n"
     )
     assert json.loads(run("gpus", exporter.url, "--json").stdout) == []
@@ -248,8 +250,8 @@ def test_gpus_that_are_only_counted_are_one_row_with_all_that_ask_for_them(expor
         ["whole", "×4", "–", H100.type, "whole", "ok", "3/4", "240.0/320.0Gi 75%", "–", "ml/a ×2, ml/b"],
     ]
     assert note == [
-        "drained, mig, sliced and 2 more: only counted, from capacity and requests: which GPU a pod has is known to "
-        "its node alone."
+        "drained, mig, sliced and 2 more: GPUs are counted from capacity and requests. Only the node knows which GPU a "
+        "pod has."
     ]
     gpus = json.loads(run("gpus", exporter.url, "--json").stdout)
     assert [one["counted"]["offer"]["capacity"] for one in gpus] == [4, 7, 1, 16, 8, 4]
@@ -280,10 +282,10 @@ def test_fragmented_by_100_percent_is_explained_below_the_table(exporter):
     exporter.nodes = [structs.replace(SCALED, name=name) for name in "abcde"]
     *_, note, _ = rows(run("nodes", exporter.url))
     assert note == [
-        "a, b, c and 2 more: 100% fragmented: every GPU with free memory already has a tenant, so no whole GPU is free."
+        "a, b, c and 2 more: 100% fragmented. Every GPU with free memory already has a tenant, so no whole GPU is free."
     ]
     exporter.nodes = [BUSY]
-    assert "fragmented:" not in run("nodes", exporter.url).stdout
+    assert "fragmented." not in run("nodes", exporter.url).stdout
 
 
 def test_nobody_there_says_how_to_start_one():
@@ -299,7 +301,7 @@ def test_nobody_there_says_how_to_start_one():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"status": 401}, "refuses us (401)"),
+        ({"status": 401}, "rejects the request (401)"),
         ({"status": 404}, "is not a cluster exporter of vgpuscope"),
         ({"nodes": {"node": 1}}, "not with the ledger of nodes"),
     ],

@@ -13,12 +13,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tests.commands.test_inventory import Exporter, environment, rows, run
-from vgpuscope.commands.pending import DEFAULT_URL, chosen
+from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
-from vgpuscope.logic.cluster.pending import PendingBook
-from vgpuscope.model.allocation import PodState, PodTimes, Refusal
+from vgpuscope.logic.cluster.pending import PendingPods
+from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
+from vgpuscope.model.service import CLUSTER_PORT, default_url
 from vgpuscope.views.cluster.pending_api import pending_list
 
 NOW = 1_800_000_000.0
@@ -31,7 +32,7 @@ FILTERED = "2 nodes CardInsufficientMemory(gpu-1,gpu-2)"
 
 
 def pod(name, *, waited=720.0, said="", **more):
-    refusal = said and Refusal(
+    refusal = said and RegisterRefusal(
         reason="Unschedulable", at=NOW - waited, said=condition_reasons("Unschedulable", said), message=said
     )
     return PodState(
@@ -67,7 +68,7 @@ class PendingExporter(Exporter):
 
     def __init__(self):
         super().__init__()
-        self.book, self.asked, self.advice = PendingBook(), [], ()
+        self.book, self.asked, self.advice = PendingPods(), [], ()
         self.book.set_pod(pod("train-0", said=REFUSED), NOW)
         self.book.set_event(event("train-0"))
         self.book.set_event(event("train-0", "1 nodes CardTypeMismatch(gpu-3)", count=1, last=NOW - 500))
@@ -94,7 +95,7 @@ def exporter():
 
 def test_a_row_says_who_waits_how_long_for_what_and_why(exporter):
     titles, first, second = rows(run("pending", exporter.url))
-    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "TRIES", "REASON"]
+    assert titles == ["POD", "AGE", "CODE", "SCHEDULER", "ASKS FOR", "ATTEMPTS", "REASON"]
     assert first == [
         "ml/train-0",
         "12 min",
@@ -124,7 +125,7 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
         "ml/train-0 has waited for 12 min",
         "Job/train",
         "1 nvidia.com/gpu, 8000 nvidia.com/gpumem",
-        "7 refused",
+        "7 failed",
         "No GPU has as much free memory as the pod asks for.",
         "`vgpuscope nodes` shows the largest request that still fits",
         "hami-scheduler, 7 times, first 12 min ago, last 20 s ago",
@@ -140,7 +141,7 @@ def test_one_pod_is_told_with_its_reasons_who_said_them_and_what_to_do(exporter)
 def test_a_pod_that_nobody_looked_at_is_told_so(exporter):
     out = run("pending", "ml/new", exporter.url).stdout
     assert "No scheduler has reported anything about the pod yet." in out
-    assert "none known" in out
+    assert "none reported" in out
 
 
 def test_a_pod_that_no_longer_waits_is_shown_with_what_became_of_it(exporter):
@@ -157,7 +158,7 @@ def test_what_there_is_room_for_is_shown(exporter):
 def test_a_pod_that_is_not_there_is_an_error(exporter):
     done = run("pending", "ml/nobody", exporter.url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "vgpuscope: POD_UNKNOWN: ml/nobody does not wait for devices" in done.stderr
+    assert "vgpuscope: POD_UNKNOWN: pod ml/nobody does not wait for GPUs" in done.stderr
     assert "hint: `vgpuscope pending --all`" in done.stderr
 
 
@@ -169,7 +170,7 @@ def test_others_by_the_same_name_are_mentioned(exporter):
     exporter.book.set_pod(msgspec.structs.replace(pod("lucky"), uid="another"), NOW)
     out = run("pending", "ml/lucky", exporter.url).stdout
     assert out.startswith("ml/lucky has waited for 12 min")
-    assert out.endswith("\n1 earlier by the same name; --json has them too\n")
+    assert out.endswith("\n1 pod of the same name waited earlier; --json prints all.\n")
 
 
 def test_json_has_everything_the_exporter_says(exporter):
@@ -187,8 +188,8 @@ def test_json_has_everything_the_exporter_says(exporter):
 
 
 def test_nobody_waits_is_no_error(exporter):
-    exporter.book = PendingBook()
-    assert rows(run("pending", exporter.url)) == [["no pod waits for devices"]]
+    exporter.book = PendingPods()
+    assert rows(run("pending", exporter.url)) == [["No pod waits for GPUs."]]
     assert json.loads(run("pending", exporter.url, "--json").stdout)["pending"] == []
 
 
@@ -212,8 +213,8 @@ def test_an_exporter_that_has_no_such_path_is_named(exporter):
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ([], ("", DEFAULT_URL)),
-        (["ml/a"], ("ml/a", DEFAULT_URL)),
+        ([], ("", default_url(CLUSTER_PORT))),
+        (["ml/a"], ("ml/a", default_url(CLUSTER_PORT))),
         (["localhost"], ("", "localhost")),
         (["exporter.example.org"], ("", "exporter.example.org")),
         (["h:1", "ml/a"], ("ml/a", "h:1")),

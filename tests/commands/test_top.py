@@ -32,7 +32,7 @@ PROGRAM = """
 import fcntl, sys, termios
 if sys.stdin.isatty():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C and a new size become signals
-from vgpuscope.commands import top
+from vgpuscope.commands.clients import top
 nan = float('nan')
 {before}
 sys.exit(top.main(**{arguments!r}))
@@ -209,13 +209,13 @@ def test_keys_sort_group_filter_hold_and_explain(agent, terminal):
     top.press("/")
     top.shows("filter:")
     top.press("召回q")
-    top.shows("nothing here matches “召", without=["notebook-bob"])
+    top.shows("no rows match “召", without=["notebook-bob"])
     top.press("\x7f\r")
     top.shows("xk2lp", "filter “召", without=["notebook-bob"])
     top.press(" ")
     top.shows("PAUSED")
     top.press("?")
-    top.shows("not measured", "any key goes back")
+    top.shows("not measured", "press any key to go back")
     top.press("x")
     top.shows("xk2lp")
     top.press("\x1b")
@@ -252,20 +252,20 @@ def test_a_new_size_is_used_at_once(agent, terminal):
 @pytest.mark.real
 def test_an_agent_that_goes_away_leaves_its_last_data_and_comes_back(agent, terminal):
     top = terminal(command(agent.url))
-    top.shows("gpu-node-01", without=["trying again"])
+    top.shows("gpu-node-01", without=["retrying"])
     agent.stop()
-    picture = top.shows("no agent answers at http://127.0.0.1", "last data", "trying again")
+    picture = top.shows("no agent answers at http://127.0.0.1", "data is", "retrying")
     assert "llama" in picture
     agent.node = replace(NODE, node="gpu-node-99")
     agent.start()
-    top.shows("gpu-node-99", without=["trying again"])
+    top.shows("gpu-node-99", without=["retrying"])
 
 
 @pytest.mark.real
 def test_a_screen_without_an_agent_waits_for_one(agent, terminal):
     agent.stop()
     top = terminal(command(agent.url))
-    top.shows("no agent answers", "vgpuscope agent", "trying again")
+    top.shows("no agent answers", "vgpuscope agent", "retrying")
     agent.start()
     top.shows("gpu-node-01")
 

@@ -4,18 +4,19 @@ import csv
 import io
 import json
 import time
+from typing import Any
 
 import pytest
 
 from tests.commands.test_results import vgpuscope  # noqa: F401
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import StubSource, reading, running, track
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 GIB = fleets.GIB
-KEEP = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}
+KEEP: dict[str, Any] = {"keep_results": fleets.DAY, "keep_hours": fleets.DAY, "keep_days": fleets.DAY}
 HOURLY = {"scheduler.interval": 3600}
 
 
@@ -47,7 +48,7 @@ async def analyzer(tmp_path):
     source = StubSource(reading(track(5, tenant=None)))
     source.hang()
     async with running(source, history=open_history(file, **KEEP), **HOURLY, **{"analyzer.history": file}) as found:
-        await until(lambda: found.analyzer.pulse().last is not None)  # the limits are those of the last analysis
+        await until(lambda: found.analyzer.state().last is not None)  # the limits are those of the last analysis
         yield found
 
 
@@ -112,4 +113,4 @@ async def test_without_a_store_the_command_says_so(vgpuscope):  # noqa: F811
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
         _, out, _ = await vgpuscope("waste", str(analyzer.client.base_url))
-    assert out == "This analyzer stores no results (analyzer.history is none), so idle hours are not known.\n"
+    assert out == "Idle GPU-hours are unknown: this analyzer stores no results (analyzer.history is none).\n"

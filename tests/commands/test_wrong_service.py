@@ -42,7 +42,7 @@ async def started(name):
         agent = Agent(config.agent)
         async with serving(agent.app(None)) as url:
             yield url
-        agent.close()
+        await agent.close()
     else:
         async with serving(ClusterExporter(config.cluster).app(None)) as url:
             yield url

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.controlplane import Object, node, pod
 from tests.needed import needed
@@ -20,7 +21,7 @@ PROGRAM = ("-m", "vgpuscope")
 
 
 def registered(name: str, *cards: str, memory: int | Mapping[str, int] = 81920, **more: object) -> Object:
-    """A node whose plugin registered cards, of one size in MiB or each of its own."""
+    """A node whose plugin registered GPUs, of one size in MiB or each of its own."""
     sizes = dict.fromkeys(cards, memory) if isinstance(memory, int) else memory
     card = {"count": 10, "devcore": 100, "type": "NVIDIA A100", "health": True, **more}
     devices = [{"id": id_, "index": index, "devmem": sizes[id_], **card} for index, id_ in enumerate(cards)]
@@ -30,14 +31,14 @@ def registered(name: str, *cards: str, memory: int | Mapping[str, int] = 81920, 
 
 
 def holder(
-    name: str, where: str, card: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: object
+    name: str, where: str, card: str, *, memory: int = 8000, cores: int = 30, bound: bool = True, **more: Any
 ) -> Object:
     """A pod that HAMi's scheduler placed."""
     notes = {"hami.io/vgpu-node": where, "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{memory},{cores}:;"}
     return pod(name, node=where if bound else None, annotations=notes, **more)
 
 
-def quota(namespace: str, *, name: str = "gpus", **hard: str) -> Object:
+def quota(namespace: str, *, name: str = "gpus", **hard: Any) -> Object:
     """Limits on NVIDIA's resources: quota("ml", gpumem="10000")."""
     limits = {f"limits.nvidia.com/{key}": value for key, value in hard.items()}
     return {"kind": "ResourceQuota", "metadata": {"name": name, "namespace": namespace}, "spec": {"hard": limits}}

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from tests.environment import bare
 from tests.ports import free_port
 from tests.services.agent.noderoot import WITHIN, Samples
 from tests.services.analyzer.promstub import STALE, Engine, Reply, SpoilingServer
@@ -23,7 +23,7 @@ from vgpuscope.logic.fleet.queries import recording_rules
 STEP = 30
 MODEL = "NVIDIA A100-SXM4-80GB"
 H100 = "NVIDIA H100 80GB HBM3"
-BUSY_SCORE = 86.8  # 0.5·95 + 0.2·60 + 0.2·90 + 0.1·93, of the busy cards below
+BUSY_SCORE = 86.8  # 0.5·95 + 0.2·60 + 0.2·90 + 0.1·93, of the busy GPUs below
 CONDITION = '{pod!="",cluster="a"}'
 
 
@@ -33,7 +33,7 @@ def uuid(number: int) -> str:
 
 
 class Fleet(Engine):
-    """Cards that are all busy but for the few that are said not to be; their samples go on into the future."""
+    """GPUs that are all busy but for the few that are said not to be; their samples go on into the future."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Fleet(Engine):
                 samples.append((self.now + until + STEP, STALE))
 
     def _recorded(self, number: int, **labels: str) -> None:
-        """What recording rules make of a card, where somebody has them."""
+        """What recording rules make of a GPU, where somebody has them."""
         for name in (rule.name for rule in recording_rules()):
             if "DCGM" in name:
                 self.add(
@@ -113,7 +113,7 @@ BUSY_INSTANCES = {(uuid(10), "GI-1"), (uuid(23), "GI-1")}
 
 
 def called_idle(rows: list[dict]) -> list[dict]:
-    """The busy cards and instances of cluster a that are said to be idle in any way."""
+    """The busy GPUs and instances of cluster a that are said to be idle in any way."""
     busy = [row for row in rows if row["gpu_id"] in BUSY or (row["gpu_id"], row["mig"]) in BUSY_INSTANCES]
     return [
         row
@@ -194,13 +194,13 @@ class Analyzer:
     def log(self) -> str:
         return self._log.read_text()
 
-    def get(self, path: str, **params: object) -> Any:
+    def get(self, path: str, **params: Any) -> Any:
         """An answer that must be good, and JSON as the standard has it: without NaN and Infinity."""
         answer = self.client.get(path, params=params)
         assert answer.status_code == 200, (path, answer.text)
         return json.loads(answer.text, parse_constant=_no_number)
 
-    def post(self, path: str, **params: object) -> httpx2.Response:
+    def post(self, path: str, **params: Any) -> httpx2.Response:
         return self.client.post(path, params=params)
 
     def rows(self) -> list[dict]:
@@ -245,7 +245,7 @@ def command(
     *flags: str, program: Sequence[str] = ("-m", "vgpuscope"), **environ: str
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment of an analyzer that is asked by nobody else."""
-    return [sys.executable, *program, "analyzer", *flags], {"PATH": os.environ["PATH"], **environ}
+    return [sys.executable, *program, "analyzer", *flags], bare(**environ)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ class Postgres:
             for path in (self._folder, secret):
                 os.chown(path, self._as["user"], self._as["group"])
         how = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-        command = [self._bin / "initdb", "-D", self._data, "-U", _USER, f"--pwfile={secret}", *how]
+        command: list[str | Path] = [self._bin / "initdb", "-D", self._data, "-U", _USER, f"--pwfile={secret}", *how]
         subprocess.run(command, check=True, capture_output=True, cwd="/", **self._as)
 
     def __enter__(self) -> Self:
@@ -60,11 +60,18 @@ class Postgres:
 
     def start(self) -> None:
         flags = {"port": self._port, "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
-        command = [self._bin / "postgres", "-D", self._data, *(f"--{name}={value}" for name, value in flags.items())]
+        command: list[str | Path] = [self._bin / "postgres", "-D", self._data]
+        command += [f"--{name}={value}" for name, value in flags.items()]
         with self._log.open("ab") as log:
             self._process: Any = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._as)
         # a test session that is killed cannot end the server; the pipe that it held does
-        guard = ["sh", "-c", 'read -r _ || { kill -QUIT "$0"; rm -rf "$1"; }', str(self._process.pid), self._folder]
+        guard = [
+            "sh",
+            "-c",
+            'read -r _ || { kill -QUIT "$0"; rm -rf "$1"; }',
+            str(self._process.pid),
+            str(self._folder),
+        ]
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
         end = time.monotonic() + _WITHIN
         while subprocess.run([self._bin / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self._port)]).returncode:
@@ -93,7 +100,7 @@ class Postgres:
                 os.kill(process, signal.SIGCONT)
 
     def say(self, statement: str) -> str:
-        psql = [self._bin / "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url, "-c", statement]
+        psql: list[str | Path] = [self._bin / "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url, "-c", statement]
         return subprocess.run(psql, check=True, capture_output=True, text=True).stdout.strip()
 
     def _end(self, by: signal.Signals) -> None:

@@ -221,7 +221,8 @@ async def test_instances_are_apart_and_a_shared_card_is_one(url):
 @pytest.mark.parametrize("pod", ["blank", "infinite"])
 async def test_false_samples_are_dropped_and_counted(url, pod):
     stat = track(await read(url), pod).terms["gpu_util"]
-    assert (stat.mean, stat.max, stat.samples, stat.dropped) == (pytest.approx(0.95), 0.95, 19, 1)
+    assert stat.mean == pytest.approx(0.95)
+    assert (stat.max, stat.samples, stat.dropped) == (0.95, 19, 1)
 
 
 async def test_with_honor_labels_off_the_tenant_is_the_exported_one(url):
@@ -236,7 +237,8 @@ async def test_our_own_schema_is_read_beside_the_other(url, fleet):
     assert set(reading.schemas) == {"dcgm", "vgpuscope"}
     [card] = [one for one in reading.tracks if one.gpu_id == "GPU-own-1" and not one.own]
     raw = fleet.samples(m.GPU_UTILIZATION.name, gpu_uuid="GPU-own-1")
-    assert (card.terms["gpu_util"].mean, card.interval) == (pytest.approx(sum(raw) / 40), 15.0)
+    assert card.terms["gpu_util"].mean == pytest.approx(sum(raw) / 40)
+    assert card.interval == 15.0
     assert (card.model, card.gpu_index, card.terms["mem_total"].mean) == ("NVIDIA A10", "1", 8e9)
     container = track(reading, "own-1")
     assert container.own
@@ -317,7 +319,7 @@ async def test_however_many_answers_are_spoilt_nobody_who_is_busy_becomes_idle(u
             assert not BUSY_PODS & pods_of(uses, "idle")
             for use in uses:
                 for one in use.tenants:
-                    # slices and handovers aside, a busy card's score rests on what was measured and is no lower for it
+                    # slices and handovers aside, a busy GPU's score rests on what was measured and is no lower for it
                     if use.score.value is not None and one.tenant.pod in {f"train-{n}" for n in range(BUSY)}:
                         assert use.score.value > 40 or "gpu_util" not in use.terms or not use.terms["gpu_util"].mean
 

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from tests.contract.postgres import Postgres
+from tests.environment import bare
 from tests.services.analyzer.analyzing import uuid
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
@@ -37,7 +38,7 @@ class Replica:
 @contextlib.asynccontextmanager
 async def replica(*, store, prometheus):
     command = (sys.executable, "-m", "vgpuscope", "analyzer", "--listen", "127.0.0.1:0", "--log-format", "json")
-    environ = {"PATH": "/usr/bin:/bin", "PROM_URL": prometheus, "INTERVAL": "1", "VGPUSCOPE_ANALYZER_HISTORY": store}
+    environ = bare(PROM_URL=prometheus, INTERVAL="1", VGPUSCOPE_ANALYZER_HISTORY=store)
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=environ)
     first = json.loads(await process.stderr.readline())
     log = [json.dumps(first)]

@@ -13,6 +13,7 @@ from tests.services.agent.noderoot import NodeRoot, container_id
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.kube.pods import decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
+from vgpuscope.model.pod import Pod
 from vgpuscope.sources import kube
 from vgpuscope.sources.kube import KubePods
 
@@ -130,7 +131,7 @@ async def test_a_storm_ends_in_what_is_there(cluster):
     dice = random.Random(7)
 
     def storm():
-        alive = []
+        alive: list = []
         for number in range(150):
             if len(alive) > 5 and dice.random() < 0.4:
                 cluster.delete("pods", alive.pop(dice.randrange(len(alive))), namespace="ml")
@@ -236,7 +237,8 @@ async def test_a_list_whose_pages_are_compacted_away_is_begun_anew(uncached, mon
 
 
 async def test_a_restart_of_the_api_server_is_survived(cluster):
-    source, known, failures = watch_of(cluster), [()], []
+    source, failures = watch_of(cluster), []
+    known: list[tuple[Pod, ...]] = [()]
 
     async def follow_for_ever():
         while True:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,17 @@ from tests.controlplane import node, pod, until
 from tests.paths import TESTS
 from vgpuscope.catalog.cluster import UNPLACED
 from vgpuscope.formats.kube import dra, objects
-from vgpuscope.logic.cluster.dra import DraBook
-from vgpuscope.logic.cluster.ledger import ClusterLedger
+from vgpuscope.logic.cluster.books import ClusterState
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    SliceGone,
+    SliceSet,
+)
 from vgpuscope.model.quantity import MIB
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 
@@ -79,17 +89,19 @@ def give(cluster, claim, pods=()):
     return cluster.patch("resourceclaims", name, {"status": status}, namespace="ml", subresource="status")
 
 
+EVENTS: dict[str, tuple[Any, Any]] = {
+    "node": (NodeSet, NodeGone),
+    "pod": (PodSet, PodGone),
+    "slice": (SliceSet, SliceGone),
+    "claim": (ClaimSet, ClaimGone),
+}
+
+
 class Reader:
-    """The four kinds, listed and watched by the exporter's own watch, joined and in a ledger."""
+    """The four kinds, listed and watched by the exporter's own watch, in the state of a cluster."""
 
     def __init__(self, kubeconfig):
-        self.ledger = ClusterLedger()
-        self.book = DraBook(
-            keep_node=self.ledger.set_node,
-            drop_node=self.ledger.drop_node,
-            keep_pod=self.ledger.set_pod,
-            drop_pod=self.ledger.drop_pod,
-        )
+        self.state = ClusterState()
         self._kubeconfig, self._kinds = kubeconfig, []
         self._kind("/api/v1/nodes", objects.decode_nodes, objects.decode_node_event, "node")
         self._kind("/api/v1/pods", objects.decode_cluster_pods, objects.decode_cluster_pod_event, "pod")
@@ -97,7 +109,18 @@ class Reader:
         self._kind(f"{GROUP}/v1/resourceclaims", dra.decode_claims, dra.decode_claim_event, "claim")
 
     def _kind(self, path, page, event, kind):
-        keep, drop = getattr(self.book, f"set_{kind}"), getattr(self.book, f"drop_{kind}")
+        is_set, is_gone = EVENTS[kind]
+
+        def listed(found):
+            for one in found.values():
+                keep(one)
+
+        def keep(one):
+            self.state.apply(is_set(one))
+
+        def drop(key):
+            self.state.apply(is_gone(key))
+
         self._kinds.append(
             Watch(
                 path=path,
@@ -105,7 +128,7 @@ class Reader:
                 decode_page=page,
                 decode_event=event,
                 key=lambda one: one.name if kind in ("node", "slice") else one.uid,
-                on_list=lambda found: [keep(one) for one in found.values()],
+                on_list=listed,
                 on_change=lambda key, one: drop(key) if one is None else keep(one),
             )
         )
@@ -123,7 +146,7 @@ class Reader:
                 while len(listed) < len(tasks):
                     await self._next(changed, tasks)
                 await asyncio.to_thread(act)
-                while not ((one := self.ledger.node("n1")) and condition(one)):
+                while not ((one := self.state.node("n1")) and condition(one)):
                     await self._next(changed, tasks)
             finally:
                 for task in tasks:

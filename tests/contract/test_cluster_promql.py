@@ -1,9 +1,9 @@
 """The questions people already ask HAMi's metrics, asked of ours: a real Prometheus, a real exporter and a real agent.
 
-The cluster, by hand: A and B are cards of the node with the agent, C is one of another node; 80 GiB each, but B's
+The cluster, by hand: A and B are GPUs of the node with the agent, C is one of another node; 80 GiB each, but B's
 memory is scaled by two, so 160 GiB of it may be given out.
 
-    card   given out (MiB)                    to        used (driver)
+    GPU   given out (MiB)                    to        used (driver)
     A      8192 + 10240 + 61440 =  79872       3 pods    75 GiB
     B                             143360       1 pod     76 GiB
     C      11 x 7168            =  78848      11 pods    nobody looks
@@ -13,6 +13,7 @@ memory is scaled by two, so 160 GiB of it may be given out.
 import subprocess
 import time
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def scheduled(cluster):
     cluster.patch("pods", "over", {"status": {"phase": "Succeeded"}}, namespace="ml", subresource="status")
 
 
-BEGAN = []  # when the idle ones had been idle for as long as is said of them
+BEGAN: list = []  # when the idle ones had been idle for as long as is said of them
 
 
 def used(path):
@@ -112,7 +113,7 @@ def started(path, scheduler, monitor):
 DOWN = "127.0.0.1:1"  # nobody listens there
 
 # What the guide recommends for panels and alerts, word for word; by which label the answers are told apart; and they.
-GUIDE = {
+GUIDE: dict[str, tuple[str, str | None, Any]] = {
     "the cluster's memory": ("sum(GPUDeviceMemoryLimit)", None, 320 * GIB),
     "the memory given out": ("sum(GPUDeviceMemoryAllocated)", None, 295 * GIB),
     "the share given out": (
@@ -120,7 +121,7 @@ GUIDE = {
         None,
         92.1875,
     ),
-    # Misleading where memory is scaled: the limit is what may be given out, not what the card has. B is 95 % full.
+    # Misleading where memory is scaled: the limit is what may be given out, not what the GPU has. B is 95 % full.
     "memory used of each card": (
         "HostGPUMemoryUsage / on(deviceuuid) group_left GPUDeviceMemoryLimit * 100",
         "deviceuuid",

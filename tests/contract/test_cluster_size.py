@@ -68,7 +68,7 @@ def shares(pod):
 
 def added_up(nodes, pods, quotas):
     """What the page must say, by name and by what tells its series apart."""
-    memory, cores, slots, used = defaultdict(int), defaultdict(int), defaultdict(int), defaultdict(int)
+    memory, cores, slots, used = (defaultdict[str, int](int) for _ in range(4))
     for node in nodes:
         for card in cards(node["metadata"]["name"]):
             memory[card], cores[card], slots[card] = 0, 0, 0
@@ -132,7 +132,7 @@ def lines(running):
 
 def shown(page):
     """What the page says, in the same shape."""
-    found = {name: {} for name in TOLD_APART_BY}
+    found: dict[str, dict] = {name: {} for name in TOLD_APART_BY}
     for line in page:
         name = line[: line.find("{" if "{" in line else " ")]
         if name in found and not _ELSEWHERE.search(line):

@@ -1,6 +1,6 @@
 """What gpu-oour got wrong, seen in runs of it: each is a law here, held by a real analyzer over a real Prometheus.
 
-The fleet is busy but for a few cards. The worst that may be said of a busy one is `unknown`: those who act on `idle`
+The fleet is busy but for a few GPUs. The worst that may be said of a busy one is `unknown`: those who act on `idle`
 would take it away from its owner.
 """
 
@@ -12,6 +12,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def hurried(proxy, hurried_analyzer):
     return hurried_analyzer
 
 
-# ── 1. A busy card stays busy, or becomes unknown, when queries fail (gpu-oour: any failed query counts as 0) ────
+# ── 1. A busy GPU stays busy, or becomes unknown, when queries fail (gpu-oour: any failed query counts as 0) ────
 
 
 def rowless(reply: Reply, keep) -> Reply:
@@ -163,7 +164,7 @@ def test_when_every_query_fails_nobody_becomes_idle(behind, proxy, kind):
     assert [row for row in behind.rows() if row["score"] == 0 and row["gpu_id"] in BUSY] == []
 
 
-# A busy card whose memory nobody can tell is as busy as before (gpu-oour: a missing metric counts as 0, 86.8 -> 69.5)
+# A busy GPU whose memory nobody can tell is as busy as before (gpu-oour: a missing metric counts as 0, 86.8 -> 69.5)
 def test_a_metric_that_is_missing_gives_its_weight_to_the_others(behind, proxy):
     assert behind.analyse()
     assert behind.of("busy-0")["score"] == pytest.approx(BUSY_SCORE, abs=0.1)
@@ -175,7 +176,7 @@ def test_a_metric_that_is_missing_gives_its_weight_to_the_others(behind, proxy):
     assert (row["status"], row["confidence"]) == ("high", pytest.approx(0.8, abs=0.05))
 
 
-# ── 2. A busy card is not mistaken for another tenant's (gpu-oour: the first series of a UUID counts for all) ────
+# ── 2. A busy GPU is not mistaken for another tenant's (gpu-oour: the first series of a UUID counts for all) ────
 
 
 def test_a_card_that_was_handed_over_is_judged_by_its_present_tenant(calm):
@@ -209,7 +210,7 @@ def test_a_card_that_several_share_is_one_card(calm):
     assert calm.get("/results/stats")["total_gpus"] == calm.page().one("gpu_total_count") == len(cards)
 
 
-# A busy fleet costs a handful of queries, however many cards it has (gpu-oour: 6 for each series)
+# A busy fleet costs a handful of queries, however many GPUs it has (gpu-oour: 6 for each series)
 def test_the_number_of_queries_does_not_follow_that_of_cards(behind, proxy):
     rows = behind.analyse()
     assert len(rows) > 15
@@ -218,7 +219,7 @@ def test_the_number_of_queries_does_not_follow_that_of_cards(behind, proxy):
     assert not any(f'UUID="{uuid(n)}"' in query for query in queries for n in range(8))
 
 
-# ── 3. A busy card's former pods are gone (gpu-oour: a finished pod is active, and idle, for the whole retention) ─
+# ── 3. A busy GPU's former pods are gone (gpu-oour: a finished pod is active, and idle, for the whole retention) ─
 
 
 def test_pods_that_have_finished_are_not_listed(calm):
@@ -230,7 +231,7 @@ def test_pods_that_have_finished_are_not_listed(calm):
     assert calm.get("/results/stats")["idle_count"] == calm.page().one("gpu_idle_count") == 3
 
 
-# ── 4. A busy card is busy in every time zone (gpu-oour: any TZ but UTC moves the window, and all become idle) ───
+# ── 4. A busy GPU is busy in every time zone (gpu-oour: any TZ but UTC moves the window, and all become idle) ───
 
 
 def essence(row: dict) -> tuple:
@@ -246,7 +247,7 @@ def test_the_time_zone_changes_nothing(real, calm, tmp_path, zone):
     assert stamp[:10] in {time.strftime("%Y-%m-%d", time.gmtime(time.time() - ago)) for ago in (0, 120)}
 
 
-# ── 5. A busy card has a series of its own (gpu-oour: gpu_id is cut to 32 characters, the last write wins) ───────
+# ── 5. A busy GPU has a series of its own (gpu-oour: gpu_id is cut to 32 characters, the last write wins) ───────
 
 
 def test_cards_that_differ_in_their_last_digits_only_are_apart(calm):
@@ -255,7 +256,7 @@ def test_cards_that_differ_in_their_last_digits_only_are_apart(calm):
     assert {labels["gpu_id"]: value for labels, value in found} == {uuid(15): 95.0, uuid(16): 40.0}
 
 
-# ── 6. A busy card's power is held against its own limit (gpu-oour: 250 W for every model, and memory is guessed) ─
+# ── 6. A busy GPU's power is held against its own limit (gpu-oour: 250 W for every model, and memory is guessed) ─
 
 
 @pytest.mark.parametrize("pod", ["warm", "warm-without-limit"])
@@ -279,7 +280,7 @@ def test_memory_in_use_that_was_not_answered_does_not_make_all_memory_free(behin
     assert (row["mem_used_mb"], row["mem_total_mb"]) == (None, None)
 
 
-# ── 7. A busy card of another cluster is none of ours (gpu-oour: QUERY_CONDITION is used for discovery only) ─────
+# ── 7. A busy GPU of another cluster is none of ours (gpu-oour: QUERY_CONDITION is used for discovery only) ─────
 
 
 def test_the_condition_is_part_of_every_query(proxy, tmp_path):
@@ -300,14 +301,14 @@ def test_what_another_cluster_has_recorded_is_not_looked_for_in_this_one(behind,
     assert not [form for form in proxy.asked if "query" in form and "vgpuscope:" in form["query"]]
 
 
-# ── 8. A busy card's old result proves nothing (gpu-oour: old values are served for ever, with no error) ─────────
+# ── 8. A busy GPU's old result proves nothing (gpu-oour: old values are served for ever, with no error) ─────────
 
 
 def test_results_are_stale_once_prometheus_is_gone(fleet, tmp_path):
     with ExitStack() as life:
         url = life.enter_context(prometheus(tmp_path))
         write(url, fleet.series)
-        soon = {"INTERVAL": "1", "VGPUSCOPE_VERDICT_MAX_AGE_INTERVALS": "1"}  # old after 31 s
+        soon: dict[str, Any] = {"INTERVAL": "1", "VGPUSCOPE_VERDICT_MAX_AGE_INTERVALS": "1"}  # old after 31 s
         with analyzer(tmp_path, PROM_URL=url, **soon) as found:
             found.wait(lambda: found.of("honest")["verdict"] == "idle")
             found.wait(lambda: found.page().has("gpu_utilization_score"))
@@ -361,7 +362,7 @@ def test_health_tells_within_seconds_of_the_start_that_prometheus_is_dead(tmp_pa
     assert (health["status"], health["prometheus_connected"]) == ("degraded", False)
 
 
-# ── 9. A busy card has one status (gpu-oour: series of former statuses, pods and namespaces are never removed) ───
+# ── 9. A busy GPU has one status (gpu-oour: series of former statuses, pods and namespaces are never removed) ───
 
 
 def test_what_is_gone_from_the_fleet_is_gone_from_the_page(proxy, tmp_path):
@@ -383,7 +384,7 @@ def test_what_is_gone_from_the_fleet_is_gone_from_the_page(proxy, tmp_path):
         assert page.one("vgpuscope_analyzer_verdict", gpu_id=uuid(41), verdict="unknown") == 1
 
 
-# ── 10. A busy card's owner is not cut off by a probe (gpu-oour: /health asks Prometheus twice, in the event loop) ─
+# ── 10. A busy GPU's owner is not cut off by a probe (gpu-oour: /health asks Prometheus twice, in the event loop) ─
 
 
 def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
@@ -396,7 +397,7 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
         assert (found.analyses(), len(proxy.asked)) == (0, 1)  # nobody was asked for it but ourselves
 
 
-# ── 11. A busy card's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
+# ── 11. A busy GPU's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
 # Calls to a control service are not part of this release; that they hold nothing up is to be held when they are.
 
 
@@ -404,7 +405,12 @@ def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.setblocking(False)
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
-        wanted = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url, "AI_ENABLED": "true", "AI_API_URL": url}
+        wanted: dict[str, Any] = {
+            "CONTROL_API_ENABLED": "true",
+            "CONTROL_API": url,
+            "AI_ENABLED": "true",
+            "AI_API_URL": url,
+        }
         with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
             features = found.get("/")["features"]
@@ -414,7 +420,7 @@ def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path)
             nobody.accept()
 
 
-# ── 12. A busy card is not idle because Prometheus is slow (gpu-oour: 60 s for each card, and then idle) ─────────
+# ── 12. A busy GPU is not idle because Prometheus is slow (gpu-oour: 60 s for each GPU, and then idle) ─────────
 
 
 def test_a_slow_prometheus_costs_the_deadline_once(hurried, proxy):
@@ -424,7 +430,7 @@ def test_a_slow_prometheus_costs_the_deadline_once(hurried, proxy):
     assert hurried.page().one("gpu_analysis_duration_seconds_sum") - before < 2 * DEADLINE
 
 
-# ── 13. A busy card is left alone by a process that was told to go (gpu-oour: it waits for its whole pool) ───────
+# ── 13. A busy GPU is left alone by a process that was told to go (gpu-oour: it waits for its whole pool) ───────
 
 
 def test_the_process_leaves_in_the_middle_of_an_analysis(proxy, tmp_path):
@@ -436,7 +442,7 @@ def test_the_process_leaves_in_the_middle_of_an_analysis(proxy, tmp_path):
         assert found.process.wait(WITHIN) == 0
 
 
-# ── 14. A busy card is looked at once, however many ask for it (gpu-oour: 5 triggers are 5 analyses at once) ─────
+# ── 14. A busy GPU is looked at once, however many ask for it (gpu-oour: 5 triggers are 5 analyses at once) ─────
 
 
 def test_triggers_that_come_together_are_one_analysis(behind, proxy):
@@ -453,7 +459,7 @@ def test_triggers_that_come_together_are_one_analysis(behind, proxy):
     assert len([form for form in proxy.asked if form.get("query") != "vector(1)"]) <= 12
 
 
-# ── 15. A busy card is judged by settings that are good as a whole (gpu-oour: 200 for errors, half applied) ──────
+# ── 15. A busy GPU is judged by settings that are good as a whole (gpu-oour: 200 for errors, half applied) ──────
 
 
 @pytest.mark.parametrize(
@@ -503,7 +509,7 @@ def test_a_changed_interval_counts_at_once_and_is_told(real, tmp_path):
         assert found.get("/config")["scheduler"]["interval"] == 1
 
 
-# ── 16., 17. A busy card is judged by what was measured (gpu-oour: a language model's word is taken unchecked) ───
+# ── 16., 17. A busy GPU is judged by what was measured (gpu-oour: a language model's word is taken unchecked) ───
 # A language model is not part of this release: until it is, nothing may say that it is on. The laws about its answers
 # (a score within 0-100, a status that is one, a confidence that counts) come with it.
 
@@ -531,7 +537,7 @@ def test_the_wish_for_a_language_model_is_echoed_and_no_more(behind, proxy, want
     assert "not part of this release" in param["description"]
 
 
-# ── 18. A busy card with a sample of +Inf is busy (gpu-oour: /results and /results/stats answer 500) ─────────────
+# ── 18. A busy GPU with a sample of +Inf is busy (gpu-oour: /results and /results/stats answer 500) ─────────────
 
 
 @pytest.mark.parametrize("pod", ["infinite", "not-a-number"])
@@ -543,7 +549,7 @@ def test_a_sample_that_is_no_number_is_dropped_and_counted(calm, pod):
     assert calm.page().one("vgpuscope_analyzer_dropped_samples_total") >= 2
 
 
-# ── 19. A busy card is judged by settings that mean something (gpu-oour: traceback, silent defaults, endless loop) ─
+# ── 19. A busy GPU is judged by settings that mean something (gpu-oour: traceback, silent defaults, endless loop) ─
 
 
 @pytest.mark.parametrize(
@@ -587,7 +593,7 @@ def test_an_empty_section_changes_nothing_and_weights_count_by_proportion(real, 
         ]
 
 
-# ── 20. A busy card's analysis is timed and its settings are guarded (gpu-oour: buckets end at 10 s, no auth) ────
+# ── 20. A busy GPU's analysis is timed and its settings are guarded (gpu-oour: buckets end at 10 s, no auth) ────
 # Retries, authentication and de-duplication of control calls come with these calls.
 
 

@@ -1,5 +1,7 @@
 """Owners of pods, beside a real API server: the top of the chain with the rights that we ship, one level without."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,7 +11,7 @@ from tests.paths import REPOSITORY
 pytestmark = pytest.mark.real
 MANIFEST = REPOSITORY / "deploy" / "cluster.yaml"
 PATHS = {"StatefulSet": "apps/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "Job": "batch/v1"}
-TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
 def reference(api_version: str, kind: str, name: str, uid: str = "made-up") -> dict:

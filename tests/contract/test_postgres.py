@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,18 +15,25 @@ from hypothesis import strategies as st
 from tests.contract.postgres import Postgres
 from tests.paths import REPOSITORY
 from tests.ports import free_port
-from tests.sinks.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
-from tests.sinks.laws import assert_equal_points, every_point, rolled
+from tests.store.engine.notes import Notes, assert_foreign_table_works
+from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
+from tests.store.results.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.errors import HistoryDown
-from vgpuscope.sinks.history import Outbox, open_history
-from vgpuscope.sinks.history_postgres import PostgresDatabase
-from vgpuscope.sinks.history_store import StoredHistory
-from vgpuscope.sinks.migrations import MIGRATIONS, Migration
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.migrations import Migration, TableSet
+from vgpuscope.store.engine.postgres import PostgresDatabase
+from vgpuscope.store.lease import Leadership, lease_in
+from vgpuscope.store.limits import Limits
+from vgpuscope.store.results.history import open_history
+from vgpuscope.store.results.schema import MIGRATIONS
+from vgpuscope.store.results.stored import StoredHistory
+from vgpuscope.store.results.unsaved import Outbox
 
 pytestmark = pytest.mark.real
-KEEP = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 ALL = {"begin": 0, "end": 2 * NOON, "limit": 100_000}
 NEXT = Migration(MIGRATIONS[-1].version + 1, ("ALTER TABLE history_series ADD COLUMN team text NOT NULL DEFAULT ''",))
+SETS = ("history", "lease", "notes")
 numbers = itertools.count()
 
 
@@ -124,16 +132,45 @@ async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
         assert len(await two.points(step="analysis", **ALL)) == 1
 
 
+# ── foreign tables ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_foreign_table_needs_nothing_but_its_own_migrations_beside_the_results(url, postgres):
+    engine = Engine(PostgresDatabase(url))
+    history = StoredHistory(engine, lease_in(engine), **KEEP)
+    try:
+        await history.save(analysis(NOON, gpu()))
+        await assert_foreign_table_works(engine)
+        assert await history.latest() == analysis(NOON, gpu())
+    finally:
+        await history.close()
+    schema = url.rpartition("%3D")[2]
+    recorded = [postgres.say(f"SELECT max(version) FROM {schema}.{name}_migrations") for name in SETS]
+    assert [int(version) for version in recorded] == [2, 1, 2]
+
+
+async def test_a_read_of_too_many_rows_is_ended(url):
+    limits = Limits(rows_per_read=3)
+    engine = Engine(PostgresDatabase(url, limits=limits), limits=limits)
+    try:
+        notes = Notes(engine)
+        await notes.add(*((str(n), None, None) for n in range(4)))
+        with pytest.raises(HistoryDown, match="more than 3 rows"):
+            await notes.all()
+    finally:
+        await engine.close()
+
+
 # ── one leads ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 REPLICA = """
 import asyncio, sys
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 async def main(url, holder, seconds):
     store = open_history(url, keep_results=86400, keep_hours=86400, keep_days=86400)
     while True:
-        print(int(await store.lead(holder, seconds)), flush=True)
+        print(int(await store.lease.take(holder, seconds)), flush=True)
         await asyncio.sleep(0.2)
 
 asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
@@ -178,22 +215,38 @@ def test_of_two_processes_one_leads_and_when_it_is_killed_the_other_takes_over(u
 
 async def test_a_lease_is_nobody_elses_until_it_is_given_back(url):
     async with history(url) as one, history(url) as two:
-        assert await one.lead("a", 60)
-        assert not await two.lead("b", 60)
-        await two.resign("b")
-        assert not await two.lead("b", 60)
-        await one.resign("a")
-        assert await two.lead("b", 60)
-        assert not await one.lead("a", 60)
+        assert await one.lease.take("a", 60)
+        assert not await two.lease.take("b", 60)
+        await two.lease.release("b")
+        assert not await two.lease.take("b", 60)
+        await one.lease.release("a")
+        assert await two.lease.take("b", 60)
+        assert not await one.lease.take("a", 60)
 
 
 async def test_of_many_who_ask_at_once_one_leads(url):
     stores = [open_history(url, **KEEP) for _ in range(8)]
     try:
-        answers = await asyncio.gather(*(store.lead(str(n), 60) for n, store in enumerate(stores)))
+        answers = await asyncio.gather(*(store.lease.take(str(n), 60) for n, store in enumerate(stores)))
         assert sum(answers) == 1
     finally:
         await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_a_leader_may_not_act_while_the_database_is_away_and_may_again_when_it_is_back(postgres, url):
+    async with history(url) as store:
+        leadership = Leadership(store.lease, "a", 60)
+        assert await leadership.renew()
+        assert leadership.may_act()
+        postgres.stop()
+        try:
+            with pytest.raises(HistoryDown):
+                await leadership.renew()
+            assert (leadership.leads, leadership.may_read(), leadership.may_act()) == (False, True, False)
+        finally:
+            postgres.start()
+        assert await leadership.renew()
+        assert leadership.may_act()
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +271,7 @@ async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(p
                 with pytest.raises(HistoryDown):
                     await outbox.save(analysis(NOON + n * 60, gpu(), number=1 + n))
             with pytest.raises(HistoryDown):
-                await store.lead("a", 10)
+                await store.lease.take("a", 10)
         finally:
             postgres.start()
         await outbox.save(analysis(NOON + 180, gpu(), number=4))
@@ -237,9 +290,9 @@ async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
 
 async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_event_loop_never_waits(postgres, url):
     async with history(url) as store:
-        assert await store.lead("a", 60)
+        assert await store.lease.take("a", 60)
         with postgres.frozen():
-            asked, turns = asyncio.ensure_future(store.lead("a", 1.0)), 0
+            asked, turns = asyncio.ensure_future(store.lease.take("a", 1.0)), 0
             while not asked.done():
                 await asyncio.sleep(0)
                 turns += 1
@@ -280,7 +333,8 @@ async def test_nobody_at_the_address_is_down_at_once():
 
 
 def stored(url: str, *migrations: Migration) -> StoredHistory:
-    return StoredHistory(PostgresDatabase(url, migrations=migrations), **KEEP)
+    engine = Engine(PostgresDatabase(url))
+    return StoredHistory(engine, lease_in(engine), tables=TableSet("history", migrations), **KEEP)
 
 
 async def test_a_newer_version_takes_over_and_the_older_one_is_refused_from_then_on(url):

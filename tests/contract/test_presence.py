@@ -3,6 +3,7 @@
 import json
 import subprocess
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.ports import free_port
 from tests.services.agent.noderoot import NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
-QUICK = {"INTERVAL": "1", "VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL": "1", "QUERY_CONDITION": "{}"}
+QUICK: dict[str, Any] = {"INTERVAL": "1", "VGPUSCOPE_ANALYZER_SCRAPE_INTERVAL": "1", "QUERY_CONDITION": "{}"}
 WINDOW = ("--window-minutes", "0.1")
 
 
@@ -53,7 +54,7 @@ def state(row: dict) -> tuple:
     return row["verdict"], row["use_class"], row["status"], row["score"], row["pod"], row["tenants"]
 
 
-UNKNOWN = ("unknown", "unknown", "unknown", None, "", [])
+UNKNOWN: tuple = ("unknown", "unknown", "unknown", None, "", [])
 
 
 def test_the_gpu_of_an_agent_that_was_killed_stays_listed_and_survives_a_new_start(nodes, tmp_path):

@@ -2,12 +2,13 @@
 
 import re
 import subprocess
+from typing import Any
 
 import pytest
 
 from tests.needed import needed
 from tests.paths import REPOSITORY
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.catalog.analyzer import TENANT_CLASS, TENANT_IDLE
 from vgpuscope.views.fleet.metrics import cards_page
 
@@ -89,7 +90,7 @@ TENANT_FAMILIES = (TENANT_CLASS.name, TENANT_IDLE.name)
 
 def _shared(*, hold: float, number: int = 1):
     """A notebook that has been idle with memory for so long, an idle pod without, and one that works."""
-    since = {"verdict": "idle", "idle_since": fleets.NOON - hold}
+    since: dict[str, Any] = {"verdict": "idle", "idle_since": fleets.NOON - hold}
     return fleets.gpu(
         number,
         tenants=(

@@ -37,7 +37,7 @@ DOWN = "Prometheus was down for 5 minutes"
 def said(tmp_path_factory):
     """Every judgement, by kind: of one analysis and of the third of a service."""
     needed("prometheus", package="prometheus")
-    found = {}
+    found: dict = {}
     for name, kinds in (("usual", frozenset((*WORST, *IDLE))), ("restarted", frozenset((DOWN,)))):
         chosen = world(name, kinds=kinds)
         for one in in_time(PROMETHEUS, chosen, tmp_path_factory.mktemp(name))[OURS]:

@@ -145,7 +145,8 @@ async def test_malformed_credentials_are_those_of_a_stranger(folder, header):
 async def test_a_password_is_hashed_once_and_then_remembered(folder, monkeypatch):
     checks = []
     real = bcrypt.checkpw
-    monkeypatch.setattr(guards.bcrypt, "checkpw", lambda *a: checks.append(threading.current_thread().name) or real(*a))
+    seen = lambda *a: checks.append(threading.current_thread().name) or real(*a)  # noqa: E731
+    monkeypatch.setattr("vgpuscope.http.guard.bcrypt.checkpw", seen)
     guard = folder.write(f"basic_auth_users: {{me: '{hashed(PASSWORD)}'}}").guard()
     for password, answer in ((PASSWORD, 200), ("wrong", 401)):
         for _ in range(5):
@@ -194,10 +195,9 @@ async def test_many_guesses_at_once_are_turned_away(folder, monkeypatch):
     guard.close()
 
 
-async def test_a_rate_limit_lets_a_burst_pass_and_then_waits(folder, monkeypatch):
+async def test_a_rate_limit_lets_a_burst_pass_and_then_waits(folder):
     now = [100.0]
-    monkeypatch.setattr(guards.time, "monotonic", lambda: now[0])
-    guard = folder.write("rate_limit: {interval: 1s, burst: 3}").guard()
+    guard = folder.write("rate_limit: {interval: 1s, burst: 3}").guard(clock=lambda: now[0])
     assert [await guard.judge([]) for _ in range(4)] == [200, 200, 200, 429]
     now[0] += 1
     assert [await guard.judge([]) for _ in range(2)] == [200, 429]
@@ -279,7 +279,7 @@ async def test_tls_can_be_turned_on_without_a_restart(folder):
 
 
 def test_a_broken_new_file_leaves_the_last_good_one_in_force_and_is_told_once(folder, caplog):
-    errors = []
+    errors: list = []
     guard = folder.write(f"bearer_tokens: [{{name: a, sha256: {'a' * 64}}}]").guard(on_error=errors.append)
     before = guard.web
     with caplog.at_level(logging.INFO, "vgpuscope"):

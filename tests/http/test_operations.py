@@ -1,179 +1,245 @@
-"""A table of operations: what is read from a query, and the document and page that follow from the table."""
+"""A table of operations, over real sockets: who calls what with which values, and what comes back."""
 
+import gzip
 import json
-import math
+from typing import Annotated, Literal
 
+import httpx2
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from starlette.datastructures import QueryParams
-from starlette.responses import PlainTextResponse
+from msgspec import Meta, Struct
+from starlette.exceptions import HTTPException
 
 from tests.http.serving import SOON, served
-from vgpuscope.http.operations import Operation, Param, docs_page, openapi, read_params, routes
-from vgpuscope.model.errors import QueryInvalid
+from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
+from vgpuscope.http.openapi import document
+from vgpuscope.http.operations import Call, Operation, links, routes
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.model.caller import Caller
 
-PARAMS = (
-    Param(name="text", help="Any text."),
-    Param(name="count", type="integer", help="How many.", least=0, most=10, default=3),
-    Param(name="share", type="number", help="How much.", least=-1),
-    Param(name="sure", type="boolean", help="Whether."),
-    Param(name="colour", help="Which.", choices=("red", "green")),
-    Param(name="parts", help="Which ones.", choices=("a", "b", "c"), many=True),
-)
+MANY = [{"number": number} for number in range(1000)]
 
 
-class Thing(msgspec.Struct):
+class Thing(Struct):
     name: str
-    size: float | None
+    size: float | None = None
 
 
-def read(query: str) -> dict:
-    return read_params(PARAMS, QueryParams(query))
+class ThingQuery(Struct, frozen=True, kw_only=True):
+    name: str
+    count: Annotated[int, Meta(ge=0, le=10, description="How many.")] = 3
+    format: Literal["json", "csv"] | None = None
 
 
-def test_what_is_not_given_has_its_default():
-    assert read("") == {"text": None, "count": 3, "share": None, "sure": None, "colour": None, "parts": None}
+async def one(call: Call[ThingQuery, None]) -> Content:
+    assert isinstance(call.asked, ThingQuery)
+    if call.csv:
+        return Content(body=b"name\r\n", media=CSV)
+    return json_content([call.asked.name, call.asked.count], **{"x-n": "1"})
 
 
-@pytest.mark.parametrize(
-    ("query", "name", "value"),
-    [
-        ("text=a%20b", "text", "a b"),
-        ("count=10", "count", 10),
-        ("share=-.5e0", "share", -0.5),
-        ("share=1e3", "share", 1000.0),
-        ("sure=YES", "sure", True),
-        ("sure=0", "sure", False),
-        ("colour=green", "colour", "green"),
-        ("parts=c,a,c", "parts", ("c", "a")),
-    ],
-)
-def test_a_value_is_read_as_its_type(query, name, value):
-    found = read(query)[name]
-    assert (found, type(found)) == (value, type(value))
+async def put(call: Call[ThingQuery, Thing]) -> Thing:
+    return Thing(call.asked.name, call.body.size)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "unknown=1",
-        "count=11",
-        "count=-1",
-        "count=1.0",
-        "count=٣",
-        "count=" + "9" * 400,
-        "share=nan",
-        "share=inf",
-        "share=1e999",
-        "share=1_0",
-        "share=-2",
-        "share= 1",
-        "sure=maybe",
-        "colour=Red",
-        "parts=a,,b",
-        "parts=",
-        "count=1&count=1",
-    ],
-)
-def test_a_value_that_is_none_is_refused_by_name(query):
-    with pytest.raises(QueryInvalid) as refused:
-        read(query)
-    assert query.partition("=")[0] in str(refused.value)
-    assert len(str(refused.value)) < 200
+async def patch(call: Call[ThingQuery, Thing | None]) -> str:
+    return f"{call.caller.name} {call.body}"
 
 
-@pytest.mark.parametrize(
-    ("query", "message", "hint"),
-    [
-        (
-            "colr=red",
-            "unknown parameter 'colr'",
-            "Did you mean colour? Possible: text, count, share, sure, colour, parts.",
-        ),
-        ("zz=1", "unknown parameter 'zz'", "Possible: text, count, share, sure, colour, parts."),
-        ("colour=gren", "colour must be one of red, green (got 'gren')", "Did you mean green?"),
-        ("colour=Red", "colour must be one of red, green (got 'Red')", "Did you mean red?"),
-        ("parts=a,x", "parts must be one or more of a, b, c (got 'x')", QueryInvalid.hint),
-        ("count=x", "count must be a whole number (got 'x')", QueryInvalid.hint),
-        ("share=x", "share must be a number (got 'x')", QueryInvalid.hint),
-        ("sure=x", "sure must be true or false (got 'x')", QueryInvalid.hint),
-        ("count=11", "count must be from 0 to 10 (got 11)", QueryInvalid.hint),
-        ("share=-2", "share must be at least -1 (got -2)", QueryInvalid.hint),
-    ],
-)
-def test_a_refusal_says_what_is_possible_and_hints_at_the_nearest_word(query, message, hint):
-    with pytest.raises(QueryInvalid) as refused:
-        read(query)
-    assert (str(refused.value), refused.value.advice) == (message, hint)
+async def plain(call: Call[NoQuery, None]) -> list[dict]:
+    return MANY
 
 
-@given(st.text(), st.text())
-def test_any_query_is_read_or_refused(name, value):
-    try:
-        found = read_params(PARAMS, QueryParams([(name, value)]))
-    except QueryInvalid:
-        return
-    assert found.keys() == {param.name for param in PARAMS}
-    assert found["share"] is None or math.isfinite(found["share"])
-
-
-async def nothing(request, asked):
-    return PlainTextResponse(f"{request.method} {asked}")
+def row(method, path, handler, **more) -> Operation:
+    return Operation(method=method, path=path, summary=f"{method} <it>", handler=handler, **more)
 
 
 TABLE = (
-    Operation(method="GET", path="/things/{name}", summary="one <thing>", handler=nothing, answer=Thing, params=PARAMS),
-    Operation(
-        method="POST", path="/things", summary="make one", handler=nothing, answer=Thing, body=Thing, changes=True
-    ),
-    Operation(
-        method="GET", path="/things", summary="do it", handler=nothing, changes=True, headers={"x-n": "how many"}
-    ),
+    row("GET", "/things/{name}", one, answer=list[str | int], media=(JSON, CSV), headers={"x-n": "how many"}),
+    row("PUT", "/things/{name}", put, answer=Thing, role="operate", status=201),
+    row("PATCH", "/things/{name}", patch, answer=str, role="operate"),
+    row("DELETE", "/things/{name}", one, role="admin"),
+    row("GET", "/things", plain, stamp=lambda: {"x-stamp": "now"}),
+    row("GET", "/act", plain, role="operate"),
+    row("GET", "/open", plain, public=True, hidden=True),
 )
 
 
-def test_the_document_tells_of_every_operation():
-    document = json.loads(openapi(TABLE, title="t", description="d"))
-    assert document["openapi"] == "3.1.0"
-    one = document["paths"]["/things/{name}"]["get"]
-    assert [param["name"] for param in one["parameters"]] == ["name", *(param.name for param in PARAMS)]
-    assert one["parameters"][0] == {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-    assert one["parameters"][2]["schema"] == {"type": "integer", "minimum": 0, "maximum": 10, "default": 3}
-    assert "security" not in one
-    make = document["paths"]["/things"]["post"]
-    assert make["security"] == [{"token": []}]
-    assert make["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Thing"}
-    assert "403" in make["responses"]
-    assert document["paths"]["/things"]["get"]["responses"]["200"]["headers"].keys() == {"x-n"}
-    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
-    assert len(set(ids)) == len(TABLE)
+class ByHeader:
+    """The header says who calls, and with which role."""
+
+    def admit(self, request, operation):
+        caller = Caller(name="ann", role=request.headers.get("x-role"))
+        if not operation.public and not caller.may(operation.role):
+            raise HTTPException(403)
+        return caller
 
 
-def test_the_page_escapes_what_it_shows():
-    page = docs_page(TABLE, title="<t>", description="a & b").decode()
-    assert "&lt;t&gt;" in page
-    assert "one &lt;thing&gt;" in page
-    assert "a &amp; b" in page
-    assert "<script" not in page
-
-
-async def test_each_method_reaches_its_operation_once_it_is_allowed():
-    import httpx2
-
-    asked = []
-
-    async def allow(request, operation):
-        asked.append((request.method, operation.summary))
-
+@pytest.fixture
+async def client():
     async with (
-        served(routes=routes(TABLE, allow)) as server,
-        httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client,
+        served(routes=routes(TABLE, ByHeader())) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=SOON, headers={"x-role": "admin"}) as found,
     ):
-        assert (await client.get("/things/a?count=1")).text.startswith("GET {'text': None, 'count': 1")
-        assert (await client.post("/things")).text == "POST {}"
-        assert (await client.head("/things/a")).status_code == 200
-        assert (await client.head("/things")).status_code == 405
-        assert (await client.put("/things")).status_code == 405
-    assert asked == [("GET", "one <thing>"), ("POST", "make one"), ("HEAD", "one <thing>")]
+        yield found
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_handlers_get_values_of_the_types_they_declare(client):
+    assert (await client.get("/things/a?count=1")).json() == ["a", 1]
+    assert (await client.get("/things/b")).json() == ["b", 3]
+    made = await client.put("/things/a", content=b'{"name": "x", "size": 2}')
+    assert (made.status_code, made.json()) == (201, {"name": "a", "size": 2.0})
+    assert (await client.patch("/things/a")).json() == "ann None"
+    assert (await client.delete("/things/a")).status_code == 200
+
+
+async def test_each_method_of_a_path_is_its_own_operation(client):
+    assert (await client.head("/things/a")).status_code == 200
+    assert (await client.head("/act")).status_code == 405  # asking for headers changes nothing
+    late = await client.post("/things/a")
+    assert (late.status_code, late.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert {"GET", "PUT", "PATCH", "DELETE"} <= set(late.headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"size": 1}', b'{"name": 1}', b"\xff", b"[" * 100_000])
+async def test_a_body_that_is_not_of_the_declared_type_is_refused_in_one_shape(client, body):
+    refused = await client.put("/things/a", content=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "BODY_INVALID")
+
+
+@pytest.mark.parametrize(
+    ("role", "statuses"),
+    [
+        ("admin", [200, 201, 200, 200]),
+        ("operate", [200, 201, 403, 200]),
+        ("read", [200, 403, 403, 200]),
+        ("", [403, 403, 403, 200]),
+    ],
+)
+async def test_a_role_is_needed_as_the_table_says(client, role, statuses):
+    calls = [("GET", "/things/a"), ("PUT", "/things/a"), ("DELETE", "/things/a"), ("GET", "/open")]
+    headers = {"x-role": role} if role else {}
+    del client.headers["x-role"]
+    got = [await client.request(*call, headers=headers, content=b'{"name": "x"}') for call in calls]
+    assert [answer.status_code for answer in got] == statuses
+
+
+async def test_without_an_admission_everyone_may_read_and_nobody_may_change():
+    async with served(routes=routes(TABLE)) as server, httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
+        assert (await client.get("/things")).status_code == 200
+        assert (await client.get("/act")).status_code == 401
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_answers_are_compressed_for_who_wants_it(client):
+    plain = await client.get("/things", headers={"accept-encoding": "identity"})
+    packed = await client.get("/things", headers={"accept-encoding": "gzip"})
+    assert ("content-encoding" in plain.headers, packed.headers["content-encoding"]) == (False, "gzip")
+    assert plain.json() == packed.json() == MANY
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 3
+    assert "accept-encoding" in packed.headers["vary"]
+    small = await client.get("/things/a", headers={"accept-encoding": "gzip"})
+    assert "content-encoding" not in small.headers
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+@pytest.mark.parametrize("path", ["/things", "/things/a", "/things/a?format=csv"])
+async def test_who_has_the_answer_already_gets_no_body(client, path, encoding):
+    first = await client.get(path, headers={"accept-encoding": encoding})
+    tag = first.headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = await client.get(path, headers={"if-none-match": known, "accept-encoding": encoding})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert (await client.get(path, headers={"if-none-match": '"other"'})).status_code == 200
+    assert again.headers.get("x-stamp") == first.headers.get("x-stamp")
+
+
+async def test_different_bytes_have_different_tags(client):
+    asked = [("/things/a", "identity"), ("/things/b", "identity"), ("/things", "gzip"), ("/things", "identity")]
+    tags = [(await client.get(path, headers={"accept-encoding": word})).headers["etag"] for path, word in asked]
+    assert len(set(tags)) == 4
+
+
+async def test_an_answer_to_a_change_has_no_tag(client):
+    assert "etag" not in (await client.put("/things/a", content=b'{"name": "x"}')).headers
+
+
+async def test_an_answer_with_a_known_version_is_not_made_again():
+    made = []
+
+    def make() -> Content:
+        made.append(1)
+        return json_content(MANY)
+
+    async def handler(call: Call[ThingQuery, None]) -> Answer:
+        return Answer(make=make, version=7)
+
+    table = [row("GET", "/v/{name}", handler)]
+    async with served(routes=routes(table)) as server, httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
+        tag = (await client.get("/v/a")).headers["etag"]
+        assert (await client.get("/v/a", headers={"if-none-match": tag})).status_code == 304
+        assert len(made) == 1
+        assert (await client.get("/v/a?count=4", headers={"if-none-match": tag})).status_code == 200
+        assert (await client.get("/v/b", headers={"if-none-match": tag})).status_code == 200
+
+
+async def test_a_table_comes_as_csv_by_header_or_parameter(client):
+    for how in ({"headers": {"accept": "text/csv"}}, {"params": {"format": "csv"}}):
+        got = await client.get("/things/a", **how)
+        assert (got.headers["content-type"], got.content) == ("text/csv; charset=utf-8", b"name\r\n")
+    both = {"headers": {"accept": "text/csv"}, "params": {"format": "json"}}
+    assert (await client.get("/things/a", **both)).json() == ["a", 3]
+
+
+def test_a_compressed_body_is_gzip():
+    from vgpuscope.http.answers import compressed
+
+    assert gzip.decompress(compressed(b"x" * 5000)) == b"x" * 5000
+
+
+# ── the document ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_document_describes_every_operation_that_is_not_hidden():
+    made = json.loads(document(TABLE, title="t", description="d"))
+    assert made["openapi"] == "3.1.0"
+    assert made["paths"].keys() == {"/things/{name}", "/things", "/act"}
+    get, change = made["paths"]["/things/{name}"]["get"], made["paths"]["/things/{name}"]["put"]
+    assert [(param["name"], param["in"]) for param in get["parameters"]] == [
+        ("name", "path"),
+        ("count", "query"),
+        ("format", "query"),
+    ]
+    assert get["parameters"][1]["schema"] == {"type": "integer", "minimum": 0, "maximum": 10, "default": 3}
+    assert get["responses"]["200"]["headers"].keys() == {"x-n"}
+    assert "security" not in get
+    assert change["security"] == [{"token": []}]
+    assert "`operate`" in change["description"]
+    assert {"201", "403", "422"} <= change["responses"].keys()
+    assert change["requestBody"] == {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}},
+        "required": True,
+    }
+    assert made["paths"]["/things/{name}"]["patch"]["requestBody"]["required"] is False
+    ids = [operation["operationId"] for path in made["paths"].values() for operation in path.values()]
+    assert len(set(ids)) == len(TABLE) - 1
+
+
+def test_where_reading_is_protected_the_document_asks_for_the_token():
+    made = json.loads(document(TABLE, title="t", description="d", protected=True))
+    assert made["paths"]["/things"]["get"]["security"] == [{"token": []}]
+
+
+def test_the_index_lists_what_a_browser_can_open():
+    assert links(TABLE) == [("/things", "GET <it>")]
+
+
+def test_an_error_body_is_what_the_document_says():
+    schemas = json.loads(document(TABLE, title="t", description="d"))["components"]["schemas"]
+    assert schemas["ErrorBody"]["required"] == ["error"]
+    assert msgspec.json.decode(json.dumps(schemas["ErrorText"]["required"])) == ["code", "message", "hint"]

@@ -2,11 +2,11 @@
 
     node = Scenario(tmp_path / "nvml")
     node.gpu(0).gpu(1, power=None).process(0, 4242, memory=2 << 30).sample(0, 4242, sm=35).write()
-    node.lost(1).write()                 # from now on every call on card 1 answers GPU_IS_LOST
+    node.lost(1).write()                 # from now on every call on GPU 1 answers GPU_IS_LOST
     node.heal(1).hang("nvmlDeviceGetPowerUsage", slot=0).write()
 
 The library reads the file named by FAKENVML_STATE and sees each `write()` at its next call. Numbers are in NVML's own
-units (mW, mJ, MHz, percent, bytes). A value of None is NOT_SUPPORTED. A *slot* names a card for good; its NVML index
+units (mW, mJ, MHz, percent, bytes). A value of None is NOT_SUPPORTED. A *slot* names a GPU for good; its NVML index
 is its rank among the slots present, so removing slot 0 moves the others up, as a reboot would.
 
 In the file, one `key = value` per line:
@@ -32,7 +32,7 @@ GIB = 1 << 30
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2, 3, 4, 6
 DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH, UNKNOWN = 9, 13, 15, 16, 18, 999
 
-# an 80 GB card in good health, and the key each value is written under
+# an 80 GB GPU in good health, and the key each value is written under
 CARD: dict[str, tuple[str, object]] = {
     "name": ("name", "NVIDIA A100-SXM4-80GB"),
     "serial": ("serial", "1650522000001"),
@@ -119,7 +119,7 @@ class Scenario:
         return self
 
     def gpu(self, slot: int, **values: object) -> Self:
-        """Adds a card in good health, or changes the given values (names of CARD) of one that is there."""
+        """Adds a GPU in good health, or changes the given values (names of CARD) of one that is there."""
         unknown = values.keys() - CARD.keys()
         if unknown:
             raise TypeError(f"a card has no {sorted(unknown)}")
@@ -130,7 +130,7 @@ class Scenario:
         return self
 
     def remove(self, slot: int) -> Self:
-        """Takes the card out of the node."""
+        """Takes the GPU out of the node."""
         del self._cards[slot]
         return self
 
@@ -144,7 +144,7 @@ class Scenario:
         gi: int | None = None,
         ci: int | None = None,
     ) -> Self:
-        """Lists a process on a card; kinds is any of C (compute), G (graphics), M (MPS)."""
+        """Lists a process on a GPU; kinds is any of C (compute), G (graphics), M (MPS)."""
         line = f"{pid} {kinds} {_or_dash(memory)} {_or_dash(gi)} {_or_dash(ci)}"
         self._cards[slot].processes.append(line)
         return self
@@ -172,7 +172,7 @@ class Scenario:
         return self
 
     def empty(self, slot: int) -> Self:
-        """Ends all processes of a card."""
+        """Ends all processes of a GPU."""
         self._cards[slot].processes.clear()
         return self.idle(slot)
 
@@ -192,7 +192,7 @@ class Scenario:
         uuid: str | None = None,
         placed: tuple[int, int] = (19, 0),
     ) -> Self:
-        """Adds an instance at an index of the card's list, and turns MIG on. placed: its profile id and first slice."""
+        """Adds an instance at an index of the GPU's list, and turns MIG on. placed: its profile id and first slice."""
         card = self._cards[slot]
         card.values["mig_mode"] = 1
         card.instances[index] = {
@@ -233,11 +233,11 @@ class Scenario:
         return self
 
     def lost(self, slot: int) -> Self:
-        """The card fell off the bus."""
+        """The GPU fell off the bus."""
         return self.fail("*", GPU_IS_LOST, slot=slot)
 
     def heal(self, slot: int | None = None) -> Self:
-        """Ends all faults of a card, or all there are."""
+        """Ends all faults of a GPU, or all there are."""
         start = _place(slot, None)
         self._faults = {key: value for key, value in self._faults.items() if not key.startswith(start)}
         return self
@@ -248,7 +248,7 @@ class Scenario:
         return self
 
     def xid(self, slot: int, number: int, *, event_type: int = 8) -> Self:
-        """The card reports an XID."""
+        """The GPU reports an XID."""
         self._events.append(f"{len(self._events) + 1} {slot} {number} {event_type}")
         return self
 
@@ -294,5 +294,5 @@ def _place(slot: int | None, mig: int | None) -> str:
 
 
 def _slot_in(key: str, cards: dict[int, _Card]) -> bool:
-    # a fault of a removed card must not bring the card back
+    # a fault of a removed GPU must not bring the GPU back
     return not key.startswith("gpu.") or int(key.split(".")[1]) in cards

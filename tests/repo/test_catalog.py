@@ -2,6 +2,7 @@
 
 import ast
 import re
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from vgpuscope.catalog.metric import FAMILY_HELP
 
 SOURCE = REPOSITORY / "src" / "vgpuscope"
 ALL = frozenset(FAMILY_HELP)
-ROWS = {
+ROWS: dict[str, Any] = {
     "gpu": rows.GpuRow,
     "mig": rows.MigRow,
     "container": rows.ContainerRow,

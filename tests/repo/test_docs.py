@@ -18,7 +18,11 @@ from vgpuscope.model.errors import error_types
 
 ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
-PAGES = (*READMES, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    *READMES,
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

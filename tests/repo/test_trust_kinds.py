@@ -1,10 +1,12 @@
 """The labels of the trust bench: what is called busy could be known, and the judge counts as it says."""
 
+from typing import Any
+
 import pytest
 
-from bench.trust_case import BUSY, IDLE, UNPROVEN, Case
+from bench.trust_case import BUSY, IDLE, UNPROVEN, Case, Subject
 from bench.trust_feed import own_world, world
-from bench.trust_judge import Claim, Judged, Subject, claims, judged, oour_score, score
+from bench.trust_judge import Claim, Judged, claims, judged, oour_score, score
 from bench.trust_kinds import KINDS
 from bench.trust_scrapes import Setup, Target, recorded
 from bench.trust_world import Gpu, Tenant, flat
@@ -46,7 +48,7 @@ def shows_work(name, values, limit_watts):
 def test_work_that_is_called_busy_is_on_some_page_that_was_scraped():
     unseen = []
     for case in busy_cases():
-        shown = {}
+        shown: dict = {}
         for uuid, labels, values in kept(case):
             limit = next(gpu.model.limit for gpu in case.gpus if gpu.uuid == uuid)
             if len(values) > 1 and shows_work(labels["__name__"], values, limit):
@@ -77,7 +79,7 @@ def test_own_scrapes_meet_every_kind_that_needs_no_prometheus():
 
 def scraped(**more):
     gpu = Gpu(number=1, node="n", tenants=(Tenant(pod="p", memory=flat(100)),))
-    usual = {"setup": Setup(schema="dcgm", interval=15), "gpus": (gpu,), "job": "j", "instance": "i"}
+    usual: dict[str, Any] = {"setup": Setup(schema="dcgm", interval=15), "gpus": (gpu,), "job": "j", "instance": "i"}
     target = Target(**(usual | more))
     series = recorded(target, now=0.0, begin=-150.0, end=0.0)
     return {labels["__name__"]: [value for _, value in samples] for labels, samples in series}
@@ -102,7 +104,7 @@ def test_gpu_oour_calls_what_it_cannot_read_idle():
 
 
 def one_judged(**more):
-    usual = {"kind": "k", "setup": "s", "run": "r", "tenant": False, "named": True}
+    usual: dict[str, Any] = {"kind": "k", "setup": "s", "run": "r", "tenant": False, "named": True}
     return Judged(**(usual | {"truth": IDLE, "verdict": IDLE, "status": IDLE} | more))
 
 

@@ -106,7 +106,7 @@ async def test_every_task_has_a_name():
 
 
 async def test_told_twice_it_leaves_at_once():
-    left = []
+    left: list = []
     life = Lifecycle(leave=left.append)
     life._told(signal.SIGINT)
     assert left == []

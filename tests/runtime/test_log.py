@@ -148,13 +148,13 @@ def test_one_of_our_errors_is_told_by_code_and_hint_without_a_traceback(lines):
 def test_an_error_that_is_not_ours_comes_with_its_traceback(lines):
     told = lines()
     try:
-        {}["x"]
+        dict[str, int]()["x"]
     except KeyError:
         log.exception("bug")
     assert told()[-1] == "KeyError: 'x'"
     heard = lines(shape="json")
     try:
-        {}["x"]
+        dict[str, int]()["x"]
     except KeyError:
         log.exception("bug")
     assert json.loads(heard()[0])["stack"].endswith("KeyError: 'x'")

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.services.analyzer.analyzing import uuid
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet, heard, process  # noqa: F401 - a fixture
 from tests.services.cluster.badapi import bad_api
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
@@ -185,8 +186,9 @@ class Untouchable:
 
 def test_a_summary_that_is_not_logged_is_not_made(level):
     level(logging.INFO)
-    tell_analysis(Untouchable())
-    news = ClusterNews(Untouchable(), Untouchable())
+    untouchable: Any = Untouchable()
+    tell_analysis(untouchable)
+    news = ClusterNews(untouchable, untouchable)
     news.changed(["gpu-1"])
     news.tell(1e9)
     assert news.waiting == 0

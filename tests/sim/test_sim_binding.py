@@ -1,6 +1,7 @@
 """The stand-in for the driver's module: same names, same errors, same shapes, answered from a file."""
 
 import threading
+from typing import Any
 
 import msgspec
 import pynvml
@@ -13,6 +14,7 @@ from vgpuscope.sim.state import DriverState
 from vgpuscope.sim.world import World
 
 BEGAN = 1_700_000_000.0
+ERRORS: Any = Binding  # its error classes are made from the table of codes
 
 
 def write(path, state):
@@ -65,9 +67,9 @@ def test_every_error_class_carries_the_real_code():
 def test_nothing_answers_before_init(tmp_path, node):
     binding, _, _ = node(HAMI)
     binding.nvmlShutdown()
-    with pytest.raises(Binding.NVMLError_Uninitialized):
+    with pytest.raises(ERRORS.NVMLError_Uninitialized):
         binding.nvmlDeviceGetCount()
-    with pytest.raises(Binding.NVMLError_DriverNotLoaded):
+    with pytest.raises(ERRORS.NVMLError_DriverNotLoaded):
         Binding(tmp_path / "nowhere.json").nvmlInit()
 
 
@@ -92,10 +94,10 @@ def test_a_lost_card_fails_alone(node):
     handle = binding.nvmlDeviceGetHandleByIndex(1)
     write(path, change(state, 1, lost=True))
     for call in (binding.nvmlDeviceGetTemperature, binding.nvmlDeviceGetClockInfo):
-        with pytest.raises(Binding.NVMLError_GpuIsLost) as error:
+        with pytest.raises(ERRORS.NVMLError_GpuIsLost) as error:
             call(handle, 0)
         assert (error.value.value, str(error.value)) == (15, "GPU is lost")
-    with pytest.raises(Binding.NVMLError_GpuIsLost):
+    with pytest.raises(ERRORS.NVMLError_GpuIsLost):
         binding.nvmlDeviceGetHandleByIndex(1)
     assert binding.nvmlDeviceGetPowerUsage(binding.nvmlDeviceGetHandleByIndex(0)) > 0
 
@@ -123,7 +125,7 @@ def test_samples_are_newer_than_asked_and_none_means_not_found(node):
     samples = binding.nvmlDeviceGetProcessUtilization(handle, now - 1_000_000)
     assert samples
     assert all(now - 1_000_000 < s.timeStamp <= now and 0 < s.smUtil <= 100 for s in samples)
-    with pytest.raises(Binding.NVMLError_NotFound):
+    with pytest.raises(ERRORS.NVMLError_NotFound):
         binding.nvmlDeviceGetProcessUtilization(handle, now)
 
 
@@ -131,7 +133,7 @@ def test_a_card_that_cannot_say_is_not_supported(node):
     binding, _, _ = node(SLICED)
     t4 = binding.nvmlDeviceGetHandleByIndex(0)
     for call in (binding.nvmlDeviceGetMigMode, binding.nvmlDeviceGetRemappedRows, binding.nvmlDeviceGetFanSpeed):
-        with pytest.raises(Binding.NVMLError_NotSupported):
+        with pytest.raises(ERRORS.NVMLError_NotSupported):
             call(t4)
     unknown, energy = binding.nvmlDeviceGetFieldValues(t4, [9999, 83])
     assert (unknown.nvmlReturn, energy.nvmlReturn) == (3, 0)
@@ -145,7 +147,7 @@ def test_instances_are_found_past_their_holes_and_know_their_card(node):
     for index in range(binding.nvmlDeviceGetMaxMigDeviceCount(card)):
         try:
             found[index] = binding.nvmlDeviceGetMigDeviceHandleByIndex(card, index)
-        except Binding.NVMLError_NotFound:
+        except ERRORS.NVMLError_NotFound:
             continue
     assert list(found) == [0, 2, 5, 6]
     instance = found[2]
@@ -157,7 +159,7 @@ def test_instances_are_found_past_their_holes_and_know_their_card(node):
     (process,) = binding.nvmlDeviceGetComputeRunningProcesses(instance)
     assert process.gpuInstanceId == binding.nvmlDeviceGetGpuInstanceId(instance)
     for call in (binding.nvmlDeviceGetUtilizationRates, binding.nvmlDeviceGetPowerUsage):
-        with pytest.raises(Binding.NVMLError_NotSupported):
+        with pytest.raises(ERRORS.NVMLError_NotSupported):
             call(instance)
 
 
@@ -166,7 +168,7 @@ def test_a_destroyed_instance_leaves_a_worthless_handle(node):
     card = binding.nvmlDeviceGetHandleByIndex(0)
     handle = binding.nvmlDeviceGetMigDeviceHandleByIndex(card, 5)
     write(path, change(state, 0, instances=()))
-    with pytest.raises(Binding.NVMLError_InvalidArgument):
+    with pytest.raises(ERRORS.NVMLError_InvalidArgument):
         binding.nvmlDeviceGetUUID(handle)
 
 
@@ -176,11 +178,11 @@ def test_xids_come_once_each_and_only_after_registration(node):
     events = binding.nvmlEventSetCreate()
     card = binding.nvmlDeviceGetHandleByIndex(1)
     binding.nvmlDeviceRegisterEvents(card, binding.nvmlEventTypeXidCriticalError, events)
-    with pytest.raises(Binding.NVMLError_Timeout):
+    with pytest.raises(ERRORS.NVMLError_Timeout):
         binding.nvmlEventSetWait_v2(events, 10)
     newer = msgspec.structs.replace(state.xids[0], number=2, xid=79)
     write(path, msgspec.structs.replace(state, xids=(*state.xids, newer)))
     event = binding.nvmlEventSetWait_v2(events, 1000)
     assert (event.device, event.eventData) == (card, 79)
-    with pytest.raises(Binding.NVMLError_Timeout):
+    with pytest.raises(ERRORS.NVMLError_Timeout):
         binding.nvmlEventSetWait_v2(events, 10)

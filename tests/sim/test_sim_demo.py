@@ -20,13 +20,12 @@ import pytest
 
 from tests.needed import needed
 from tests.ports import free_port
-from vgpuscope.commands import pending
 from vgpuscope.sim import demo, processes, screen
 from vgpuscope.sim.jobs import HOUR
-from vgpuscope.sim.news import Event
-from vgpuscope.sinks.history import open_history
+from vgpuscope.sim.news import NewsEvent
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.cluster import CLUSTER
+from vgpuscope.store.results.history import open_history
 
 END = "Ctrl-C ends everything."
 
@@ -212,13 +211,14 @@ def test_events_are_told_as_they_happen(started):
     assert re.search(r"^\d\d:\d\d:\d\d  GPU lost ", running._printed, re.MULTILINE)
 
 
-def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address():
-    assert AGENT.port == processes.BASE_PORT
-    assert CLUSTER.port == processes.EXPORTER_PORT
-    assert pending.DEFAULT_URL.endswith(f":{processes.EXPORTER_PORT}")
-    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("results")
-    assert f"http://127.0.0.1:{processes.ANALYZER_PORT}" in help_of("waste")
-    assert f"http://127.0.0.1:{processes.BASE_PORT}" in help_of("top")
+def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address(monkeypatch):
+    monkeypatch.setattr(processes, "_ports", lambda wanted: wanted)
+    ports = processes.Ports.found(1, AGENT.port)
+    assert (ports.agents, ports.exporter) == ((AGENT.port,), CLUSTER.port)
+    for command, port in (("results", ports.analyzer), ("waste", ports.analyzer), ("top", ports.agents[0])):
+        assert f"http://127.0.0.1:{port}" in help_of(command)
+    for command in ("nodes", "gpus", "pending"):
+        assert f"http://127.0.0.1:{ports.exporter}" in help_of(command)
 
 
 def help_of(command):
@@ -280,7 +280,7 @@ def test_a_taken_port_is_replaced_and_remembered():
 
 
 def test_an_event_is_one_plain_line_without_a_terminal(capsys):
-    screen.print_event(screen.console(), Event("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)"))
+    screen.print_event(screen.console(), NewsEvent("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)"))
     assert re.fullmatch(r"\d\d:\d\d:\d\d  GPU lost     sick-e GPU 1 \(XID 79, .*\)\n", capsys.readouterr().out)
 
 
@@ -297,7 +297,7 @@ def test_the_analyzer_comes_to_every_status_class_and_verdict(started, monkeypat
         "use_class": CLASSES,
         "verdict": {"in_use", "idle", "unknown"},
     }
-    seen = {field: set() for field in wanted}
+    seen: dict[str, set] = {field: set() for field in wanted}
 
     def all_seen():
         for row in json.loads(page(f"{analyzer}/results")):

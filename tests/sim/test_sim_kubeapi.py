@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import httpx2
 import msgspec
@@ -134,7 +135,7 @@ async def test_what_is_not_served_is_refused_with_a_status(tmp_path, path, statu
 async def test_nobody_is_served_without_the_token(tmp_path):
     async with served(tmp_path, Objects()) as client, httpx2.AsyncClient(base_url=client.base_url) as stranger:
         assert (await stranger.get("/api/v1/pods")).status_code == 401
-        assert (await stranger.get("/api/v1/pods", headers={"Authorization": "Bearer é".encode()})).status_code == 401
+        assert (await stranger.get("/api/v1/pods", headers={b"Authorization": "Bearer é".encode()})).status_code == 401
         assert (await client.post("/api/v1/pods")).status_code == 405
     assert (tmp_path / "kubeconfig").stat().st_mode & 0o077 == 0
 
@@ -160,7 +161,7 @@ def worlds(at=0.0):
     return found
 
 
-KINDS = {
+KINDS: dict[str, tuple[Any, ...]] = {
     "nodes": (objects_format.decode_nodes, objects_format.decode_node_event, lambda one: one.name),
     "pods": (objects_format.decode_cluster_pods, objects_format.decode_cluster_pod_event, lambda one: one.uid),
     "resourcequotas": (
@@ -173,9 +174,14 @@ KINDS = {
 
 async def ledger(tmp_path, found):
     """What the exporter concludes from the API, and what it could not read in it."""
-    objects, ledger, faults = Objects(), ClusterLedger(), []
+    objects, ledger = Objects(), ClusterLedger()
+    faults: list = []
     cluster.publish(objects, found)
-    sinks = {"nodes": ledger.replace_nodes, "pods": ledger.replace_pods, "resourcequotas": ledger.replace_quotas}
+    sinks: dict[str, Any] = {
+        "nodes": ledger.replace_nodes,
+        "pods": ledger.replace_pods,
+        "resourcequotas": ledger.replace_quotas,
+    }
     async with served(tmp_path, objects) as client:
         for plural, (decode_page, decode_event, key) in KINDS.items():
             listed = asyncio.Event()

@@ -7,7 +7,7 @@ from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.usage import GpuUsage, NodeSnapshot
-from vgpuscope.sim.news import Event, Known, Look, Row, findings
+from vgpuscope.sim.news import NewsEvent, NewsLook, NewsRow, NewsState, findings
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 CODE = "SCHED_INSUFFICIENT_GPU_MEMORY"
@@ -29,7 +29,7 @@ def row(**changes):
         "tenants": [],
         "score": 6.2,
     }
-    return msgspec.json.decode(msgspec.json.encode(sent | changes), type=Row)
+    return msgspec.json.decode(msgspec.json.encode(sent | changes), type=NewsRow)
 
 
 def tenant(pod, verdict="idle", **more):
@@ -46,7 +46,7 @@ def waits(*codes, requests=None, **more):
 
 
 def told(*rows, waiting=None):
-    return findings(Look(rows, waiting, ()), now=NOW)
+    return findings(NewsLook(rows, waiting, ()), now=NOW)
 
 
 def test_an_idle_holder_is_told_with_gpu_hours_node_and_memory():
@@ -98,46 +98,47 @@ def node(health, xid=79):
 
 
 def events(*looks):
-    known = Known()
+    known = NewsState()
     return [known.news(look) for look in looks][1:]
 
 
 def test_a_lost_gpu_is_told_once_with_its_xid_and_again_when_it_is_back():
-    looks = [Look((), None, (node(health),)) for health in ("ok", "lost", "lost", "ok")]
+    looks = [NewsLook((), None, (node(health),)) for health in ("ok", "lost", "lost", "ok")]
     assert events(*looks) == [
-        [Event("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)")],
+        [NewsEvent("GPU lost", "sick-e GPU 1 (XID 79, fell off the bus)")],
         [],
-        [Event("GPU back", "sick-e GPU 1 is ok (was lost)")],
+        [NewsEvent("GPU back", "sick-e GPU 1 is ok (was lost)")],
     ]
 
 
 def test_a_tenant_that_stops_and_computes_again_is_told_through_unknown_verdicts():
     looks = [
-        Look((row(tenants=[tenant("api", verdict)]),), None, ())
+        NewsLook((row(tenants=[tenant("api", verdict)]),), None, ())
         for verdict in ("in_use", "unknown", "idle", "unknown", "idle", "in_use")
     ]
     assert events(*looks) == [
         [],
-        [Event("tenant idle", "research/api does nothing and holds 20 GiB (gpu-b GPU 1)")],
+        [NewsEvent("tenant idle", "research/api does nothing and holds 20 GiB (gpu-b GPU 1)")],
         [],
         [],
-        [Event("tenant back", "research/api computes again (gpu-b GPU 1)")],
+        [NewsEvent("tenant back", "research/api computes again (gpu-b GPU 1)")],
     ]
 
 
 def test_whoever_was_idle_at_the_first_look_is_not_news():
-    assert events(*[Look((row(tenants=[tenant("notebook")]),), None, ())] * 2) == [[]]
+    assert events(*[NewsLook((row(tenants=[tenant("notebook")]),), None, ())] * 2) == [[]]
 
 
 def test_a_pod_that_begins_to_wait_is_told_once_its_reason_is_known():
     reason = (Said(reason=Reason(code=CODE), component="hami-scheduler"),)
     looks = [
-        Look((), waiting, ()) for waiting in (waits(), waits(CODE), waits(CODE, said=reason), waits(CODE, said=reason))
+        NewsLook((), waiting, ())
+        for waiting in (waits(), waits(CODE), waits(CODE, said=reason), waits(CODE, said=reason))
     ]
-    assert events(*looks) == [[], [Event("pod pending", "batch/fill-0: no GPU has 120 GiB free")], []]
+    assert events(*looks) == [[], [NewsEvent("pod pending", "batch/fill-0: no GPU has 120 GiB free")], []]
 
 
 def test_a_process_that_does_not_answer_is_not_news():
-    assert events(Look((row(tenants=[tenant("a", "in_use")]),), waits(CODE), (node("ok"),)), Look(None, None, ())) == [
-        []
-    ]
+    assert events(
+        NewsLook((row(tenants=[tenant("a", "in_use")]),), waits(CODE), (node("ok"),)), NewsLook(None, None, ())
+    ) == [[]]

@@ -12,7 +12,7 @@ from vgpuscope.sim.jobs import HOUR
 from vgpuscope.sim.kinds import PLANS, WHOLE_CARDS
 from vgpuscope.sim.past import Minutes, Samples, remember
 from vgpuscope.sim.world import World
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 BEGAN = 1_700_000_000.0
 WINDOW, INTERVAL = 60.0, 2.0

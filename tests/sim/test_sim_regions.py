@@ -1,6 +1,7 @@
 """Regions as HAMi-core writes them. The offsets here were typed apart from the writer's, from the C structs."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,13 @@ every_layout = pytest.mark.parametrize("layout", HEAD)
 
 
 def region(tmp_path, layout, **kw):
-    said = {"uuids": [CARD, OTHER], "memory_limits": [3 * MIB, 5 * MIB], "sm_limit": 30, "priority": 0, "now": 1700.9}
+    said: dict[str, Any] = {
+        "uuids": [CARD, OTHER],
+        "memory_limits": [3 * MIB, 5 * MIB],
+        "sm_limit": 30,
+        "priority": 0,
+        "now": 1700.9,
+    }
     return RegionFile(tmp_path / "r.cache", layout=layout, **(said | kw))
 
 

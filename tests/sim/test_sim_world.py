@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from vgpuscope.sim.driver import driver_state
 from vgpuscope.sim.hardware import A100_80
 from vgpuscope.sim.jobs import Hami, Job
-from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, Plan
+from vgpuscope.sim.kinds import HAMI, MIG, PLANS, SICK, SLICED, WHOLE_CARDS, KindPlan
 from vgpuscope.sim.workloads import notebook, training
 from vgpuscope.sim.world import World
 
 BEGAN = 1_700_000_000.0
-CROWDED = Plan(
+CROWDED = KindPlan(
     name="crowded",
     kind="",
     cards=(A100_80,),
@@ -37,7 +37,7 @@ def lived(plan, *, seed=1, seconds=250.0, step=0.5):
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), step=st.floats(0.1, 3.0))
 def test_over_500_ticks_every_number_fits_the_others(plan, seed, step):
-    before = {}
+    before: dict = {}
     for world, state in lived(plan, seed=seed, seconds=500 * step, step=step):
         for card in state.cards:
             check_memory(card)

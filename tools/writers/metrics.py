@@ -25,10 +25,11 @@ def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
     yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
     yield ""
     yield (
-        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. A "
-        "pod's series leave with the first analysis that does not see it. A GPU that stops reporting keeps its verdict "
-        "(unknown), class and sample age until it is known to be gone. All series of GPUs leave when the last good "
-        "analysis is older than one scheduler.interval plus verdict.max_age_intervals sample intervals."
+        "A value that was not measured has no series: missing is never 0. Empty labels are omitted. The series of a "
+        "pod end with the first analysis that does not see the pod. A GPU that stops reporting keeps its verdict "
+        "(unknown), class and sample age until it is known to be removed. The series of all GPUs end when the last "
+        "successful analysis is older than one scheduler.interval plus verdict.max_age_intervals sample intervals. The "
+        "terms are explained in the [glossary](glossary.md)."
     )
     yield ""
     yield "| family | what |"
@@ -41,7 +42,7 @@ def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
 def _fixed_formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str], families: Sequence[str]) -> Iterator[str]:
     yield "## How many series"
     yield ""
-    yield "At the most, where everything was measured:"
+    yield "Maximum, if everything is measured:"
     yield ""
     yield "| per | series |"
     yield "|---|---|"
@@ -56,11 +57,12 @@ def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
     yield "<!-- made by `make gen` from src/vgpuscope/catalog; do not edit -->"
     yield ""
     yield (
-        "A value that was not measured has no series: missing is never 0. Labels without a value are left out. "
-        "A container that ends takes its series with it at the next sample."
+        "A value that was not measured has no series: missing is never 0. Empty labels are omitted. The series of a "
+        "container end with the first sample after the container ended. The terms are explained in the "
+        "[glossary](glossary.md)."
     )
     yield ""
-    yield "Families are switched with `--families a,b` (or `all`):"
+    yield "`--families a,b` (or `all`) selects the families:"
     yield ""
     yield "| family | by default | what |"
     yield "|---|---|---|"
@@ -72,10 +74,10 @@ def _intro(title: str, families: Sequence[str]) -> Iterator[str]:
 def _merging(metrics: Iterable[Metric]) -> Iterator[str]:
     if any(metric.merge == "sum" for metric in metrics):
         yield (
-            "No series is on the page twice. Some families have fewer labels than ours. They cannot tell apart two MIG "
-            "instances of one container, or two pods of one name on a GPU, so these are one series. Amounts are added. "
-            "The memory of a GPU instance counts once for all its compute instances. A sum with a part that was not "
-            "measured has no series."
+            "No series appears twice. Some families have fewer labels than `native`. There, two MIG instances of one "
+            "container, or two pods of one name on a GPU, are one series, and their amounts are added. The memory of a "
+            "GPU instance counts once for all its compute instances. A sum with a part that was not measured has no "
+            "series."
         )
         yield ""
 
@@ -83,7 +85,7 @@ def _merging(metrics: Iterable[Metric]) -> Iterator[str]:
 def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator[str]:
     yield "## How many series"
     yield ""
-    yield "At the most, where a card supports everything and every name applies:"
+    yield "Maximum, if the GPU supports everything and every name applies:"
     yield ""
     yield "| per | native | default families | all families |"
     yield "|---|---|---|---|"
@@ -93,7 +95,7 @@ def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator
     yield ""
     unbounded = [m.name for m in metrics if m.each is None]
     yield (
-        "series = Σ (things × the number above), plus one for each distinct reason seen in "
+        "series = Σ (count × the number above), plus one for each distinct reason in "
         + ", ".join(f"`{name}`" for name in unbounded)
         + "."
     )
@@ -106,7 +108,7 @@ def _family(family: str, metrics: Iterable[Metric]) -> Iterator[str]:
     yield f"{FAMILY_HELP[family][0].upper()}{FAMILY_HELP[family][1:]}."
     yield ""
     native = family == "native"
-    yield "| name | type | labels | " + ("unit | " if native else "scale | native twin | ") + "what |"
+    yield "| name | type | labels | " + ("unit | " if native else "scale | native name | ") + "what |"
     yield "|---|---|---|---|---|" if native else "|---|---|---|---|---|---|"
     for metric, exposed in _rows(family, metrics):
         labels = ", ".join(f"`{label}`" for label in _labels(exposed)) or "–"

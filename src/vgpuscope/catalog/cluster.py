@@ -1,7 +1,7 @@
 """Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
 
 from vgpuscope.catalog import scheduling
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, loop_restarts, renamed, same
 
 DEVICE = same("node", "gpu_uuid")
 HOLDER = same("node", "namespace", "pod", "pod_uid", "container", "container_index", "gpu_uuid")
@@ -76,16 +76,18 @@ DEVICE_INFO = _native(
     "device",
     same("node", "gpu_uuid", "gpu_index", "vendor", "type", "mode", "numa"),
     "gpu_info",
-    "A device as its plugin registered it; always 1.",
+    "A device as its device plugin registered it; always 1.",
     "",
 )
-DEVICE_HEALTHY = _native("device", DEVICE, "gpu_healthy", "1 if the plugin calls the device healthy.", "")
-DEVICE_CORDONED = _native("device", DEVICE, "gpu_cordoned", "1 if the device takes no new containers.", "")
+DEVICE_HEALTHY = _native("device", DEVICE, "gpu_healthy", "1 if the device plugin reports the device as healthy.", "")
+DEVICE_CORDONED = _native(
+    "device", DEVICE, "gpu_cordoned", "1 if the device is cordoned and accepts no new containers.", ""
+)
 DEVICE_MEMORY = _native(
     "device",
     DEVICE,
     "gpu_memory_bytes",
-    "Memory that can be given out; with memory scaling more than the card has.",
+    "Memory that can be allocated; with memory scaling more than the GPU has.",
     "bytes",
     *_pair(
         "hami_gpu_memory_limit_bytes",
@@ -94,12 +96,12 @@ DEVICE_MEMORY = _native(
         help="Device memory limit for a certain GPU",
     ),
 )
-DEVICE_MEMORY_ALLOCATED = _native("device", DEVICE, "gpu_memory_allocated_bytes", "Memory given out.", "bytes")
+DEVICE_MEMORY_ALLOCATED = _native("device", DEVICE, "gpu_memory_allocated_bytes", "Memory allocated.", "bytes")
 DEVICE_CORES = _native(
     "device",
     DEVICE,
     "gpu_cores_ratio",
-    "Compute that can be given out, 1 for a whole card; above 1 with core scaling.",
+    "Compute that can be allocated, 1 for a whole GPU; above 1 with core scaling.",
     "ratio",
     *_pair(
         "hami_gpu_core_limit_ratio",
@@ -112,7 +114,7 @@ DEVICE_CORES_ALLOCATED = _native(
     "device",
     DEVICE,
     "gpu_cores_allocated_ratio",
-    "Compute given out, 1 for a whole card.",
+    "Compute allocated, 1 for a whole GPU.",
     "ratio",
     *_pair(
         "hami_gpu_core_allocated_ratio",
@@ -121,12 +123,12 @@ DEVICE_CORES_ALLOCATED = _native(
         help="Device core allocated for a certain GPU (percent)",
     ),
 )
-DEVICE_SLOTS = _native("device", DEVICE, "gpu_slots", "Containers that may share the device.", "")
+DEVICE_SLOTS = _native("device", DEVICE, "gpu_slots", "Maximum number of containers that can share the device.", "")
 DEVICE_SLOTS_USED = _native(
     "device",
     DEVICE,
     "gpu_slots_used",
-    "Slots taken: one for each container and each time it was given the device.",
+    "Slots in use: one for each allocation of the device to a container.",
     "",
     *_pair(
         "hami_gpu_shared_count",
@@ -135,7 +137,7 @@ DEVICE_SLOTS_USED = _native(
         help="Number of containers sharing this GPU",
     ),
 )
-DEVICE_CONTAINERS = _native("device", DEVICE, "gpu_containers", "Different containers that hold the device.", "")
+DEVICE_CONTAINERS = _native("device", DEVICE, "gpu_containers", "Distinct containers that hold the device.", "")
 HAMI_MEMORY_ALLOCATED = _theirs(
     "hami",
     "hami_gpu_memory_allocated_bytes",
@@ -221,7 +223,7 @@ HOLDER_MEMORY = _native(
     "holder",
     HOLDER,
     "container_memory_allocated_bytes",
-    "Memory of a device that was given to a container.",
+    "Memory of a device allocated to a container.",
     "bytes",
     *_held(
         "hami_vgpu_memory_allocated_bytes",
@@ -235,7 +237,7 @@ HOLDER_CORES = _native(
     "holder",
     HOLDER,
     "container_cores_allocated_ratio",
-    "Compute of a device that was given to a container, 1 for a whole card; 0: not specified.",
+    "Compute of a device allocated to a container, 1 for a whole GPU; 0: not specified.",
     "ratio",
     *_held(
         "hami_vgpu_core_allocated_ratio",
@@ -251,27 +253,27 @@ OFFERED = _native(
     "offer",
     OFFER,
     "counted_capacity",
-    "GPUs, shares of GPUs or MIG instances of a resource on a node that registers no GPU with HAMi or DRA.",
+    "GPUs, GPU shares or MIG instances of a resource on a node that registers no GPU with HAMi or DRA.",
     "",
 )
 OFFER_ALLOCATABLE = _native(
-    "offer", OFFER, "counted_allocatable", "The part of the capacity that is healthy, by the kubelet.", ""
+    "offer", OFFER, "counted_allocatable", "The healthy part of the capacity, as the kubelet reports it.", ""
 )
 OFFER_REQUESTED = _native(
-    "offer", OFFER, "counted_requested", "What pods on the node ask for of the resource, until they have ended.", ""
+    "offer", OFFER, "counted_requested", "Amount of the resource requested by pods on the node that have not ended.", ""
 )
 OFFER_FREE = _native(
     "offer",
     OFFER,
     "counted_free",
-    "What a new pod can have of the resource; 0 on a node that takes no pods.",
+    "Amount of the resource that a new pod can get; 0 on a node that accepts no pods.",
     "",
 )
 OFFER_MEMORY = _native(
     "offer",
     OFFER,
     "counted_memory_bytes",
-    "Memory of one GPU or MIG instance of the resource, by the node's label; absent without it.",
+    "Memory of one GPU or MIG instance of the resource, from the node's label; absent without the label.",
     "bytes",
 )
 
@@ -280,14 +282,14 @@ QUOTA_USED = _native(
     "quota",
     QUOTA,
     "quota_used",
-    "What the pods of a namespace were given of a resource, in the unit of the resource.",
+    "Amount of the resource allocated to pods of the namespace, in the unit of the resource.",
     "",
 )
 QUOTA_LIMIT = _native(
     "quota",
     QUOTA,
     "quota_limit",
-    "The strictest limit on the resource in the namespace; absent when there is none.",
+    "The lowest quota limit for the resource in the namespace; absent without a quota.",
     "",
     Alias(
         family="hami",
@@ -322,41 +324,49 @@ LEGACY_QUOTA_USED = Metric(
 
 # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 NODE_READY = _native("place", PLACE, "node_ready", "1 if the node is ready.", "")
-NODE_SCHEDULABLE = _native("place", PLACE, "node_schedulable", "1 if the node takes new pods.", "")
+NODE_SCHEDULABLE = _native("place", PLACE, "node_schedulable", "1 if the node accepts new pods.", "")
 
 
-# ── capacity: the same for a node, for all cards of a type, and for the cluster ──────────────────────────────────
+# ── capacity: the same for a node, for all GPUs of a type, and for the cluster ───────────────────────────────────
 class CapacityMetrics:
-    """What is still to be had, at one level."""
+    """What is still free, at one level."""
 
     def __init__(self, scope: Scope, labels: Labels, level: str) -> None:
         def make(name: str, help: str, unit: str, **more: object) -> Metric:
             return _native(scope, labels, f"{level}{name}", help, unit, **more)
 
-        self.cards = make("cards", "Cards registered.", "")
-        self.lost_cards = make("lost_cards", "Cards that take nothing new, by why.", "", extra=("reason",), each=None)
-        self.lost_memory = make(
-            "lost_memory_bytes", "Memory of cards that take nothing new, by why.", "bytes", extra=("reason",), each=None
+        self.cards = make("cards", "GPUs registered.", "")
+        self.lost_cards = make(
+            "lost_cards", "GPUs that accept no new allocations, by reason.", "", extra=("reason",), each=None
         )
-        self.memory = make("memory_bytes", "Memory of usable cards that can be given out.", "bytes")
-        self.memory_allocated = make("memory_allocated_bytes", "Memory of usable cards that is given out.", "bytes")
-        self.free_slots = make("free_slots", "Slots that a request can have.", "")
-        self.free_memory = make("free_memory_bytes", "Memory that a request can have.", "bytes")
+        self.lost_memory = make(
+            "lost_memory_bytes",
+            "Memory of GPUs that accept no new allocations, by reason.",
+            "bytes",
+            extra=("reason",),
+            each=None,
+        )
+        self.memory = make("memory_bytes", "Memory of usable GPUs that can be allocated.", "bytes")
+        self.memory_allocated = make("memory_allocated_bytes", "Memory of usable GPUs that is allocated.", "bytes")
+        self.free_slots = make("free_slots", "Free slots that a request can use.", "")
+        self.free_memory = make("free_memory_bytes", "Free memory that a request can use.", "bytes")
         self.stranded_memory = make(
-            "stranded_memory_bytes", "Free memory behind a card that has no slot or no cores left.", "bytes"
+            "stranded_memory_bytes",
+            "Free memory that no request can use, because its GPU has no slot or no cores left.",
+            "bytes",
         )
         self.largest_memory = make(
-            "largest_memory_bytes", "The largest request for memory of one card that still fits.", "bytes"
+            "largest_memory_bytes", "The largest memory request on one GPU that still fits.", "bytes"
         )
         self.largest_cores = make(
             "largest_cores_ratio",
-            "The largest request for compute of one card that still fits, 1 for all of it.",
+            "The largest compute request on one GPU that still fits, 1 for a whole GPU.",
             "ratio",
         )
-        self.whole_cards = make("whole_cards", "The most whole cards that one pod can still have.", "")
+        self.whole_cards = make("whole_cards", "The largest number of whole GPUs that one pod can still get.", "")
         self.fragmentation = make(
             "fragmentation_ratio",
-            "Share of the free memory that lies on cards somebody holds a part of; absent when none is free.",
+            "Share of the free memory that is on GPUs with a holder, 0-1; absent if no memory is free.",
             "ratio",
         )
 
@@ -374,7 +384,7 @@ FINDINGS = _native(
     "place",
     PLACE,
     "findings",
-    "Things that do not add up, by kind and reason; docs/reconciliation.md explains each.",
+    "Contradictions between scheduler, kubelet and nodes, by kind and reason; docs/reconciliation.md explains each.",
     "",
     extra=("kind", "reason"),
     each=None,
@@ -383,7 +393,7 @@ FINDING = _native(
     "finding",
     same("node", "kind", "reason", "gpu_uuid", "namespace", "pod", "pod_uid", "resource"),
     "finding_info",
-    "One thing that does not add up, with the objects it is about; at most a few for each node.",
+    "One finding with the objects it is about; always 1. At most a few for each node.",
     "",
 )
 
@@ -391,20 +401,23 @@ UNPLACED = _native(
     "cluster",
     (),
     "unplaced_devices",
-    "Devices of ResourceSlices that are on no node in particular, and so in no node's figures.",
+    "Devices of ResourceSlices that belong to no single node, and so are not counted for any node.",
     "",
 )
 
 # ── the watch, and the exporter itself ───────────────────────────────────────────────────────────────────────────
 KIND = same("kind")
-WATCH_UP = _native("kind", KIND, "watch_up", "1 if the kind is listed and watched without fault.", "")
-WATCH_OBJECTS = _native("kind", KIND, "watch_objects", "Objects known of the kind.", "")
-WATCH_EVENTS = _native("kind", KIND, "watch_events_total", "Changes that the watch told.", "")
-WATCH_FAULTS = _native("kind", KIND, "object_faults", "Objects of which a part could not be read.", "")
-WATCH_AGE = _native("kind", KIND, "watch_age_seconds", "Time since the API server last said something.", "seconds")
+WATCH_UP = _native("kind", KIND, "watch_up", "1 if the kind is listed and watched without an error.", "")
+WATCH_OBJECTS = _native("kind", KIND, "watch_objects", "Known objects of the kind.", "")
+WATCH_EVENTS = _native("kind", KIND, "watch_events_total", "Changes that the watch has received.", "")
+WATCH_FAULTS = _native("kind", KIND, "object_faults", "Objects that could not be read completely.", "")
+WATCH_AGE = _native(
+    "kind", KIND, "watch_age_seconds", "Time since the last message of the API server on this watch.", "seconds"
+)
 ERRORS = _native(
     "cluster", (), "errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None
 )
+LOOP_RESTARTS = loop_restarts("cluster")
 BUILD_INFO = build_info("cluster")
 
 METRICS: tuple[Metric, ...] = (

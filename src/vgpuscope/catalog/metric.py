@@ -8,13 +8,13 @@ FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod",
 DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
 
 FAMILY_HELP: dict[str, str] = {
-    "native": "our own names: base units, identity in labels",
+    "native": "vgpuscope's own names, in base units",
     "hami": "the names of HAMi v2.10, with its labels and scales",
     "hami-legacy": "HAMi's names before v2.9; where releases differ, the union of their labels",
     "handbook": "the names of the HAMi handbook's monitoring chapter",
     "pod": "the names of k8s-vgpu-monitor, with namespace added",
-    "dcgm": "the names and labels of dcgm-exporter; off by default, because beside a dcgm-exporter it counts twice",
-    "gpu-oour": "the names of gpu-oour, whose API the analyzer answers",
+    "dcgm": "the names and labels of dcgm-exporter; off by default: beside a dcgm-exporter all would appear twice",
+    "gpu-oour": "the names of gpu-oour, whose API the analyzer serves",
 }
 
 Type = Literal["gauge", "counter", "histogram"]
@@ -134,7 +134,7 @@ def build_info(scope: Scope) -> Metric:
     return Metric(
         name="vgpuscope_build_info",
         type="gauge",
-        help="What runs here; always 1.",
+        help="Version of this program; always 1.",
         unit="",
         scope=scope,
         labels=same("version", "revision", "build_date", "python_version", "platform"),
@@ -143,7 +143,21 @@ def build_info(scope: Scope) -> Metric:
                 family="hami",
                 name="hami_build_info",
                 labels=theirs,
-                help="Build information; go_version holds the version of the language that runs here, Python's",
+                help="Build information; go_version holds the version of Python",
             ),
         ),
+    )
+
+
+def loop_restarts(scope: Scope) -> Metric:
+    """What every process says of its loops; absent for a loop that never died."""
+    return Metric(
+        name="vgpuscope_loop_restarts_total",
+        type="counter",
+        help="Background loops that died and were started again, by loop; the log says why.",
+        unit="",
+        scope=scope,
+        labels=(),
+        extra=("loop",),
+        each=None,
     )

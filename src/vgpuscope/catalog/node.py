@@ -1,6 +1,6 @@
 """Every metric of the node agent."""
 
-from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, renamed, same
+from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, loop_restarts, renamed, same
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
 from vgpuscope.model.usage import MODES, STATES
@@ -109,61 +109,61 @@ def _pod_monitor(name: str, scale: float, help: str) -> Alias:
     return Alias(family="pod", name=name, labels=POD_MONITOR, scale=scale, help=help, when="pod")
 
 
-# ── cards ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── GPUs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 GPU_INFO = _metric(
     "gpu",
     same("node", "gpu_uuid", "gpu_index", "model", "serial", "minor", "pci_bus_id", "driver_version"),
     "vgpuscope_gpu_info",
-    "What the card is; always 1. Join on gpu_uuid: the index may change at a reboot.",
+    "Identity of the GPU; always 1. Join on gpu_uuid: the index may change at a reboot.",
     "",
 )
 GPU_HEALTH = _gpu(
-    "health", "1 for the state the card is in, 0 for the others.", "", extra=("health",), each=len(HEALTH)
+    "health", "Health of the GPU: 1 for the current state, 0 for the others.", "", extra=("health",), each=len(HEALTH)
 )
 GPU_MODE = _gpu(
     "mode",
-    "How the card is shared: 1 for the mode it is in, 0 for the others; free: nobody holds or uses it.",
+    "How the GPU is shared: 1 for the current mode, 0 for the others; free: no container holds or uses it.",
     "",
     extra=("mode",),
     each=len(MODES) + 1,
 )
-GPU_SHARERS = _gpu("sharers", "Containers that hold or use the card.", "")
-GPU_PROCESSES = _gpu("processes", "Processes the driver lists on the card, each counted once.", "")
+GPU_SHARERS = _gpu("sharers", "Containers that hold or use the GPU.", "")
+GPU_PROCESSES = _gpu("processes", "Processes that the driver lists on the GPU, each counted once.", "")
 GPU_MEMORY_TOTAL = _gpu(
     "memory_total_bytes",
-    "Frame buffer of the card.",
+    "Memory of the GPU (frame buffer).",
     "bytes",
     _handbook("hami_gpu_memory_total_bytes", HANDBOOK_GPU, 1, "Memory of the physical GPU in bytes"),
     _dcgm("DCGM_FI_DEV_FB_TOTAL", scale=1 / MIB, when="whole", help="Total Frame Buffer of the GPU in MB."),
 )
 GPU_MEMORY_USED = _gpu(
     "memory_used_bytes",
-    "Frame buffer in use, without what the driver reserves for itself.",
+    "Memory in use, without the memory that the driver reserves.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_USED", scale=1 / MIB, when="whole", help="Framebuffer memory used (in MiB)."),
 )
 GPU_MEMORY_FREE = _gpu(
     "memory_free_bytes",
-    "Frame buffer that is free.",
+    "Free memory.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_FREE", scale=1 / MIB, when="whole", help="Framebuffer memory free (in MiB)."),
 )
 GPU_MEMORY_RESERVED = _gpu(
     "memory_reserved_bytes",
-    "Frame buffer the driver keeps for itself; total = used + free + reserved.",
+    "Memory that the driver reserves; total = used + free + reserved.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_RESERVED", scale=1 / MIB, when="whole", help="Framebuffer memory reserved (in MiB)."),
 )
 GPU_MEMORY_LEDGER = _gpu(
     "memory_ledger_bytes",
-    "Where the card's memory went: containers + system + unattributed + free = total.",
+    "Memory of the GPU by owner; containers + system + unattributed + free = total.",
     "bytes",
     extra=("owner",),
     each=4,
 )
 GPU_UTILIZATION = _gpu(
     "utilization_ratio",
-    "Share of the last sample period in which at least one kernel ran, 0-1. Says nothing about how many SMs.",
+    "Share of the last sample period in which at least one kernel ran, 0-1. It does not show how many SMs were busy.",
     "ratio",
     _hami_host("hami_host_gpu_utilization_ratio", 100, "GPU core utilization ratio (0-100)"),
     Alias(
@@ -185,15 +185,15 @@ GPU_BUSY = _gpu(
 )
 GPU_SM_LEDGER = _gpu(
     "sm_ledger_seconds_total",
-    "Busy time that no living container has: system processes, unattributed, containers that ended. "
-    "With the containers' own sm_seconds it adds up to busy_seconds.",
+    "Busy time not attributed to a running container: system processes, unattributed, ended containers. "
+    "Together with sm_seconds of all containers it adds up to busy_seconds.",
     "seconds",
     extra=("owner",),
     each=3,
 )
 GPU_MEMORY_CONTROLLER = _gpu(
     "memory_controller_ratio",
-    "Share of time in which memory was read or written, 0-1. Not how full it is.",
+    "Share of time in which memory was read or written, 0-1. It does not show how full the memory is.",
     "ratio",
     _hami_host(
         "hami_host_gpu_memory_controller_utilization_ratio",
@@ -203,8 +203,12 @@ GPU_MEMORY_CONTROLLER = _gpu(
     ),
     _dcgm("DCGM_FI_DEV_MEM_COPY_UTIL", scale=100, help="Memory utilization (in %)."),
 )
-GPU_MEMORY_CONTROLLER_MEAN = _gpu("memory_controller_mean_ratio", "Mean over the last window, 0-1.", "ratio")
-GPU_MEMORY_CONTROLLER_MAX = _gpu("memory_controller_max_ratio", "Highest sample in the last window, 0-1.", "ratio")
+GPU_MEMORY_CONTROLLER_MEAN = _gpu(
+    "memory_controller_mean_ratio", "Mean memory traffic over the last window, 0-1.", "ratio"
+)
+GPU_MEMORY_CONTROLLER_MAX = _gpu(
+    "memory_controller_max_ratio", "Highest memory traffic sampled in the last window, 0-1.", "ratio"
+)
 GPU_MEMORY_USED_MAX = _gpu("memory_used_max_bytes", "Highest memory use sampled in the last window.", "bytes")
 GPU_ENCODER = _gpu(
     "encoder_ratio",
@@ -230,19 +234,19 @@ GPU_POWER_MEAN = _gpu("power_mean_watts", "Mean power draw over the last window.
 GPU_POWER_MAX = _gpu("power_max_watts", "Highest power draw sampled in the last window.", "watts")
 GPU_POWER_LIMIT = _gpu(
     "power_limit_watts",
-    "The power limit that is enforced on this card: the lowest of all limiters.",
+    "Enforced power limit of the GPU: the lowest of all limits that apply.",
     "watts",
     _dcgm("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", help="Enforced power limit (in W)."),
 )
 GPU_ENERGY = _gpu(
     "energy_joules_total",
-    "Energy since the agent first saw the card; a driver reload does not reset it.",
+    "Energy since the agent first saw the GPU; a driver reload does not reset it.",
     "joules",
 )
 GPU_ENERGY_LEDGER = _gpu(
     "energy_ledger_joules_total",
-    "Energy that no living container has: system processes, unattributed, containers that ended. "
-    "With the containers' own energy it adds up to the card's.",
+    "Energy not attributed to a running container: system processes, unattributed, ended containers. "
+    "Together with the energy of all containers it adds up to the energy of the GPU.",
     "joules",
     extra=("owner",),
     each=3,
@@ -271,13 +275,13 @@ GPU_MEMORY_CLOCK = _gpu(
     "hertz",
     _dcgm("DCGM_FI_DEV_MEM_CLOCK", scale=1e-6, help="Memory clock frequency (in MHz)."),
 )
-GPU_SM_CLOCK_LIMIT = _gpu("sm_clock_limit_hertz", "Highest SM clock of this card.", "hertz")
-GPU_MEMORY_CLOCK_LIMIT = _gpu("memory_clock_limit_hertz", "Highest memory clock of this card.", "hertz")
+GPU_SM_CLOCK_LIMIT = _gpu("sm_clock_limit_hertz", "Maximum SM clock of the GPU.", "hertz")
+GPU_MEMORY_CLOCK_LIMIT = _gpu("memory_clock_limit_hertz", "Maximum memory clock of the GPU.", "hertz")
 GPU_SM_CLOCK_MEAN = _gpu("sm_clock_mean_hertz", "Mean SM clock over the last window.", "hertz")
-GPU_FAN = _gpu("fan_speed_ratio", "Intended fan speed, 0-1; may pass 1.", "ratio")
+GPU_FAN = _gpu("fan_speed_ratio", "Intended fan speed, 0-1; can be above 1.", "ratio")
 GPU_THROTTLE = _gpu(
     "throttle_active",
-    "1 while the reason holds clocks down. idle is not a fault.",
+    "1 while this reason lowers the clocks. The reason idle is not a fault.",
     "",
     extra=("reason",),
     each=len(THROTTLE_REASONS),
@@ -298,7 +302,7 @@ GPU_ECC_UNCORRECTED = _gpu(
 )
 GPU_REMAPPED_CORRECTED = _gpu(
     "remapped_rows_corrected",
-    "Rows remapped for corrected errors over the card's life.",
+    "Memory rows remapped for corrected errors, over the lifetime of the GPU.",
     "",
     _dcgm(
         "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", help="Number of remapped rows for correctable errors", type="counter"
@@ -306,7 +310,7 @@ GPU_REMAPPED_CORRECTED = _gpu(
 )
 GPU_REMAPPED_UNCORRECTED = _gpu(
     "remapped_rows_uncorrected",
-    "Rows remapped for uncorrected errors over the card's life.",
+    "Memory rows remapped for uncorrected errors, over the lifetime of the GPU.",
     "",
     _dcgm(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
@@ -314,17 +318,17 @@ GPU_REMAPPED_UNCORRECTED = _gpu(
         type="counter",
     ),
 )
-GPU_REMAP_PENDING = _gpu("remap_pending", "1 if a row waits to be remapped at the next reset.", "")
+GPU_REMAP_PENDING = _gpu("remap_pending", "1 if a memory row will be remapped at the next reset.", "")
 GPU_REMAP_FAILED = _gpu(
     "remap_failed",
-    "1 if remapping of a row has failed.",
+    "1 if remapping of a memory row has failed.",
     "",
     _dcgm("DCGM_FI_DEV_ROW_REMAP_FAILURE", help="Whether remapping of rows has failed"),
 )
 GPU_XIDS = _gpu(
     "xid_errors_total",
-    "XID errors since the agent began to listen. action is what NVIDIA's catalogue advises (docs/xid.md); with "
-    "restart-app only the application is affected. fatal says whether the GPU cannot go on working.",
+    "XID errors since the agent started listening. action is the advice of NVIDIA's catalogue (docs/xid.md); with "
+    "restart-app only the application is affected. fatal=true: work on the GPU cannot go on.",
     "",
     extra=("xid", "action", "fatal"),
     each=None,
@@ -380,36 +384,36 @@ MIG_INFO = _metric(
     "mig",
     same("node", "gpu_uuid", "mig_uuid", "mig_index", "profile", "gpu_instance", "compute_instance"),
     "vgpuscope_mig_info",
-    "What the instance is; always 1.",
+    "Identity of the MIG instance; always 1.",
     "",
 )
 MIG_MEMORY_TOTAL = _mig(
     "memory_total_bytes",
-    "Memory of the instance.",
+    "Memory of the MIG instance.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_TOTAL", DCGM_INSTANCE, scale=1 / MIB, help="Total Frame Buffer of the GPU in MB."),
 )
 MIG_MEMORY_USED = _mig(
     "memory_used_bytes",
-    "Memory in use in the instance; compute instances of one GPU instance share a pool and show the same.",
+    "Memory in use in the MIG instance. Compute instances of one GPU instance share memory and show the same value.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_USED", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory used (in MiB)."),
 )
 MIG_MEMORY_FREE = _mig(
     "memory_free_bytes",
-    "Memory free in the instance.",
+    "Free memory of the MIG instance.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_FREE", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory free (in MiB)."),
 )
 MIG_MEMORY_RESERVED = _mig(
     "memory_reserved_bytes",
-    "Memory the driver keeps for itself in the instance.",
+    "Memory that the driver reserves in the MIG instance.",
     "bytes",
     _dcgm("DCGM_FI_DEV_FB_RESERVED", DCGM_INSTANCE, scale=1 / MIB, help="Framebuffer memory reserved (in MiB)."),
 )
 MIG_MEMORY_LEDGER = _mig(
     "memory_ledger_bytes",
-    "Where the instance's memory went: containers + system + unattributed + free = total.",
+    "Memory of the MIG instance by owner; containers + system + unattributed + free = total.",
     "bytes",
     extra=("owner",),
     each=4,
@@ -418,15 +422,15 @@ MIG_MEMORY_LEDGER = _mig(
 # ── containers: the rows of the ledger ───────────────────────────────────────────────────────────────────────────
 CONTAINER_INFO = _container(
     "info",
-    "How the container came to the card; always 1. allocated=false: it uses the card though nobody gave it.",
+    "How the container got the GPU; always 1. allocated=false: it uses the GPU without an allocation.",
     "",
     extra=("mode", "allocated"),
     merge="max",
 )
 CONTAINER_STATE = _container(
     "state",
-    "1 for the state the container is in: not-started (holds the card, no CUDA yet), idle, active, "
-    "unknown (runs, but the driver does not tell how busy). A container that is gone has no series.",
+    "State of the container, 1 for the current one: not-started (holds the GPU, has not started CUDA), idle, active, "
+    "unknown (runs, but the driver does not report utilisation). A container that has ended has no series.",
     "",
     extra=("state",),
     each=len(STATES),
@@ -434,16 +438,16 @@ CONTAINER_STATE = _container(
 )
 CONTAINER_METHOD = _container(
     "method_info",
-    "How the container's part of a resource was found out; always 1.",
+    "How the container's part of a resource was measured; always 1.",
     "",
     extra=("resource", "method"),
     each=3,
     merge="max",
 )
-CONTAINER_PROCESSES = _container("processes", "Processes of the container on the card.", "")
+CONTAINER_PROCESSES = _container("processes", "Processes of the container on the GPU.", "")
 CONTAINER_MEMORY_USED = _container(
     "memory_used_bytes",
-    "Physical memory the container holds on the card: a row of the ledger.",
+    "Physical memory of the GPU that the container uses: a row of the ledger.",
     "bytes",
     _handbook("hami_vgpu_memory_usage_bytes", HANDBOOK_CONTAINER, 1, "GPU memory used by the container", "pod"),
     _dcgm(
@@ -456,22 +460,24 @@ CONTAINER_MEMORY_USED = _container(
 )
 CONTAINER_MEMORY_TOTAL = _container(
     "memory_total_bytes",
-    "Memory the container may use: HAMi's limit, its MIG instance, or the card divided by the virtualisation ratio.",
+    "Memory limit of the container: HAMi's limit, its MIG instance, or GPU memory divided by the virtualisation ratio.",
     "bytes",
 )
 CONTAINER_SM = _container(
     "sm_ratio",
-    "Share of the card's busy time that is the container's, 0-1 of the whole card: a row of the ledger.",
+    "The container's part of the GPU's busy time, 0-1 of the whole GPU: a row of the ledger.",
     "ratio",
     _handbook("hami_vgpu_utilization_percent", HANDBOOK_CONTAINER, 100, "GPU compute used by the container", "pod"),
     _dcgm("DCGM_FI_DEV_GPU_UTIL", DCGM_INSTANCE, scale=100, when="apart", help="GPU utilization (in %)."),
 )
-CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean over the last window, 0-1 of the whole card.", "ratio")
-CONTAINER_SM_MAX = _container("sm_max_ratio", "Highest sample in the last window, 0-1 of the whole card.", "ratio")
-CONTAINER_SM_SECONDS = _container("sm_seconds_total", "The container's busy time on the card.", "seconds")
+CONTAINER_SM_MEAN = _container("sm_mean_ratio", "Mean of sm_ratio over the last window, 0-1 of the whole GPU.", "ratio")
+CONTAINER_SM_MAX = _container(
+    "sm_max_ratio", "Highest sm_ratio sampled in the last window, 0-1 of the whole GPU.", "ratio"
+)
+CONTAINER_SM_SECONDS = _container("sm_seconds_total", "The container's busy time on the GPU.", "seconds")
 CONTAINER_ENERGY = _container(
     "energy_joules_total",
-    "The container's part of the card's energy, split by SM time, then by memory.",
+    "The container's part of the GPU's energy, divided by SM time, then by memory.",
     "joules",
     _dcgm(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
@@ -483,7 +489,7 @@ CONTAINER_ENERGY = _container(
 )
 CONTAINER_POWER = _container(
     "power_watts",
-    "The container's part of the card's power over the last sample.",
+    "The container's part of the GPU's power in the last sample.",
     "watts",
     _dcgm("DCGM_FI_DEV_POWER_USAGE", DCGM_INSTANCE, when="apart", help="Power draw (in W)."),
 )
@@ -491,19 +497,19 @@ CONTAINER_POWER = _container(
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 POD_MEMORY_USED = _pod(
     "memory_used_bytes",
-    "Physical memory of the pod's containers on the card.",
+    "Physical memory of the GPU that the pod's containers use.",
     "bytes",
     _pod_monitor("pod_gpu_memory_used", 1 / MIB, "GPU memory usage per pod (aggregated physical usage, MB)"),
 )
 POD_MEMORY_TOTAL = _pod(
     "memory_total_bytes",
-    "Memory the pod may use on the card: HAMi's limit where there is one, else the card divided by the ratio.",
+    "Memory limit of the pod on the GPU: HAMi's limit, otherwise GPU memory divided by the virtualisation ratio.",
     "bytes",
     _pod_monitor("pod_total_gpu_memory", 1 / MIB, "Total GPU memory per pod (allocated vGPU memory, MB)"),
 )
 POD_SM = _pod(
     "sm_ratio",
-    "Share of the card's busy time that is the pod's, 0-1 of the whole card.",
+    "The pod's part of the GPU's busy time, 0-1 of the whole GPU.",
     "ratio",
     _pod_monitor("pod_gpu_sm_util", 100, "GPU SM utilization per pod (aggregated physical utilization, %)"),
 )
@@ -511,13 +517,13 @@ POD_SM = _pod(
 # ── HAMi's regions ───────────────────────────────────────────────────────────────────────────────────────────────
 VGPU_MEMORY_USED = _vgpu(
     "memory_used_bytes",
-    "Memory as HAMi accounts it: what its limit is enforced on.",
+    "Memory in use by HAMi's own accounting, on which its limit is enforced.",
     "bytes",
     _hami("hami_vgpu_memory_used_bytes", 1, "vGPU device memory usage in bytes"),
     _hami("hami_container_device_memory_bytes", 1, "Container device memory usage in bytes"),
     _legacy("vGPU_device_memory_usage_in_bytes", 1, "vGPU device memory usage in bytes"),
 )
-VGPU_MEMORY_LIMIT = _vgpu("memory_limit_bytes", "HAMi's memory limit; absent when there is none.", "bytes")
+VGPU_MEMORY_LIMIT = _vgpu("memory_limit_bytes", "HAMi's memory limit; absent without a limit.", "bytes")
 HAMI_VGPU_MEMORY_LIMIT = Metric(
     name="hami_vgpu_memory_limit_bytes",
     type="gauge",
@@ -568,17 +574,17 @@ VGPU_MEMORY_DESC = Metric(
 )
 VGPU_SM = _vgpu(
     "sm_ratio",
-    "SM use of the container's processes as HAMi's library sees it, of the whole card; the sum may pass 1.",
+    "SM utilisation of the container's processes by HAMi's library, 0-1 of the whole GPU; the sum can be above 1.",
     "ratio",
     _hami("hami_container_device_utilization_ratio", 100, "Container device SM utilization ratio"),
     _legacy("Device_utilization_desc_of_container", 100, "Container device SM utilization"),
 )
 VGPU_SM_LIMIT = _vgpu(
-    "sm_limit_ratio", "HAMi's SM limit, 0-1 of the card; absent when there is none.", "ratio", merge="max"
+    "sm_limit_ratio", "HAMi's SM limit, 0-1 of the GPU; absent without a limit.", "ratio", merge="max"
 )
 VGPU_PRIORITY = _vgpu("priority", "Task priority: 0 high, 1 low.", "", merge="max")
 VGPU_BLOCKED = _vgpu(
-    "blocked", "1 while a container of higher priority keeps this one from launching kernels.", "", merge="max"
+    "blocked", "1 while a container of higher priority stops this one from launching kernels.", "", merge="max"
 )
 VGPU_LAST_KERNEL = _vgpu(
     "last_kernel_timestamp_seconds",
@@ -626,55 +632,58 @@ MIG_HOLDING = Metric(
 )
 
 # ── sources and the agent itself ─────────────────────────────────────────────────────────────────────────────────
-SOURCE_UP = _metric("source", SOURCE, "vgpuscope_source_up", "1 if the last read of the source was good.", "")
+SOURCE_UP = _metric("source", SOURCE, "vgpuscope_source_up", "1 if the last read of the source succeeded.", "")
 SOURCE_ABSENT = _metric(
     "source",
     SOURCE,
     "vgpuscope_source_absent",
-    "1 if the source is known not to be on this node, which is not a fault.",
+    "1 if the source does not exist on this node, which is not a fault.",
     "",
 )
 SOURCE_READ_SECONDS = _metric(
     "source", SOURCE, "vgpuscope_source_read_seconds", "How long the last read of the source took.", "seconds"
 )
 SOURCE_AGE_SECONDS = _metric(
-    "source", SOURCE, "vgpuscope_source_age_seconds", "Age of the source's last good read.", "seconds"
+    "source", SOURCE, "vgpuscope_source_age_seconds", "Age of the last successful read of the source.", "seconds"
 )
 BUILD_INFO = build_info("node")
 SAMPLES = _node("samples_total", "Samples taken of this node.", "")
 SAMPLE_SECONDS = _node("sample_seconds", "How long the last sample took, end to end.", "seconds")
 SAMPLE_TIME = _node("sample_timestamp_seconds", "When the last sample was taken.", "seconds")
-RATIO = _node("virtualization_ratio", "vGPUs a card is cut into (gpu_allocation.txt).", "ratio")
+RATIO = _node("virtualization_ratio", "Number of vGPUs into which a GPU is divided (gpu_allocation.txt).", "ratio")
 REGIONS = _node("regions", "HAMi regions read in the last sample.", "")
 REGIONS_REFUSED = _node(
-    "regions_refused", "HAMi regions not accepted in the last sample, by reason.", "", extra=("reason",), each=None
+    "regions_refused", "HAMi regions rejected in the last sample, by reason.", "", extra=("reason",), each=None
 )
 REGIONS_ORPHANED = _node(
-    "regions_orphaned", "Region directories whose pod is gone; HAMi's monitor removes them, this agent never does.", ""
+    "regions_orphaned",
+    "Region directories whose pod no longer exists; HAMi's monitor removes them, this agent never does.",
+    "",
 )
 CORRECTIONS = _node(
     "region_corrections_total",
-    "Region values corrected: false-zero (the library's watcher was refilling), dead-process (killed, still counted).",
+    "Region values corrected: false-zero (read while HAMi refreshed it), dead-process (killed, still counted).",
     "",
     extra=("kind",),
     each=2,
 )
 DROPPED = _node(
     "dropped_values_total",
-    "Values of the driver refused as garbage, by reason; they are absent, not clamped.",
+    "Impossible values of the driver that were dropped, by reason; they are absent, not clamped.",
     "",
     extra=("reason",),
     each=None,
 )
 SCALED = _node(
     "ledger_scaled_total",
-    "Times the rows of a card together passed its total and were cut down in proportion, by resource.",
+    "Times the ledger rows of a GPU exceeded its total and were scaled down in proportion, by resource.",
     "",
     extra=("resource",),
     each=2,
 )
-ENDED = _node("containers_ended_total", "Containers whose series were taken away because they ended.", "")
+ENDED = _node("containers_ended_total", "Containers whose series were removed because the container ended.", "")
 ERRORS = _node("errors_total", "Errors by code; docs/errors.md explains each.", "", extra=("code",), each=None)
+LOOP_RESTARTS = loop_restarts("node")
 PROCESS_CPU = _metric("node", (), "process_cpu_seconds_total", "CPU time of the agent.", "seconds")
 PROCESS_RSS = _metric("node", (), "process_resident_memory_bytes", "Resident memory of the agent.", "bytes")
 PROCESS_FDS = _metric("node", (), "process_open_fds", "Open file descriptors of the agent.", "")

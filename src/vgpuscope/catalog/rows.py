@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class GpuRow(NamedTuple):
-    """A physical card."""
+    """A physical GPU."""
 
     node: str
     gpu_uuid: str
@@ -20,11 +20,11 @@ class GpuRow(NamedTuple):
     driver_version: str = ""
     hami_type: str = ""  # HAMi's monitor always puts NVIDIA- before the model
     device: str = ""  # nvidia0
-    namespace: str = ""  # of the one container that has the whole card
+    namespace: str = ""  # of the one container that has the whole GPU
     pod: str = ""
     pod_uid: str = ""
     container: str = ""
-    whole: str = ""  # not cut into MIG instances: device-wide memory is the card's own
+    whole: str = ""  # not cut into MIG instances: device-wide memory is the GPU's own
 
 
 class MigRow(NamedTuple):
@@ -49,7 +49,7 @@ class MigRow(NamedTuple):
 
 
 class ContainerRow(NamedTuple):
-    """A container on a card or instance."""
+    """A container on a GPU or instance."""
 
     node: str
     namespace: str
@@ -65,12 +65,12 @@ class ContainerRow(NamedTuple):
     device: str = ""
     profile: str = ""
     gpu_instance: str = ""
-    shared: str = ""  # neither the card's nor the instance's own series carries this pod's name
-    apart: str = ""  # the card's own series does not carry this pod's name
+    shared: str = ""  # neither the GPU's nor the instance's own series carries this pod's name
+    apart: str = ""  # the GPU's own series does not carry this pod's name
 
 
 class PodRow(NamedTuple):
-    """A pod on a card."""
+    """A pod on a GPU."""
 
     node: str
     namespace: str
@@ -192,7 +192,7 @@ class PlaceRow(NamedTuple):
 
 
 class TypeRow(NamedTuple):
-    """All cards of one type in the cluster."""
+    """All GPUs of one type in the cluster."""
 
     vendor: str
     type: str
@@ -253,7 +253,7 @@ class CardRow(NamedTuple):
 
 
 class SubjectRow(NamedTuple):
-    """A card or MIG instance that is judged."""
+    """A GPU or MIG instance that is judged."""
 
     gpu_id: str
     mig: str
@@ -261,7 +261,7 @@ class SubjectRow(NamedTuple):
 
 
 class TenantRow(NamedTuple):
-    """A tenant of a card or MIG instance."""
+    """A tenant of a GPU or MIG instance."""
 
     gpu_id: str
     mig: str

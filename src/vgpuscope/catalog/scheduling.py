@@ -33,15 +33,14 @@ def _handbook(name: str, type: Type, help: str, unit: str = "") -> Metric:
 FILTER_SECONDS = _handbook(
     "hami_scheduler_filter_duration_seconds",
     "histogram",
-    "From a pod's creation, or the last attempt before it fitted, to HAMi's choice of a node, in whole seconds: "
-    "waiting in the queue is part of it, and so is scoring, which cannot be told apart from outside.",
+    "Time from the pod's creation, or from its last failed attempt, to HAMi's choice of a node, in whole seconds. "
+    "Includes waiting in the queue and scoring, which cannot be separated from outside.",
     "seconds",
 )
 BIND_SECONDS = _handbook(
     "hami_scheduler_bind_duration_seconds",
     "histogram",
-    "From HAMi's choice of a node to the pod's being bound there, in whole seconds: waiting for the node's lock is "
-    "part of it.",
+    "Time from HAMi's choice of a node to the binding, in whole seconds. Includes waiting for the node's lock.",
     "seconds",
 )
 BIND_SUCCESS = _handbook(
@@ -52,7 +51,7 @@ BIND_SUCCESS = _handbook(
 BIND_FAILURE = _handbook(
     "hami_scheduler_bind_failure_total",
     "counter",
-    "Attempts to bind a pod with devices, or to hand it its devices, that failed since the exporter started.",
+    "Failed attempts to bind a pod with devices or to allocate its devices, since the exporter started.",
 )
 
 # ── ours, scheduler by scheduler ─────────────────────────────────────────────────────────────────────────────────
@@ -61,9 +60,9 @@ STAGE_SECONDS = _native(
     SCHEDULER,
     "scheduling_stage_seconds",
     "histogram",
-    "How long a stage took, in whole seconds. filter: creation or last attempt to HAMi's choice of a node; lock: to "
-    "HAMi's having the node's lock; bind: from there to the binding; schedule: creation to binding, whoever schedules; "
-    "start: binding to the first container's start, pulling images included.",
+    "Duration of a stage, in whole seconds. filter: creation or last failed attempt to HAMi's choice of a node; lock: "
+    "from there until HAMi has the node's lock; bind: from there to the binding; schedule: creation to binding, with "
+    "any scheduler; start: binding to the start of the first container, image pull included.",
     "stage",
     each=len(STEPS) * _LINES,
     unit="seconds",
@@ -73,8 +72,8 @@ BINDS = _native(
     SCHEDULER,
     "binds_total",
     "counter",
-    "Pods with devices that were bound, and attempts to bind or to hand out devices that failed, since the exporter "
-    "started.",
+    "Pods with devices that were bound (success), and failed attempts to bind or to allocate devices (failure), since "
+    "the exporter started.",
     "result",
     each=2,
 )
@@ -83,8 +82,8 @@ FAILURES = _native(
     SCHEDULER,
     "scheduling_failures_total",
     "counter",
-    "Refused attempts to schedule pods with devices, by code; one attempt may have several. docs/scheduling-codes.md "
-    "explains each.",
+    "Failed attempts to schedule pods with devices, by code; one attempt can have several codes. "
+    "docs/scheduling-codes.md explains each.",
     "code",
 )
 STAGES_SKIPPED = _native(
@@ -92,8 +91,8 @@ STAGES_SKIPPED = _native(
     (),
     "scheduling_stages_skipped_total",
     "counter",
-    "Stages that were not counted because they would have ended over a second before they began, or taken over 30 "
-    "days: clocks differ, or somebody wrote a time that is none.",
+    "Stages that were not counted because they ended more than a second before they began or took more than 30 days: "
+    "clocks differ, or an annotation has a wrong time.",
 )
 
 # ── pods that wait ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,15 +101,15 @@ PENDING_PODS = _native(
     WAITING,
     "pending_pods",
     "gauge",
-    "Pods with devices that wait for a node, each under the one reason that counts most; without a namespace, those of "
-    "namespaces beyond the first hundreds.",
+    "Pods with devices that wait for a node, each under its main reason; the label namespace is absent for pods beyond "
+    "the limit of 500 series.",
 )
 PENDING_OLDEST = _native(
     "waiting",
     WAITING,
     "pending_oldest_seconds",
     "gauge",
-    "How long the oldest of them has waited.",
+    "Waiting time of the oldest of these pods.",
     unit="seconds",
 )
 

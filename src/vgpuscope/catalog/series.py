@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from vgpuscope.catalog.metric import Metric, Scope
 
 AGENT_SCOPES: dict[Scope, str] = {
-    "gpu": "card",
+    "gpu": "GPU",
     "mig": "MIG instance",
-    "container": "container on a card or instance",
-    "pod": "pod on a card",
+    "container": "container on a GPU or MIG instance",
+    "pod": "pod on a GPU",
     "vgpu": "device of a HAMi region",
     "holding": "MIG instance held through HAMi",
     "source": "source",
@@ -17,15 +17,15 @@ AGENT_SCOPES: dict[Scope, str] = {
 
 CLUSTER_SCOPES: dict[Scope, str] = {
     "device": "registered device",
-    "holder": "device in a container's hands",
+    "holder": "device held by a container",
     "instance": "MIG instance held through HAMi",
     "quota": "device resource of a namespace",
     "place": "node with devices",
-    "type": "type of card",
-    "finding": "thing that does not add up",
-    "kind": "kind of object that is watched",
-    "scheduler": "scheduler that pods with devices ask for",
-    "waiting": "reason why pods of a namespace wait",
+    "type": "GPU type",
+    "finding": "finding",
+    "kind": "watched kind of object",
+    "scheduler": "scheduler named by pods with devices",
+    "waiting": "namespace and reason of waiting pods",
     "cluster": "cluster",
 }
 

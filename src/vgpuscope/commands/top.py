@@ -1,190 +1,71 @@
-"""`vgpuscope top`: asks an agent, listens to keys, paints the terminal; what is shown is decided in views/top."""
+"""`vgpuscope top`."""
 
-import asyncio
-import contextlib
+import argparse
 import os
-import signal
-import sys
-import time
-from collections.abc import Callable, Coroutine
 
-import msgspec
-from msgspec.structs import replace
-from rich.console import Console
-
-from vgpuscope.model.errors import ConfigInvalid, ScopeError
-from vgpuscope.model.wording import instead
-from vgpuscope.sources.clients.agent import AgentApi
-from vgpuscope.terminal.screen import Terminal, paper_width, speak_plainly
-from vgpuscope.views.node.top import SORTS, Sort, State, missed, narrowed, page, press, sampled, screen, settle
-
-_SHORTEST = 0.1  # seconds between two samples; an agent takes one a second
-_TICK = 1.0  # seconds after which an age on the screen is out of date
+from vgpuscope.commands.arguments import add_url
+from vgpuscope.commands.command import Command
+from vgpuscope.model.service import AGENT_PORT
 
 
-def main(*, url: str, once: bool, as_json: bool, interval: float, sort: str, pattern: str, color: bool) -> int:
-    """Show an agent's node until told to stop, or once; the exit code."""
-    speak_plainly()
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_url(parser, of="agent", port=AGENT_PORT)
+    parser.add_argument("--once", action="store_true", help="Print one table and exit.")
+    parser.add_argument(
+        "--json", action="store_true", help="Print JSON: one line per interval, or one document with --once."
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        default=1.0,
+        metavar="SECONDS",
+        help="Time between two updates (default: 1; at least 0.1).",
+    )
+    parser.add_argument(
+        "--sort", default="gpu", metavar="gpu|memory|sm|power|name", help="Order of the rows (default: gpu)."
+    )
+    parser.add_argument("--filter", default="", metavar="TEXT", help="Show only the rows that contain this text.")
+    parser.add_argument(
+        "--no-color", action="store_true", help="Use no colours; the environment variable NO_COLOR does the same."
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    from vgpuscope.commands.clients import top
+
+    return top.main(
+        url=args.url,
+        once=args.once,
+        as_json=args.json,
+        interval=args.interval,
+        sort=args.sort,
+        pattern=args.filter,
+        color=not args.no_color and not os.environ.get("NO_COLOR"),
+    )
+
+
+def _interval(text: str) -> float:
+    from vgpuscope.runtime import duration
+
     try:
-        if not interval >= _SHORTEST:
-            raise ConfigInvalid(f"--interval {interval:g} is too short", hint=f"Say {_SHORTEST:g} seconds or more.")
-        state = State(url=url, sort=_sort(sort), pattern=pattern, utc_offset=time.localtime().tm_gmtoff)
-        return asyncio.run(_run(state, once=once, as_json=as_json, interval=interval, color=color))
-    except ScopeError as e:
-        print(e.lines, file=sys.stderr)
-        return e.exit_code
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except BrokenPipeError:  # `vgpuscope top --json | head -1` has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        value = duration.seconds(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"{text!r}: {e}") from None
+    if not 0.1 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.1 to 3600 seconds")
+    return value
 
 
-def _sort(name: str) -> Sort:
-    for sort in SORTS:
-        if sort == name:
-            return sort
-    raise ConfigInvalid(f"unknown value {name!r} for --sort", hint=instead(name, SORTS))
-
-
-async def _run(state: State, *, once: bool, as_json: bool, interval: float, color: bool) -> int:
-    color = color and not os.environ.get("NO_COLOR")
-    drawable = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    async with AgentApi(state.url, token=os.environ.get("VGPUSCOPE_TOKEN") or None) as api:
-        state = replace(state, url=api.url)
-        if as_json:
-            return await (_print_json(api, state) if once else _until_signal(_stream(api, state, interval)))
-        if once or not drawable:
-            return await _print_page(api, state, color=color and drawable)
-        return await _Live(api, state, interval=interval, color=color).run()
-
-
-async def _print_json(api: AgentApi, state: State) -> int:
-    data = msgspec.json.encode(narrowed(await api.snapshot(), state.pattern))
-    sys.stdout.buffer.write(msgspec.json.format(data, indent=2) + b"\n")
-    sys.stdout.buffer.flush()
-    return 0
-
-
-async def _print_page(api: AgentApi, state: State, *, color: bool) -> int:
-    state = sampled(state, await api.snapshot(), now=time.time() + api.clock_offset)
-    console = Console(file=sys.stdout, force_terminal=color, color_system="auto" if color else None, highlight=False)
-    with console.capture() as text:
-        for line in page(state, paper_width()):
-            console.print(line, soft_wrap=True)
-    sys.stdout.write(text.get())
-    sys.stdout.flush()
-    return 0
-
-
-async def _stream(api: AgentApi, state: State, interval: float) -> None:
-    said: str | None = None
-    while True:
-        began, error = time.monotonic(), None
-        try:
-            line = msgspec.json.encode(narrowed(await api.snapshot(), state.pattern))
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
-        except ScopeError as e:
-            error = f"vgpuscope: {e.code}: {e}"
-        if error and error != said:
-            print(error, file=sys.stderr)
-        said = error
-        await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
-
-
-async def _until_signal(work: Coroutine[None, None, None]) -> int:
-    """Work until it ends or a signal asks to stop; the exit code that says which."""
-    loop, task, code = asyncio.get_running_loop(), asyncio.create_task(work, name="work"), 0
-
-    def stop(number: int) -> None:
-        nonlocal code
-        code = 0 if number == signal.SIGINT else 128 + number  # Ctrl-C is how one leaves
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop, number)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-    return code
-
-
-_Event = Callable[[State], State]
-
-
-class _Live:
-    """The live screen: all that happens is a function from state to state, taken from one queue."""
-
-    def __init__(self, api: AgentApi, state: State, *, interval: float, color: bool) -> None:
-        self._api, self._state, self._interval = api, state, interval
-        self._console = Console(file=sys.stdout, force_terminal=True, no_color=not color, highlight=False)
-        self._terminal = Terminal()
-        self._events: asyncio.Queue[_Event] = asyncio.Queue()
-
-    async def run(self) -> int:
-        """Until a key or a signal ends it; the terminal is given back as it was, whatever happens."""
-        with self._terminal.taken():
-            return await _until_signal(self._together())
-
-    async def _together(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGWINCH, self._happened, _unchanged)
-        loop.add_signal_handler(signal.SIGTSTP, self._sleep)
-        with self._terminal.listening(self._pressed, lambda: self._happened(lambda state: replace(state, quit=True))):
-            poll = asyncio.create_task(self._poll(), name="poll")
-            try:
-                await self._paint_until_quit(poll)
-            finally:
-                poll.cancel()
-                await asyncio.gather(poll, return_exceptions=True)
-
-    async def _paint_until_quit(self, poll: "asyncio.Task[None]") -> None:
-        while not self._state.quit:
-            self._paint()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TICK):
-                    self._state = (await self._events.get())(self._state)
-            while not self._events.empty():  # many events, one picture
-                self._state = self._events.get_nowait()(self._state)
-            if poll.done():
-                poll.result()  # a loop that never ends has failed, and says why
-
-    def _paint(self) -> None:
-        size = self._terminal.size()
-        self._state = settle(replace(self._state, now=self._now()), size)
-        with self._console.capture() as picture:
-            self._console.print(screen(self._state, size), end="", width=size[0], crop=False)
-        self._terminal.paint(picture.get().rstrip("\n"))
-
-    async def _poll(self) -> None:
-        while True:
-            began = time.monotonic()
-            self._happened(await self._asked())
-            await asyncio.sleep(max(0.0, self._interval - (time.monotonic() - began)))
-
-    async def _asked(self) -> _Event:
-        try:
-            snapshot = await self._api.snapshot()
-        except ScopeError as e:
-            error, hint = str(e), e.advice
-            return lambda state: missed(state, error, hint=hint, now=self._now())
-        return lambda state: sampled(state, snapshot, now=self._now())
-
-    def _now(self) -> float:
-        return time.time() + self._api.clock_offset  # the agent's clock, for ages are counted from its samples
-
-    def _happened(self, event: _Event) -> None:
-        self._events.put_nowait(event)
-
-    def _pressed(self, key: str) -> None:
-        self._happened(lambda state: press(state, key))
-
-    def _sleep(self) -> None:
-        """Ctrl-Z: lend the terminal to the shell until we are continued."""
-        with self._terminal.lent():
-            os.kill(os.getpid(), signal.SIGSTOP)
-        self._happened(_unchanged)
-
-
-def _unchanged(state: State) -> State:
-    return state
+COMMAND = Command(
+    name="top",
+    synopsis="top [URL]",
+    help="show one node's GPUs and containers, live",
+    description="Show the GPUs of a node and the containers on them, live. Reads from the agent of that node.",
+    examples=(
+        ("vgpuscope top", "the agent on this machine"),
+        ("vgpuscope top node1 --sort memory", f"the agent on node1, port {AGENT_PORT}"),
+        ("vgpuscope top --once --json", "one sample as JSON"),
+    ),
+    arguments=_arguments,
+    run=_run,
+)

@@ -1,46 +1,43 @@
-"""`vgpuscope waste` asks an analyzer who let how many GPU-hours pass idle."""
+"""`vgpuscope waste`."""
 
-import asyncio
-import os
-import sys
-from typing import Literal
-from urllib.parse import quote
+import argparse
 
-from vgpuscope.model.errors import ConfigInvalid
-from vgpuscope.model.waste import GroupBy, Waste, WasteRow
-from vgpuscope.runtime.duration import long_seconds
-from vgpuscope.sources.clients.analyzer import WASTE
-from vgpuscope.sources.clients.served_api import ServedApi
-from vgpuscope.terminal.printing import print_drawn, print_json
-from vgpuscope.terminal.screen import speak_plainly
-from vgpuscope.views.fleet.selection import as_csv
-from vgpuscope.views.fleet.waste_table import waste_table
-
-Form = Literal["table", "json", "csv"]
-
-_TIMEOUT = 120.0  # seconds: a year of a large fleet takes a while
+from vgpuscope.commands.arguments import add_forms, add_url, form
+from vgpuscope.commands.command import Command
+from vgpuscope.model.service import ANALYZER_PORT
 
 
-def main(*, url: str, since: str, group_by: GroupBy, limit: int, form: Form) -> int:
-    """Print who was idle, most GPU-hours first."""
-    speak_plainly()
-    try:
-        long_seconds(since)
-    except ValueError as e:
-        raise ConfigInvalid(f"--since {since!r}: {e}", hint="For example --since 24h or --since 7d.") from e
-    found = asyncio.run(_ask(url, since=since, group_by=group_by))
-    if form == "json":
-        print_json(found)
-    elif form == "csv":
-        sys.stdout.buffer.write(as_csv(found.rows, WasteRow.__struct_fields__))
-        sys.stdout.buffer.flush()
-    else:
-        print_drawn(lambda width: waste_table(found, width, limit=limit))
-    return 0
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    from vgpuscope.model.waste import GROUPINGS
+
+    add_url(parser, of="analyzer", port=ANALYZER_PORT)
+    parser.add_argument("--since", default="24h", metavar="TIME", help="Period to report: 24h, 7d, … (%(default)s).")
+    parser.add_argument(
+        "--group-by",
+        choices=GROUPINGS,
+        default="tenant",
+        help="Add up the GPU-hours of each tenant, namespace, owner, node or model (%(default)s).",
+    )
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="Rows of the table (%(default)s).")
+    add_forms(parser)
 
 
-async def _ask(url: str, *, since: str, group_by: GroupBy) -> Waste:
-    kind = WASTE._replace(path=f"{WASTE.path}?since={quote(since)}&group_by={group_by}")
-    token = os.environ.get("VGPUSCOPE_TOKEN") or None
-    async with ServedApi(kind, url, content=Waste, timeout=_TIMEOUT, token=token) as api:
-        return (await api.fetch())[0]
+def _run(args: argparse.Namespace) -> int:
+    from vgpuscope.commands.clients import waste
+
+    return waste.main(url=args.url, since=args.since, group_by=args.group_by, limit=args.limit, form=form(args))
+
+
+COMMAND = Command(
+    name="waste",
+    synopsis="waste [URL]",
+    help="rank tenants by idle GPU-hours",
+    description="Rank tenants by the GPU-hours that they held and did not use. Reads from an analyzer that stores its "
+    "results (analyzer.history).",
+    examples=(
+        ("vgpuscope waste --since 7d", "the last week, by tenant"),
+        ("vgpuscope waste --since 30d --group-by namespace --csv", "the last month, by namespace, as CSV"),
+    ),
+    arguments=_arguments,
+    run=_run,
+)

@@ -8,6 +8,7 @@ from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile
 from vgpuscope.model.errors import RatioInvalid
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import AGENT_PORT, everywhere
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,22 +17,23 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:9394.",
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
+            f"as in [::]:{AGENT_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:9394"
+    ] = everywhere(AGENT_PORT)
     node_name: Annotated[
         str,
         Meta(
-            description="Name of this node, as Kubernetes knows it.",
-            extra={"placeholder": "NAME", "aliases": ("NODE_NAME", "CURRENT_NODE_NAME"), "unset": "the host's name"},
+            description="Name of this node in Kubernetes.",
+            extra={"placeholder": "NAME", "aliases": ("NODE_NAME", "CURRENT_NODE_NAME"), "unset": "the host name"},
         ),
     ] = ""
     hook_path: Annotated[
         str,
         Meta(
             min_length=1,
-            description="HAMi's directory on the host; container regions are read below its containers/.",
+            description="HAMi's directory on the host; container regions are read from its subdirectory containers.",
             extra={"placeholder": "DIR", "aliases": ("HOOK_PATH",)},
         ),
     ] = "/usr/local/vgpu"
@@ -46,41 +48,41 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pods: Annotated[
         str,
         Meta(
-            description="Who knows the pods of this node: kube (API server), kubelet, file:PATH (a PodList in JSON) or "
-            "none. auto is kube in a cluster or with a kubeconfig, else none.",
+            description="Source of the pods of this node: kube (API server), kubelet, file:PATH (a PodList in JSON) or "
+            "none. auto means kube in a cluster or with a kubeconfig, otherwise none.",
             extra={"form": "pods", "placeholder": "kube|kubelet|file:PATH|none"},
         ),
     ] = "auto"
     kubeconfig: Annotated[
         str | None,
         Meta(
-            description="Kubeconfig for --pods kube; in a cluster the service account is used without one.",
-            extra={"placeholder": "FILE", "unset": "service account"},
+            description="Kubeconfig for --pods kube.",
+            extra={"placeholder": "FILE", "unset": "the service account of the pod"},
         ),
     ] = None
     kubelet_url: Annotated[
         str | None,
         Meta(
-            description="Address of the kubelet for --pods kubelet.",
+            description="URL of the kubelet for --pods kubelet.",
             extra={"form": "url", "flag": None, "unset": "https://<node name>:10250"},
         ),
     ] = None
     kubelet_ca: Annotated[
         str | None,
         Meta(
-            description="Certificate authority that signed the kubelet's certificate (PEM).",
-            extra={"flag": None, "unset": "the cluster's"},
+            description="CA certificate that signed the kubelet's certificate (PEM file).",
+            extra={"flag": None, "unset": "the CA of the cluster"},
         ),
     ] = None
     kubelet_insecure: Annotated[
         bool,
-        Meta(description="Take the kubelet's certificate unseen.", extra={"flag": None}),
+        Meta(description="Skip verification of the kubelet's TLS certificate.", extra={"flag": None}),
     ] = False
     podresources_socket: Annotated[
         str,
         Meta(
             min_length=1,
-            description="The kubelet's PodResources socket (who was given which device), or none.",
+            description="The kubelet's PodResources socket, which lists the devices of each container, or none.",
             extra={"placeholder": "PATH|none"},
         ),
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -97,15 +99,20 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ratio: Annotated[
         float | None,
         Meta(
-            description="Virtualisation ratio: how many parts a card without HAMi limits is cut into. Above 0.",
-            extra={"form": "ratio", "placeholder": "N", "error": RatioInvalid, "unset": "from the ratio file, else 1"},
+            description="Virtualisation ratio: number of parts that a GPU without HAMi limits is split into; above 0.",
+            extra={
+                "form": "ratio",
+                "placeholder": "N",
+                "error": RatioInvalid,
+                "unset": "from the ratio file, otherwise 1",
+            },
         ),
     ] = None
     ratio_file: Annotated[
         str | None,
         Meta(
-            description="File that holds the virtualisation ratio; read again when it changes. Not with a ratio.",
-            extra={"placeholder": "FILE", "unset": "./gpu_allocation.txt where there is one"},
+            description="File with the virtualisation ratio; read again when it changes. Excludes --ratio.",
+            extra={"placeholder": "FILE", "unset": "./gpu_allocation.txt if it exists"},
         ),
     ] = None
     web_config_file: WebConfigFile = None
@@ -114,7 +121,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=1,
             le=3600,
-            description="Time over which mean and maximum of fast-changing values are kept; at least one scrape apart.",
+            description="Window for the mean and maximum of fast-changing values; at least one scrape interval.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 60.0
@@ -123,7 +130,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=0.1,
             le=600,
-            description="After this long a call into the driver counts as hung.",
+            description="Deadline of a call to the driver; after that it is reported as hung.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 5.0
@@ -132,7 +139,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(
             ge=1,
             le=86400,
-            description="With --pods kube: the pods are listed anew after this long; in between a watch tells changes.",
+            description="With --pods kube: time between two full lists of the pods. Watches deliver the changes.",
             extra={"form": "duration", "flag": None, "aliases": ("HAMI_RESYNC_INTERVAL",)},
         ),
     ] = 300.0

@@ -6,30 +6,31 @@ from msgspec import Meta, Struct
 
 from vgpuscope.config.shared import WebConfigFile
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
-_MIB = "in MiB, as nvidia-smi says MB"
+_MIB = "in MiB"
 
 
 class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where window statistics come from, and which series count."""
+    """Where window statistics come from, and which series are used."""
 
     url: Annotated[
         str | None,
         Meta(
-            description="Prometheus, Thanos, Mimir or VictoriaMetrics, with the path before /api/v1 if there is one.",
+            description="URL of Prometheus, Thanos, Mimir or VictoriaMetrics, with the path before /api/v1, if any.",
             extra={
                 "form": "url",
                 "flag": "--prometheus-url",
                 "placeholder": "URL",
                 "aliases": ("PROM_URL",),
-                "unset": "none: the analyzer scrapes by itself",
+                "unset": "none: the analyzer scrapes the targets itself",
             },
         ),
     ] = None
     query_condition: Annotated[
         str,
         Meta(
-            description="Matchers that every query carries; of its own scrapes the analyzer keeps what fulfils them.",
+            description="Label matchers added to every query. Without Prometheus, they filter the scraped series.",
             extra={"form": "condition", "flag": None, "aliases": ("QUERY_CONDITION",)},
         ),
     ] = '{pod!=""}'
@@ -38,7 +39,7 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             gt=0,
             le=10080,
-            description="Minutes that are judged.",
+            description="Length of the analysed window, in minutes.",
             extra={"flag": "--window-minutes", "placeholder": "MINUTES", "aliases": ("TIME_WINDOW_MIN",)},
         ),
     ] = 10
@@ -47,8 +48,8 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             ge=0.1,
             le=3600,
-            description="Time between two samples of a series, to know how many are to be expected. What the series "
-            "show counts instead; in fleets of tens of thousands a longer time is not seen, so say it here.",
+            description="Expected time between two samples of a series. The measured time takes precedence. In fleets "
+            "of tens of thousands of GPUs a longer time is not detected: set it here.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 30.0
@@ -56,46 +57,50 @@ class PrometheusConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None, Meta(description="User for basic authentication.", extra={"flag": None, "unset": "none"})
     ] = None
     password: Annotated[
-        str | None, Meta(description="Its password.", extra={"flag": None, "secret": True, "unset": "none"})
+        str | None,
+        Meta(description="Password for basic authentication.", extra={"flag": None, "secret": True, "unset": "none"}),
     ] = None
     bearer_token: Annotated[
-        str | None, Meta(description="Bearer token.", extra={"flag": None, "secret": True, "unset": "none"})
+        str | None,
+        Meta(description="Bearer token for Prometheus.", extra={"flag": None, "secret": True, "unset": "none"}),
     ] = None
     bearer_token_file: Annotated[
         str | None,
         Meta(
-            description="File that holds the bearer token; read for every analysis.",
+            description="File with the bearer token; read before every analysis.",
             extra={"flag": None, "unset": "none"},
         ),
     ] = None
     headers: Annotated[
         tuple[str, ...],
         Meta(
-            description="More headers, each as Name: value; X-Scope-OrgID for Mimir's tenant, for example.",
+            description="Additional HTTP headers, each as Name: value; for example X-Scope-OrgID for Mimir.",
             extra={"form": "headers", "flag": None, "secret": True, "unset": "none"},
         ),
     ] = ()
     ca_file: Annotated[
         str | None,
         Meta(
-            description="Certificate authority that signed its certificate (PEM).",
-            extra={"flag": None, "unset": "the system's"},
+            description="CA certificate that signed the certificate of Prometheus (PEM file).",
+            extra={"flag": None, "unset": "the CAs of the system"},
         ),
     ] = None
-    insecure: Annotated[bool, Meta(description="Take its certificate unseen.", extra={"flag": None})] = False
+    insecure: Annotated[bool, Meta(description="Skip verification of the TLS certificate.", extra={"flag": None})] = (
+        False
+    )
     deadline: Annotated[
         Seconds,
         Meta(
             ge=1,
             le=3600,
-            description="All queries of one analysis must be answered within this; what is not is unknown.",
+            description="Deadline for all queries of one analysis. Unanswered queries leave their values unknown.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 60.0
 
 
 class ScoringConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Weights of the score's terms; they are normalised, so only their proportions count."""
+    """Weights of the terms of the score. They are normalised: only their proportions matter."""
 
     gpu_util_weight: Annotated[
         float, Meta(ge=0, le=1e6, description="Weight of GPU utilisation.", extra={"flag": None})
@@ -107,28 +112,33 @@ class ScoringConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         float, Meta(ge=0, le=1e6, description="Weight of memory in use.", extra={"flag": None})
     ] = 0.2
     power_weight: Annotated[
-        float, Meta(ge=0, le=1e6, description="Weight of power against the card's limit.", extra={"flag": None})
+        float,
+        Meta(ge=0, le=1e6, description="Weight of power draw as a share of the power limit.", extra={"flag": None}),
     ] = 0.1
 
 
 class ThresholdsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one status ends and the next begins, in points of the score."""
+    """Limits between the statuses, in points of the score."""
 
     low_utilization: Annotated[
         float,
         Meta(
             ge=0,
             le=100,
-            description="Below this a card is low, and listed by /results/low.",
+            description="Below this score the status of a GPU is low, and /results/low lists it.",
             extra={"flag": "--threshold", "placeholder": "SCORE", "aliases": ("THRESHOLD",)},
         ),
     ] = 20
-    idle: Annotated[float, Meta(ge=0, le=100, description="Below this a card is idle.", extra={"flag": None})] = 10
-    high: Annotated[float, Meta(ge=0, le=100, description="From this on a card is high.", extra={"flag": None})] = 70
+    idle: Annotated[
+        float, Meta(ge=0, le=100, description="Below this score the status is idle.", extra={"flag": None})
+    ] = 10
+    high: Annotated[
+        float, Meta(ge=0, le=100, description="From this score on the status is high.", extra={"flag": None})
+    ] = 70
 
 
 class SchedulerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often, and how much at once."""
+    """How often to analyse, and how many queries run at once."""
 
     interval: Annotated[
         Seconds,
@@ -144,20 +154,20 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(
             ge=1,
             le=256,
-            description="Queries that run at once.",
+            description="Queries that run at the same time.",
             extra={"flag": None, "aliases": ("MAX_WORKERS",)},
         ),
     ] = 8
 
 
 class GpuDefaultsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is assumed of a card that does not say it."""
+    """Values assumed for a GPU that does not report them."""
 
     memory_mb: Annotated[
         Annotated[float, Meta(gt=0, le=1e9)] | None,
         Meta(
-            description=f"Memory of a card that reports none, {_MIB}.",
-            extra={"flag": None, "unset": "nothing is assumed: the term is left out"},
+            description=f"Memory of a GPU that does not report it, {_MIB}.",
+            extra={"flag": None, "unset": "none: the memory term is excluded from the score"},
         ),
     ] = None
     power_w: Annotated[
@@ -165,21 +175,21 @@ class GpuDefaultsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(
             gt=0,
             le=1e5,
-            description="Power limit of a card that reports none and whose model is not in the table, in watts.",
+            description="Power limit of a GPU that does not report it and whose model is unknown, in watts.",
             extra={"flag": None},
         ),
     ] = 250
 
 
 class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a card may be called idle."""
+    """When the verdict of a GPU is idle, and what its class is."""
 
     min_coverage: Annotated[
         float,
         Meta(
             gt=0,
             le=1,
-            description="Share of the expected samples that must be there; below it a card is unknown.",
+            description="Minimum share of the expected samples, 0-1; with fewer samples the verdict is unknown.",
             extra={"flag": None},
         ),
     ] = 0.8
@@ -188,7 +198,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1,
             le=1000,
-            description="The last sample may be this many sample intervals old.",
+            description="Maximum age of the last sample, in sample intervals; after that the verdict is unknown.",
             extra={"flag": None},
         ),
     ] = 3
@@ -197,20 +207,20 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1,
-            description="The highest sample of the window must stay below this for a card to become idle, 0-1.",
+            description="The verdict becomes idle if every utilisation sample of the window is below this, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.05
     idle_leave: Annotated[
         float,
-        Meta(ge=0, le=1, description="A sample from this on ends being idle, 0-1.", extra={"flag": None}),
+        Meta(ge=0, le=1, description="One sample at or above this ends the verdict idle, 0-1.", extra={"flag": None}),
     ] = 0.10
     held_memory: Annotated[
         float,
         Meta(
             ge=0,
             le=1,
-            description="From this share of its memory on an idle card is idle-held, 0-1.",
+            description="An idle GPU with at least this share of its memory in use has the class idle-held, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.05
@@ -219,7 +229,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1e9,
-            description=f"It must be at least this much, {_MIB}: a CUDA context alone takes some hundred.",
+            description=f"Minimum memory in use of the class idle-held, {_MIB}. A CUDA context uses some hundred.",
             extra={"flag": None},
         ),
     ] = 512
@@ -228,7 +238,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1,
-            description="From this mean utilisation on a card can be busy-unproductive, 0-1.",
+            description="Minimum mean utilisation of the class busy-unproductive, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.5
@@ -237,7 +247,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1,
-            description="It is, if less than this share of its SMs were active, 0-1; needs profiling metrics.",
+            description="Maximum share of active SMs of the class busy-unproductive, 0-1; needs profiling metrics.",
             extra={"flag": None},
         ),
     ] = 0.10
@@ -246,7 +256,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             gt=0,
             le=1,
-            description="A GPU that shows no work but draws more than this share of its power limit is unknown, 0-1.",
+            description="Without compute activity, a power draw above this share of the limit means unknown, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.5
@@ -255,7 +265,7 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1,
-            description="From this mean utilisation on a GPU can be stalled, 0-1.",
+            description="Minimum mean utilisation of the class stalled, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.95
@@ -264,106 +274,121 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=1,
-            description="It is, if it draws at most this share of its power limit and nothing else is active, 0-1.",
+            description="Maximum power draw of the class stalled, as a share of the limit, 0-1.",
             extra={"flag": None},
         ),
     ] = 0.25
 
 
 class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Opinion of a language model. The keys are read; the feature itself is not in this release."""
+    """Opinion of a language model. The keys are accepted; this release does not use them."""
 
     enabled: Annotated[
-        bool, Meta(description="Ask a language model.", extra={"flag": None, "aliases": ("AI_ENABLED",)})
+        bool, Meta(description="Ask a language model for an opinion.", extra={"flag": None, "aliases": ("AI_ENABLED",)})
     ] = False
     api_url: Annotated[
-        str, Meta(description="Its address.", extra={"flag": None, "aliases": ("AI_API_URL",), "unset": "none"})
+        str,
+        Meta(
+            description="URL of the language model.", extra={"flag": None, "aliases": ("AI_API_URL",), "unset": "none"}
+        ),
     ] = ""
     api_key: Annotated[
         str,
         Meta(
-            description="Its key.",
+            description="API key of the language model.",
             extra={"flag": None, "aliases": ("AI_API_KEY",), "secret": True, "unset": "none"},
         ),
     ] = ""
-    model: Annotated[str, Meta(description="Its name.", extra={"flag": None, "aliases": ("AI_MODEL",)})] = "gpt-4"
+    model: Annotated[
+        str, Meta(description="Name of the language model.", extra={"flag": None, "aliases": ("AI_MODEL",)})
+    ] = "gpt-4"
     threshold: Annotated[
-        float, Meta(ge=0, le=1, description="Confidence below which it is not heard.", extra={"flag": None})
+        float, Meta(ge=0, le=1, description="Minimum confidence of an opinion, 0-1.", extra={"flag": None})
     ] = 0.7
     max_tokens: Annotated[
-        int, Meta(ge=1, le=10**6, description="Longest answer.", extra={"flag": None, "aliases": ("AI_MAX_TOKENS",)})
+        int,
+        Meta(
+            ge=1,
+            le=10**6,
+            description="Maximum length of an answer, in tokens.",
+            extra={"flag": None, "aliases": ("AI_MAX_TOKENS",)},
+        ),
     ] = 2000
     retry_times: Annotated[
-        int, Meta(ge=0, le=100, description="Attempts.", extra={"flag": None, "aliases": ("AI_RETRY_TIMES",)})
+        int, Meta(ge=0, le=100, description="Number of retries.", extra={"flag": None, "aliases": ("AI_RETRY_TIMES",)})
     ] = 3
     retry_delay: Annotated[
         Seconds,
         Meta(
             ge=0,
             le=600,
-            description="Pause before the second attempt.",
+            description="Time before the first retry.",
             extra={"form": "duration", "flag": None, "aliases": ("AI_RETRY_DELAY",)},
         ),
     ] = 2.0
 
 
 class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Calls to a control service. The keys are read; the feature itself is not in this release."""
+    """Calls to a control service. The keys are accepted; this release does not use them."""
 
     enabled: Annotated[
         bool,
         Meta(
-            description="Call the control service for cards of low use.",
+            description="Call the control service for GPUs with status low.",
             extra={"flag": None, "aliases": ("CONTROL_API_ENABLED",)},
         ),
     ] = False
     api_url: Annotated[
-        str, Meta(description="Its address.", extra={"flag": None, "aliases": ("CONTROL_API",), "unset": "none"})
+        str,
+        Meta(
+            description="URL of the control service.",
+            extra={"flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
+        ),
     ] = ""
     timeout: Annotated[
         Seconds,
-        Meta(ge=0.1, le=600, description="Time for its answer.", extra={"form": "duration", "flag": None}),
+        Meta(ge=0.1, le=600, description="Timeout of a call.", extra={"form": "duration", "flag": None}),
     ] = 5.0
 
 
 class LoggingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """gpu-oour's way to say how much is logged; `log.v` and `log.format` say the same more finely."""
+    """The logging section of gpu-oour; `log.v` and `log.format` are the settings of vgpuscope."""
 
     level: Annotated[
         Literal["DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL"] | None,
         Meta(
-            description="Lowest level that is logged, by all services: DEBUG is log.v 6, INFO leaves it to log.v, the "
-            "others take precedence over log.v.",
-            extra={"form": "upper", "flag": None, "aliases": ("LOG_LEVEL",), "unset": "as log.v says"},
+            description="Lowest level that all services log. DEBUG means log.v 6, INFO uses log.v, all others take "
+            "precedence over log.v.",
+            extra={"form": "upper", "flag": None, "aliases": ("LOG_LEVEL",), "unset": "log.v"},
         ),
     ] = None
     format: Annotated[
         str | None,
-        Meta(description="Read and left alone: lines look as log.format says.", extra={"flag": None, "unset": "none"}),
+        Meta(description="Accepted and ignored; log.format is used.", extra={"flag": None, "unset": "none"}),
     ] = None
 
 
 class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The analyzer as a process."""
+    """The analyzer as a service."""
 
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves the API and /metrics; IPv6 in brackets, as in [::]:8080.",
+            description=f"Address that serves the API and /metrics; IPv6 in brackets, as in [::]:{ANALYZER_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:8080"
+    ] = everywhere(ANALYZER_PORT)
     targets: Annotated[
         tuple[str, ...],
         Meta(
-            description="Without a Prometheus: agents and cluster exporters to scrape, as URLs with commas.",
-            extra={"form": "list", "placeholder": "LIST", "unset": "those that Kubernetes knows"},
+            description="Without Prometheus: URLs of the agents and cluster exporters to scrape, separated by commas.",
+            extra={"form": "list", "placeholder": "LIST", "unset": "discovered through Kubernetes"},
         ),
     ] = ()
     discover_services: Annotated[
         tuple[str, ...],
         Meta(
-            description="Without a Prometheus and targets: Kubernetes Services whose endpoints are scraped, each as "
+            description="Without Prometheus and targets: Kubernetes Services whose endpoints are scraped, each as "
             "NAMESPACE/NAME:PORT.",
             extra={"form": "list", "flag": None, "unset": "none"},
         ),
@@ -373,48 +398,48 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=1,
             le=600,
-            description="Without a Prometheus: time between two scrapes.",
+            description="Without Prometheus: time between two scrapes.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 15.0
     scrape_token: Annotated[
         str | None,
         Meta(
-            description="Without a Prometheus: bearer token that agents and cluster exporter want.",
+            description="Without Prometheus: bearer token for agents and cluster exporters.",
             extra={"flag": None, "secret": True, "unset": "none"},
         ),
     ] = None
     kubeconfig: Annotated[
         str | None,
         Meta(
-            description="Kubeconfig for discovery and owners of pods; in a cluster the service account is used.",
-            extra={"placeholder": "FILE", "unset": "service account"},
+            description="Kubeconfig for discovery and for the owners of pods.",
+            extra={"placeholder": "FILE", "unset": "the service account of the pod"},
         ),
     ] = None
     cluster_url: Annotated[
         str | None,
         Meta(
-            description="The cluster exporter, which knows who owns pods.",
-            extra={"form": "url", "flag": None, "unset": "the target with its port, 31993"},
+            description="URL of the cluster exporter, which knows the owners of pods.",
+            extra={"form": "url", "flag": None, "unset": f"the target with port {CLUSTER_PORT}"},
         ),
     ] = None
     api_token: Annotated[
         Annotated[str, Meta(min_length=16)] | None,
         Meta(
-            description="Bearer token that changing endpoints want; without one they are off, except on a loopback "
-            "address.",
+            description="Bearer token for endpoints that change something. Without a token these are off, except on a "
+            "loopback address.",
             extra={"flag": None, "secret": True, "aliases": ("VGPUSCOPE_API_TOKEN",), "unset": "none"},
         ),
     ] = None
     protect_reads: Annotated[
-        bool, Meta(description="Reading needs the token too; health checks never do.", extra={"flag": None})
+        bool, Meta(description="Also require the token for reading; health checks never need it.", extra={"flag": None})
     ] = False
     proxy_user_header: Annotated[
         str | None,
         Meta(
-            description="Header in which an authenticating proxy names the user, for example X-Forwarded-User; only "
-            "where nobody else can reach the listener.",
-            extra={"flag": None, "unset": "none is believed"},
+            description="Header in which an authenticating proxy sends the user name, for example X-Forwarded-User. "
+            "Use it only if all requests come through that proxy.",
+            extra={"flag": None, "unset": "none: such headers are ignored"},
         ),
     ] = None
     rate_limit: Annotated[
@@ -422,21 +447,22 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             gt=0,
             le=1e6,
-            description="Requests a second that one client may make to the API, on average.",
+            description="Average number of API requests per second allowed for one client.",
             extra={"flag": None},
         ),
     ] = 50
     config_updates: Annotated[
         Literal["memory", "file", "refuse"],
         Meta(
-            description="What /config/update does: lasts until the next start, is written to the file, or is refused.",
+            description="Where /config/update keeps a change: in memory until the next start, or in the settings file. "
+            "refuse rejects all changes.",
             extra={"flag": None},
         ),
     ] = "memory"
     history: Annotated[
         str,
         Meta(
-            description="Where results are kept: a file (SQLite), a postgresql:// URL, or none.",
+            description="Store for results: a file (SQLite), a postgresql:// URL, or none.",
             extra={"placeholder": "FILE|URL|none"},
         ),
     ] = "none"
@@ -444,25 +470,25 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Seconds,
         Meta(
             ge=60,
-            description="Results of single analyses are kept this long.",
+            description="Retention of the results of single analyses.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 86400.0
     keep_hours: Annotated[
         Seconds,
-        Meta(ge=3600, description="Hourly roll-ups are kept this long.", extra={"form": "duration", "flag": None}),
+        Meta(ge=3600, description="Retention of hourly roll-ups.", extra={"form": "duration", "flag": None}),
     ] = 30 * 86400.0
     keep_days: Annotated[
         Seconds,
-        Meta(ge=86400, description="Daily roll-ups are kept this long.", extra={"form": "duration", "flag": None}),
+        Meta(ge=86400, description="Retention of daily roll-ups.", extra={"form": "duration", "flag": None}),
     ] = 400 * 86400.0
     forget_after: Annotated[
         Seconds,
         Meta(
             ge=0,
             le=30 * 86400,
-            description="A GPU that no longer reports stays listed as unknown for this long, unless it is known to be "
-            "gone before: its node was deleted, or its scrape target answers without it.",
+            description="A GPU without new samples is listed as unknown for this long. It is removed earlier if its "
+            "node was deleted, or if its scrape target answers without it.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 86400.0

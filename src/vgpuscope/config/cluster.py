@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import CLUSTER_PORT, everywhere
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,22 +16,23 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     listen: Annotated[
         str,
         Meta(
-            description="Address that serves /metrics and the health checks; IPv6 in brackets, as in [::]:31993.",
+            description="Address that serves /metrics and the health checks; IPv6 in brackets, "
+            f"as in [::]:{CLUSTER_PORT}.",
             extra={"form": "address", "placeholder": "HOST:PORT"},
         ),
-    ] = "0.0.0.0:31993"
+    ] = everywhere(CLUSTER_PORT)
     kubeconfig: Annotated[
         str | None,
         Meta(
-            description="Kubeconfig of the cluster; in a cluster the service account is used without one.",
-            extra={"placeholder": "FILE", "unset": "service account"},
+            description="Kubeconfig of the cluster.",
+            extra={"placeholder": "FILE", "unset": "the service account of the pod"},
         ),
     ] = None
     families: Families = DEFAULT_FAMILIES
     namespaces: Annotated[
         tuple[str, ...],
         Meta(
-            description="Namespaces whose pods and quotas are watched, with commas.",
+            description="Namespaces whose pods and quotas are watched, separated by commas.",
             extra={"form": "list", "placeholder": "LIST", "unset": "all"},
         ),
     ] = ()
@@ -40,7 +42,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=1,
             le=86400,
-            description="Objects are listed anew after this long; in between a watch tells changes.",
+            description="Time between two full lists of the objects. Watches deliver the changes.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 1800.0

@@ -1,4 +1,4 @@
-"""Which file of settings is read: the one that is named, or config.yaml of the working directory, as in gpu-oour."""
+"""Which settings file is read: the one that is named, or config.yaml in the working directory, as in gpu-oour."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ FILE_VARIABLE: Final = "VGPUSCOPE_CONFIG"
 WORKING_DIRECTORY: Final = "working directory"
 USUAL: Final = "config.yaml"
 NO_FILE: Final = "none"
-_AVOID = f"Name another file with --config FILE ({FILE_VARIABLE}), or say --config {NO_FILE} to read no file."
+_AVOID = f"Name another file with --config FILE ({FILE_VARIABLE}), or use --config {NO_FILE} to read no file."
 
 
 class SettingsFile(NamedTuple):
@@ -46,20 +46,20 @@ def named_file(file: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def tell_file(file: SettingsFile | None) -> None:
-    """Log which file was read: one that nobody named may surprise."""
+    """Log which file was read; config.yaml is read without being named."""
     if file is not None and file.path != NO_FILE:
         log.info("settings read", extra=fields(file=file.path, named_by=file.by))
 
 
 def _check_ours(path: str, sections: Collection[str]) -> None:
-    """Nobody named this file, so it may belong to another program that runs in the same directory."""
+    """The file was found, not named, so it may belong to another program in the same directory."""
     try:
         content = yamlfile.mapping(yamlfile.read(path), path=path)
     except ConfigInvalid as e:
-        raise ConfigInvalid(f"{e} (read because it is in the working directory)", hint=_AVOID) from e
+        raise ConfigInvalid(f"{e} (found in the working directory)", hint=_AVOID) from e
     for name in content:
         if name not in sections:
             raise ConfigInvalid(
-                f"{path} is in the working directory, but was not written for vgpuscope: unknown section {name[:80]!r}",
+                f"{path} in the working directory is not a settings file of vgpuscope: unknown section {name[:80]!r}",
                 hint=sentences(nearest(name, sections), _AVOID),
             )

@@ -1,4 +1,4 @@
-"""The configuration: one typed value, read once from flags, environment, file and defaults, in that order of weight.
+"""The configuration: one typed value, read once. Precedence: flags, environment variables, file, defaults.
 
 A setting is one field of a section (agent.py, cluster.py, …). Its flag, environment variable, `config print` row and
 documentation follow from it. A new service adds one Struct and one field of Config.
@@ -37,7 +37,7 @@ from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
-# variables with our prefix that are not settings: they hold secrets, which have no place in a file of settings
+# variables with the prefix that are not settings: secrets do not belong into a settings file
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
 
@@ -86,7 +86,7 @@ class Setting(Struct, frozen=True, kw_only=True):
         return self.path.partition(".")[0]
 
     def shown(self, value: object) -> str:
-        """The value for people: secrets hidden, nothing set told as such."""
+        """The value as text: secrets hidden, the default's meaning in parentheses if there is no value."""
         if value is None or value in ("", ()):
             return f"({self.default_text})"
         if self.secret:
@@ -118,7 +118,7 @@ def load(
 
     `file` "none" reads no file, also where the environment names one.
     Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
-    `changes` were asked for while running, and weigh more than anything else.
+    `changes` were requested through the API, and take precedence over everything else.
     """
     chosen: dict[str, _Given] = {}
     file = named_file(file, environ)
@@ -137,20 +137,20 @@ def load(
 
 
 def check(config: Config) -> None:
-    """ConfigInvalid for values that are good one by one, but not together."""
+    """ConfigInvalid for values that are valid one by one, but not together."""
     scoring, thresholds, verdict = config.scoring, config.thresholds, config.verdict
     if not any(getattr(scoring, name) for name in scoring.__struct_fields__):
-        raise ConfigInvalid("scoring: all weights are 0", hint="At least one must be above 0.")
+        raise ConfigInvalid("scoring: all weights are 0", hint="At least one weight must be greater than 0.")
     if not thresholds.idle <= thresholds.low_utilization <= thresholds.high:
         raise ConfigInvalid(
             f"thresholds: idle {thresholds.idle:g}, low_utilization {thresholds.low_utilization:g}, high "
-            f"{thresholds.high:g}: not in rising order",
-            hint="idle ≤ low_utilization ≤ high.",
+            f"{thresholds.high:g}: not in ascending order",
+            hint="Required: idle ≤ low_utilization ≤ high.",
         )
     if verdict.idle_enter > verdict.idle_leave:
         raise ConfigInvalid(
             f"verdict: idle_enter {verdict.idle_enter:g} is above idle_leave {verdict.idle_leave:g}",
-            hint="A card becomes idle below idle_enter, and ceases to be at idle_leave.",
+            hint="idle_enter ≤ idle_leave. A GPU becomes idle below idle_enter, and stops being idle at idle_leave.",
         )
 
 
@@ -222,7 +222,7 @@ def _text(value: object) -> str:
 
 
 class _Given(Struct, frozen=True, kw_only=True):
-    """One value that somebody gave; of two for one path the heavier counts."""
+    """One value that was given; of two for one path, the one with the higher weight takes precedence."""
 
     path: str
     value: Any
@@ -234,7 +234,7 @@ class _Given(Struct, frozen=True, kw_only=True):
 def _all_given(
     *, flags: Mapping[str, object], environ: Mapping[str, str], file: str | None, sections: Collection[str]
 ) -> Iterator[_Given]:
-    """Every given value, the lightest first."""
+    """Every given value, lowest precedence first."""
     if file is not None:
         yield from _from_file(file)
     for setting in SETTINGS:
@@ -282,7 +282,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 
 
 def _unknown(said: str, key: str, known: Any) -> ConfigInvalid:
-    return ConfigInvalid(f"{said}: no such setting", hint=nearest(key, known) or None)
+    return ConfigInvalid(f"{said}: unknown setting", hint=nearest(key, known) or None)
 
 
 # --- what a value must be --------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ _PODS = ("auto", "kube", "kubelet", "none", "file:PATH")
 
 
 def _nearest_value(setting: Setting, value: object) -> str | None:
-    """A hint, where only some words are allowed and one of them is like what was given."""
+    """A hint if only some words are allowed and one of them is similar."""
     known = setting.choices or {"families": (*FAMILIES, "all"), "pods": _PODS}.get(setting.form or "", ())
     words = [word.strip() for word in value.split(",")] if isinstance(value, str) else []
     return next((near for word in words if word not in known and (near := nearest(word, known))), None)
@@ -314,7 +314,7 @@ _MORE_WORDS = {"`str | null`": "text", "`str`": "text", "`array`": "a list", "`o
 
 
 def _reason(e: ValueError, setting: Setting) -> str:
-    """Why a value was refused, in words a user of a YAML file knows."""
+    """Why a value was rejected, in the terms of a YAML file."""
     if setting.choices:
         return f"expected {' or '.join(setting.choices)}"
     text = str(e)
@@ -350,7 +350,7 @@ def _url(value: Any) -> Any:
 def _ratio(value: Any) -> Any:
     number = msgspec.convert(value, float | None, strict=not isinstance(value, str))
     if number is not None and not 0 < number < math.inf:
-        raise ValueError("expected a number above 0")
+        raise ValueError("expected a number greater than 0")
     return number
 
 
@@ -363,7 +363,7 @@ def _families(value: Any) -> Any:
         raise ValueError(f"expected at least one of {', '.join(FAMILIES)}")
     for name in names:
         if name not in FAMILIES:
-            raise ValueError(f"{name!r} is not a family; known are {', '.join(FAMILIES)}, all")
+            raise ValueError(f"{name!r} is not a metric family; allowed: {', '.join(FAMILIES)}, all")
     return list(dict.fromkeys(names))
 
 
@@ -405,14 +405,16 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
 
 
 def _settle_exclusive(chosen: dict[str, _Given]) -> None:
-    """Of two that exclude each other the heavier counts; given in the same place they are a mistake."""
+    """Of two that exclude each other the one of higher precedence is used; of equal precedence they are an error."""
     for pair in _EXCLUSIVE:
         both = [chosen[path] for path in pair if path in chosen and chosen[path].value not in (None, False)]
         if len(both) < 2:
             continue
         light, heavy = sorted(both, key=lambda given: given.weight)
         if light.weight == heavy.weight:
-            raise ConfigInvalid(f"{pair[0]} and {pair[1]}: both given ({light.said}, {heavy.said}); only one may be")
+            raise ConfigInvalid(
+                f"{pair[0]} and {pair[1]} exclude each other: both are given ({light.said}, {heavy.said})"
+            )
         del chosen[light.path]
 
 

@@ -1,4 +1,4 @@
-"""Settings that several processes have: the page of metrics, the web configuration, the log."""
+"""Settings that several services have: metric families, the web configuration, the log."""
 
 from typing import Annotated, Literal
 
@@ -9,34 +9,37 @@ from vgpuscope.catalog.metric import FAMILIES
 Families = Annotated[
     tuple[str, ...],
     Meta(
-        description=f"Families of metrics to publish, with commas, or all. Known: {', '.join(FAMILIES)}.",
+        description=f"Metric families to publish, separated by commas, or all. Allowed: {', '.join(FAMILIES)}.",
         extra={"form": "families", "placeholder": "LIST"},
     ),
 ]
 WebConfigFile = Annotated[
     str | None,
     Meta(
-        description="TLS, basic auth and bearer tokens, in the shape of Prometheus' exporter-toolkit; "
+        description="File with TLS, basic auth and bearer tokens, in the format of Prometheus' exporter-toolkit; "
         "read again when it changes.",
-        extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP, open to all"},
+        extra={"flag": "--web.config.file", "placeholder": "FILE", "unset": "plain HTTP without authentication"},
     ),
 ]
 
 
 class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is logged, and in which shape."""
+    """How much is logged, and in which format."""
 
     v: Annotated[
         int,
         Meta(
             ge=0,
             le=10,
-            description="How much to log: 4 a summary of each node, 5 detail of each device and how it was scored, "
-            "6 queries and their times. Warnings and errors are always logged.",
+            description="Log level: 4 adds a summary of each node, 5 the details and score of each GPU, 6 every query "
+            "with its duration. Warnings and errors are always logged.",
             extra={"flag": "--v", "short": "-v", "placeholder": "LEVEL"},
         ),
     ] = 4
     format: Annotated[
         Literal["text", "json"],
-        Meta(description="Log lines as text like klog's, or one JSON object each.", extra={"flag": "--log-format"}),
+        Meta(
+            description="Format of log lines: klog-style text, or one JSON object per line.",
+            extra={"flag": "--log-format"},
+        ),
     ] = "text"

@@ -19,7 +19,7 @@ def split(listen: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         return _ipv6(host[1:-1]), int(port)
     if ":" in host:
-        raise ValueError("an IPv6 address stands in brackets, as in [::1]:9394")
+        raise ValueError("write an IPv6 address in brackets, as in [::1]:PORT")
     if any(c in host for c in "[]/@ "):
         raise ValueError(f"{host!r} is not a host name")
     return host, int(port)
@@ -50,7 +50,7 @@ def shown(sock: socket.socket) -> str:
 
 def _resolve(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
     if not host:
-        host = "::" if _has_ipv6() else "0.0.0.0"  # noqa: S104 - ":9394" asks for every interface
+        host = "::" if _has_ipv6() else "0.0.0.0"  # noqa: S104 - ":PORT" asks for every interface
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return found[0][0], found[0][4]
 

@@ -1,23 +1,23 @@
 """Who may come in: the web configuration in effect, renewed while we run, and its judgement of each request."""
 
-import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
 import logging
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import bcrypt
 
-from vgpuscope.http import webconfig
+from vgpuscope.http import tokens, webconfig
+from vgpuscope.http.ratelimit import RateLimiter
 from vgpuscope.model.errors import ScopeError, WebConfigInvalid
+from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,18 @@ _LONGEST = 72  # bytes of a password that bcrypt takes into account
 class Guard:
     """Judges requests by a web configuration file; a broken new file leaves the last good one in force."""
 
-    def __init__(self, path: str, *, on_error: Callable[[ScopeError], None] = lambda _: None) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: str,
+        *,
+        on_error: Callable[[ScopeError], None] = lambda _: None,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._path, self._clock = path, clock
         self._on_error = on_error
         self._changes = OnChange(log)
         self._passwords = _Passwords()
-        self._bucket = _Bucket()
+        self._limiter = RateLimiter()  # all requests count as one client's
         self.failures = 0
         self._files = webconfig.Files(path)
         self.web = webconfig.read(path, self._files)
@@ -57,15 +63,15 @@ class Guard:
     async def judge(self, headers: Iterable[tuple[bytes, bytes]]) -> int:
         """200 for a request that may pass, else the status to answer with."""
         web = self.web
-        if web.interval and not self._bucket.take(interval=web.interval, burst=web.burst, now=time.monotonic()):
+        if web.interval and self._limiter.wait("", interval=web.interval, burst=web.burst, now=self._clock()):
             return TOO_MANY
         if not web.guarded:
             return OK
-        kind, _, value = _authorization(headers).partition(b" ")
-        if kind.lower() == b"bearer":
-            return OK if _known_token(value.strip(), web.tokens) else UNAUTHORIZED
-        if kind.lower() == b"basic" and web.users:
-            return await self._passwords.judge(value.strip(), web.users)
+        kind, value = tokens.credentials(_authorization(headers))
+        if kind == b"bearer":
+            return OK if tokens.known(value, [digest for _, digest in web.tokens]) else UNAUTHORIZED
+        if kind == b"basic" and web.users:
+            return await self._passwords.judge(value, web.users)
         return UNAUTHORIZED
 
     def allows_client(self, certificate: dict[str, Any] | None) -> bool:
@@ -100,7 +106,7 @@ class _Passwords:
         self._key = secrets.token_bytes(32)
         self._good: OrderedDict[bytes, bool] = OrderedDict()
         self._bad: OrderedDict[bytes, bool] = OrderedDict()  # apart, so that guessing cannot push out who is known
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bcrypt")
+        self._worker = Worker("bcrypt")
         self._waiting = 0
 
     async def judge(self, credentials: bytes, users: dict[str, bytes]) -> int:
@@ -126,7 +132,7 @@ class _Passwords:
             return None
         self._waiting += 1
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._thread, _matches, password, hashed)
+            answer = await self._worker.do(lambda: _matches(password, hashed))
         finally:
             self._waiting -= 1
         self._remember(key, answer=answer)
@@ -143,33 +149,11 @@ class _Passwords:
             memory.popitem(last=False)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-class _Bucket:
-    """A token bucket: one request per interval, and as many at once as the burst allows."""
-
-    def __init__(self) -> None:
-        self._tokens: float | None = None
-        self._at = 0.0
-
-    def take(self, *, interval: float, burst: int, now: float) -> bool:
-        grown = burst if self._tokens is None else self._tokens + (now - self._at) / interval
-        self._tokens, self._at = min(float(burst), grown), now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        self._worker.abandon()
 
 
 def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return next((value for name, value in headers if name == b"authorization"), b"")
-
-
-def _known_token(token: bytes, known: tuple[tuple[str, bytes], ...]) -> bool:
-    """Every known token is compared, each in constant time, so that time tells nothing."""
-    digest = hashlib.sha256(token).digest()
-    return bool(sum(hmac.compare_digest(digest, one) for _, one in known))
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:

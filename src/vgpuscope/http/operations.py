@@ -1,318 +1,173 @@
-"""The operations of an API as a table: routes, checks of parameters and the OpenAPI document all follow from it."""
+"""The operations of an API as a table: routes, typed parameters and bodies, roles and OpenAPI all follow from a row.
 
-import html
-import json
-import math
-import re
+Operation(method="GET", path="/api/v1/pods/{name}", summary="one pod", query=PodQuery, answer=PodBody, handler=pod)
+
+async def pod(call: Call[PodQuery, None]) -> PodBody: ...
+"""
+
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from types import NoneType
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
-from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vgpuscope.model.errors import QueryInvalid
-from vgpuscope.model.wording import instead, nearest
-from vgpuscope.version import __version__
+from vgpuscope.http import answers, parameters
+from vgpuscope.http.answers import CSV, JSON
+from vgpuscope.http.negotiation import prefers
+from vgpuscope.http.parameters import NoQuery, Param
+from vgpuscope.model.caller import ANYONE, Caller, Role
+from vgpuscope.model.errors import BodyInvalid
 
-ParamType: TypeAlias = Literal["string", "integer", "number", "boolean"]
-Handler: TypeAlias = Callable[[Request, dict[str, Any]], Awaitable[Response]]
-
-_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+Q = TypeVar("Q", bound=Struct)
+B = TypeVar("B")
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+EVENTS = "text/event-stream"
 
 
-class Param(Struct, frozen=True, kw_only=True):
-    """One query parameter."""
+class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
+    """One request that passed every check: who calls, with which parameters and body, and what to answer with."""
 
-    name: str
-    type: ParamType = "string"
-    help: str
-    choices: tuple[str, ...] = ()
-    pattern: str = ""  # that the whole text matches; help says it in words
-    many: bool = False  # several of the choices, with commas
-    least: float | None = None
-    most: float | None = None
-    default: Any = None  # None: not given
+    caller: Caller
+    asked: Q
+    body: B
+    media: str = JSON  # of those that the operation offers
+
+    @property
+    def csv(self) -> bool:
+        return self.media == CSV
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One method of one path."""
+    """One method of one path. The handler's value is sent as JSON, unless it is an Answer, a Content or a Stream."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     summary: str
-    handler: Handler
-    answer: Any = Any  # the type of the body
+    handler: Callable[[Call[Any, Any]], Awaitable[Any]]
+    body_shown: Any = None  # the type of the body in the document, where a stricter one is checked by the handler
+    answer: Any = Any  # the type of the response's body
     or_else: Any = None  # another type that the body has if so asked for
-    body: Any = None  # the type of the request's body; None: it takes none
-    params: tuple[Param, ...] = ()
-    changes: bool = False  # it changes something, and so needs the token
-    media: tuple[str, ...] = ("application/json",)
+    role: Role = "read"  # that the caller needs
+    public: bool = False  # no role is needed, not even where reading is protected
+    unlimited: bool = False  # not counted by the limits per client
+    media: tuple[str, ...] = (JSON,)
+    status: int = 200
     statuses: tuple[int, ...] = ()  # of errors it may answer with, besides the common ones
     headers: Mapping[str, str] = {}  # of the answer: name → what it says
+    stamp: Callable[[], Mapping[str, str]] = dict  # headers that every answer of it has, as of now
+    hidden: bool = False  # not in the document: parts of a page
+
+    @property
+    def changes(self) -> bool:
+        return self.role != "read"
+
+    @property
+    def query(self) -> type[Struct]:
+        """The struct that its parameters make."""
+        return _declared(self.handler)[0]
+
+    @property
+    def body(self) -> Any:
+        """The type of the request's body; None: it takes none."""
+        found = _declared(self.handler)[1]
+        return None if found is NoneType else found
+
+    @property
+    def body_required(self) -> bool:
+        return self.body is not None and NoneType not in get_args(self.body)
 
 
-def read_params(params: Sequence[Param], given: QueryParams) -> dict[str, Any]:
-    """The values of the parameters that are known; QueryInvalid names the one that is wrong."""
-    known = {param.name: param for param in params}
-    values: dict[str, Any] = {}
-    for name, text in given.multi_items():
-        param = known.get(name)
-        if param is None:
-            raise QueryInvalid(f"unknown parameter {name[:80]!r}", hint=instead(name, known) or _NO_PARAMS)
-        if name in values:
-            raise QueryInvalid(f"{name} is given more than once")
-        values[name] = _value(param, text)
-    return {param.name: param.default for param in params} | values
+def _declared(handler: Callable[..., Any]) -> tuple[type[Struct], Any]:
+    """Parameters and body, as the handler's first argument is annotated: Call[PodQuery, None]."""
+    first = next(iter(handler.__annotations__.values()), None)
+    query, body = get_args(first) or (NoQuery, NoneType)
+    return query, body
 
 
-def _value(param: Param, text: str) -> Any:
-    if param.many:
-        return tuple(dict.fromkeys(_one(param, part) for part in text.split(",")))
-    return _one(param, text)
+class Admission(Protocol):
+    """Decides who may call."""
+
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        """The caller; raises for one that may not do the operation, or asks too often."""
 
 
-def _one(param: Param, text: str) -> Any:
-    try:
-        value = _CONVERT[param.type](text)
-    except ValueError:
-        raise QueryInvalid(f"{param.name} must be {_TYPE_WORDS[param.type]} (got {text[:80]!r})") from None
-    if param.choices and value not in param.choices:
-        raise _no_choice(param, text)
-    if param.pattern and not re.fullmatch(param.pattern, text):
-        raise QueryInvalid(f"{param.name} has another form (got {text[:80]!r})", hint=param.help)
-    if param.type in {"integer", "number"} and not _within(param, value):
-        raise QueryInvalid(f"{param.name} must be {_range(param)} (got {text[:80]})")
-    return value
+class OpenToAll:
+    """Everyone may read; for services that only the web configuration file protects."""
+
+    def admit(self, request: Request, operation: Operation) -> Caller:  # noqa: ARG002
+        if not ANYONE.may(operation.role):
+            raise HTTPException(401)
+        return ANYONE
 
 
-_NO_PARAMS = "This path takes no parameters."
-_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
-_LISTED = 12  # choices; more stand in the documentation
-
-
-def _no_choice(param: Param, text: str) -> QueryInvalid:
-    number = "one or more of" if param.many else "one of"
-    choices = ", ".join(param.choices) if len(param.choices) <= _LISTED else "those that /docs lists"
-    message = f"{param.name} must be {number} {choices} (got {text[:80]!r})"
-    return QueryInvalid(message, hint=nearest(text, param.choices) or None)
-
-
-def _within(param: Param, value: float) -> bool:
-    return (param.least is None or value >= param.least) and (param.most is None or value <= param.most)
-
-
-def _range(param: Param) -> str:
-    if param.least is None:
-        return f"at most {param.most:g}"
-    return f"at least {param.least:g}" if param.most is None else f"from {param.least:g} to {param.most:g}"
-
-
-def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _number(text: str) -> float:
-    """Python would also take 1_000, digits of other scripts and nan."""
-    if not _NUMBER.fullmatch(text) or not math.isfinite(value := float(text)):
-        raise ValueError(text)
-    return value
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in _TRUE | _FALSE:
-        raise ValueError(text)
-    return text.lower() in _TRUE
-
-
-_CONVERT: dict[ParamType, Callable[[str], Any]] = {
-    "string": str,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-}
-
-
-def routes(operations: Sequence[Operation], allow: Callable[[Request, Operation], Awaitable[None]]) -> list[Route]:
-    """A route for each path; `allow` raises when the client may not do the operation."""
-    by_path: dict[str, dict[str, Operation]] = {}
+def routes(operations: Sequence[Operation], admission: Admission | None = None) -> list[Route]:
+    """A route for each path, with its methods."""
+    by_path: dict[str, dict[str, _Endpoint]] = {}
     for operation in operations:
-        by_path.setdefault(operation.path, {})[operation.method] = operation
-    return [Route(path, _endpoint(methods, allow), methods=list(methods)) for path, methods in by_path.items()]
+        endpoint = _Endpoint(operation, admission or OpenToAll())
+        by_path.setdefault(operation.path, {})[operation.method] = endpoint
+    return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
 
 
-def _endpoint(
-    methods: Mapping[str, Operation], allow: Callable[[Request, Operation], Awaitable[None]]
-) -> Callable[[Request], Awaitable[Response]]:
+def links(operations: Sequence[Operation]) -> list[tuple[str, str]]:
+    """What the index page lists: the documents that a browser can open."""
+    shown = [o for o in operations if o.method == "GET" and "{" not in o.path and not (o.hidden or o.changes)]
+    return [(operation.path, operation.summary) for operation in shown]
+
+
+def _dispatch(methods: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        operation = methods["GET" if request.method == "HEAD" else request.method]
-        if request.method == "HEAD" and operation.changes:  # whoever only asks for headers wants nothing done
+        found = methods.get("GET" if request.method == "HEAD" else request.method)
+        if found is None or (request.method == "HEAD" and found.refuses_head):
             raise HTTPException(405, headers={"allow": ", ".join(methods)})
-        await allow(request, operation)
-        return await operation.handler(request, read_params(operation.params, request.query_params))
+        return await found.serve(request)
 
     return endpoint
 
 
-# --- the OpenAPI document ---------------------------------------------------------------------------------------------
+class _Endpoint:
+    """Checks one request after the other, and has the operation's handler answer it."""
 
+    def __init__(self, operation: Operation, admission: Admission) -> None:
+        self._operation, self._admission = operation, admission
+        self._query, self._body_type = operation.query, operation.body
+        self._params: tuple[Param, ...] = parameters.declared(self._query)
+        self.refuses_head = operation.changes or EVENTS in operation.media  # HEAD does nothing, and a stream has no end
 
-class ErrorText(Struct, frozen=True):
-    """What went wrong."""
+    async def serve(self, request: Request) -> Response:
+        operation = self._operation
+        caller = self._admission.admit(request, operation)
+        given = request.query_params.multi_items()
+        asked = parameters.read(self._query, self._params, given, request.path_params)
+        media = self._media(request, asked)
+        body = await self._body(request) if self._body_type is not None else None
+        answer = await operation.handler(Call(caller=caller, asked=asked, body=body, media=media))
+        if isinstance(answer, Response):  # a stream
+            answer.headers.update(operation.stamp())
+            return answer
+        return await answers.respond(
+            request, answer, asked=(asked, media), status=operation.status, headers=operation.stamp()
+        )
 
-    code: str
-    message: str
-    hint: str
+    def _media(self, request: Request, asked: Struct) -> str:
+        """CSV where it is offered and asked for by `format`, or else liked better by the Accept header."""
+        first = self._operation.media[0]
+        if CSV not in self._operation.media:
+            return first
+        if (chosen := getattr(asked, "format", None)) is not None:
+            return CSV if chosen == "csv" else JSON
+        return CSV if prefers(request.headers.get("accept", ""), CSV, over=JSON) else first
 
-
-class ErrorBody(Struct, frozen=True):
-    """The shape of every error."""
-
-    error: ErrorText
-
-
-_STATUS_WORDS = {
-    401: "credentials are missing or wrong",
-    403: "this listener takes no changes",
-    404: "there is no such thing",
-    409: "another replica leads",
-    422: "a parameter or the body is wrong; nothing was done",
-    429: "too many requests",
-    503: "a source or store is down",
-}
-
-
-def openapi(operations: Sequence[Operation], *, title: str, description: str) -> bytes:
-    """The document, as JSON."""
-    types = [t for o in operations for t in (o.answer, o.or_else, o.body) if t is not None and t is not Any]
-    schemas, components = msgspec.json.schema_components(
-        [*types, ErrorBody], ref_template="#/components/schemas/{name}"
-    )
-    by_type = {_type_key(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
-    paths: dict[str, Any] = {}
-    for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, by_type)
-    document = {
-        "openapi": "3.1.0",
-        "info": {"title": title, "version": __version__, "description": description},
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _type_key(found: Any) -> str:
-    return str(found)
-
-
-def _operation(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, Any]:
-    schema = by_type.get(_type_key(operation.answer), {})
-    if operation.or_else is not None:
-        schema = {"anyOf": [schema, by_type[_type_key(operation.or_else)]]}
-    content = {media: {"schema": schema if "json" in media else {"type": "string"}} for media in operation.media}
-    good: dict[str, Any] = {"description": "as asked", "content": content}
-    if operation.headers:
-        good["headers"] = {
-            name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
-        }
-    error = {"application/json": {"schema": by_type[_type_key(ErrorBody)]}}
-    statuses = {401, 422, 429, *operation.statuses, *((403,) if operation.changes else ())}
-    made: dict[str, Any] = {
-        "summary": operation.summary,
-        "operationId": _operation_id(operation),
-        "parameters": [*_path_params(operation.path), *map(_param, operation.params)],
-        "responses": {
-            "200": good,
-            **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(statuses)},
-        },
-    }
-    if operation.changes:
-        made["security"] = [{"token": []}]
-    if operation.body is not None:
-        made["requestBody"] = {"content": {"application/json": {"schema": by_type[_type_key(operation.body)]}}}
-    return made
-
-
-def _operation_id(operation: Operation) -> str:
-    words = operation.path.strip("/").replace("{", "").replace("}", "").replace("/", "_") or "index"
-    return f"{operation.method.lower()}_{words}"
-
-
-def _path_params(path: str) -> list[dict[str, Any]]:
-    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-
-
-def _param(param: Param) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": param.type}
-    extras = {
-        "enum": list(param.choices) or None,
-        "pattern": f"^{param.pattern}$" if param.pattern else None,
-        "minimum": param.least,
-        "maximum": param.most,
-    }
-    schema |= {key: value for key, value in extras.items() if value is not None}
-    if param.default is not None:
-        schema["default"] = param.default
-    shown = {"name": param.name, "in": "query", "description": param.help}
-    if param.many:
-        return {**shown, "style": "form", "explode": False, "schema": {"type": "array", "minItems": 1, "items": schema}}
-    return {**shown, "schema": schema}
-
-
-# --- a page to read it on ---------------------------------------------------------------------------------------------
-
-_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}: API</title>
-<meta name="viewport" content="width=device-width"><style>
-body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}}
-code,pre{{font-family:ui-monospace,monospace;font-size:.9em}}
-details{{border:1px solid #8886;border-radius:.4rem;margin:.5rem 0;padding:.4rem .8rem}}
-summary{{cursor:pointer}}b.GET{{color:#0a7d36}}b.POST{{color:#b3541e}}
-@media(prefers-color-scheme:dark){{b.GET{{color:#5fd38d}}b.POST{{color:#f0a36b}}}}
-table{{border-collapse:collapse;width:100%}}td,th{{text-align:left;padding:.2rem .6rem;border-top:1px solid #8884;
-vertical-align:top}}
-</style><h1>{title}</h1><p>vgpuscope {version} · <a href="openapi.json">openapi.json</a></p><p>{description}</p>
-{operations}</html>
-"""
-
-
-def docs_page(operations: Sequence[Operation], *, title: str, description: str) -> bytes:
-    """The operations for people: needs neither script nor anything from elsewhere."""
-    return _PAGE.format(
-        title=html.escape(title),
-        version=__version__,
-        description=html.escape(description),
-        operations="\n".join(map(_docs_entry, operations)),
-    ).encode()
-
-
-def _docs_entry(operation: Operation) -> str:
-    token = " <small>needs the token</small>" if operation.changes else ""
-    rows = "".join(
-        f"<tr><td><code>{html.escape(p.name)}</code><td>{p.type}{_choices(p)}<td>{html.escape(p.help)}"
-        for p in operation.params
-    )
-    table = f"<table><tr><th>parameter<th>type<th>what it does{rows}</table>" if rows else "<p>No parameters.</p>"
-    method = f" -X {operation.method}" if operation.method != "GET" else ""
-    example = html.escape(f"curl{method} http://localhost:8080{operation.path}")
-    return (
-        f'<details><summary><b class="{operation.method}">{operation.method}</b> '
-        f"<code>{html.escape(operation.path)}</code> {html.escape(operation.summary)}{token}</summary>"
-        f"{table}<pre>{example}</pre></details>"
-    )
-
-
-def _choices(param: Param) -> str:
-    several = ", one or more with commas" if param.many else ""
-    return f"{several}: {html.escape(', '.join(param.choices))}" if param.choices else ""
+    async def _body(self, request: Request) -> Any:
+        content = await request.body()
+        if not content.strip() and not self._operation.body_required:
+            return None
+        try:
+            return msgspec.json.decode(content, type=self._body_type)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+            raise BodyInvalid(f"the body: {e}") from e

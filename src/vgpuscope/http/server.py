@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.http import address
+from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
@@ -53,7 +54,7 @@ HTTP_ERRORS = {  # status → code, message, hint
 }
 
 
-class Page(Protocol):
+class ServedPage(Protocol):
     """One state of /metrics as bytes that are ready to send."""
 
     def text(self) -> bytes: ...
@@ -82,12 +83,12 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 def make_app(
     *,
     title: str,
-    metrics: Callable[[], Page],
+    metrics: Callable[[], ServedPage],
     ready: Callable[[], Readiness],
     guard: "Guard | None" = None,
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
-    admit: Callable[[Request], None] | None = None,
+    admit: Callable[[Request], object] | None = None,
     service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
@@ -114,12 +115,12 @@ class App:
         self,
         *,
         title: str,
-        metrics: Callable[[], Page],
+        metrics: Callable[[], ServedPage],
         ready: Callable[[], Readiness],
         guard: "Guard | None",
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
-        admit: Callable[[Request], None] | None,
+        admit: Callable[[Request], object] | None,
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
@@ -132,6 +133,8 @@ class App:
         own = [getattr(route, "path", "") for route in routes]
         self._paths = [path for path in (*own, *self._common) if len(path) > 1 and "{" not in path]
         self.stopping = False
+        self.failing: Callable[[], Sequence[str]] = tuple  # what the process itself knows to be down
+        self.streams = Streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -172,7 +175,7 @@ class App:
             await _send(send, 200, headers, page.openmetrics() if openmetrics else page.text())
 
     async def _serve_readiness(self, scope: Scope, send: Send) -> None:  # noqa: ARG002 - one shape for all endpoints
-        state = Readiness(missing=("stopping",)) if self.stopping else self._ready()
+        state = Readiness(missing=("stopping",) if self.stopping else (*self._ready().missing, *self.failing()))
         body = msgspec.json.encode({"ready": state.ready, "missing": state.missing})
         await _send(send, 200 if state.ready else 503, [(b"content-type", _JSON), _NO_STORE], body)
 
@@ -246,6 +249,7 @@ class Server:
     def stop(self) -> None:
         """Let run() finish."""
         self.not_ready()
+        self._app.streams.stopped.set()
         self._inner.should_exit = True
         self._inner.leaving.set()
 

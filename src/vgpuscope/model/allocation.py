@@ -89,7 +89,7 @@ class HeldInstance(Struct, frozen=True, kw_only=True):
     compute_instance: int | None = None
 
 
-class Refusal(Struct, frozen=True, kw_only=True, gc=False):
+class RegisterRefusal(Struct, frozen=True, kw_only=True, gc=False):
     """What the PodScheduled condition says of a pod that has no node yet, in its scheduler's own words."""
 
     reason: str  # Unschedulable, SchedulingGated, SchedulerError
@@ -118,6 +118,15 @@ class Controller(Struct, frozen=True, gc=False):
     uid: str
 
 
+class ContainerRequest(Struct, frozen=True):
+    """What one container asks for: device resources and amounts, as written."""
+
+    index: int  # init containers first
+    name: str
+    init: bool  # gives back what it holds when it ends; a sidecar is none
+    amounts: dict[str, int]
+
+
 class PodState(Struct, frozen=True, kw_only=True):
     """One pod that has, wants or had devices."""
 
@@ -133,12 +142,13 @@ class PodState(Struct, frozen=True, kw_only=True):
     instances: tuple[HeldInstance, ...] = ()
     requests: dict[str, int] = {}  # device resources it asks for, all containers together
     asking: int = 0  # how many containers ask for them
+    containers: tuple[ContainerRequest, ...] = ()  # those that ask for them
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
     scheduler: str = "default-scheduler"
     owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
     controller: Controller | None = None  # of the pod itself, where the way to the topmost owner begins
     times: PodTimes = PodTimes()
-    refusal: Refusal | None = None
+    refusal: RegisterRefusal | None = None
 
     @property
     def ended(self) -> bool:

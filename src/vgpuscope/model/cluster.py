@@ -33,6 +33,19 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
     cores: int  # percent; 0: not specified
 
 
+class DeviceRequest(Struct, frozen=True, kw_only=True, gc=False):
+    """What one container asks for of one vendor's devices; None: it does not say."""
+
+    container_index: int  # init containers first
+    container: str
+    init: bool
+    vendor: str
+    count: int | None  # devices
+    memory: Bytes | None  # of each device
+    memory_percentage: int | None  # of each device's memory
+    cores: int | None  # of each device, in the vendor's unit: percent for most
+
+
 class PodShare(Struct, frozen=True, kw_only=True, gc=False):
     """What one pod has of one device, by HAMi's rule: its app containers together, or the larger init container."""
 

@@ -1,13 +1,13 @@
 """What the driver says of the GPUs of a node at one moment. None: the driver did not say."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
 from vgpuscope.model.quantity import Bytes, Celsius, DeviceUUID, Hertz, Joules, Pid, Ratio, Watts
 
 Health = Literal["ok", "lost", "reset-required", "unresponsive", "no-permission", "error"]
-HEALTH: tuple[Health, ...] = ("ok", "lost", "reset-required", "unresponsive", "no-permission", "error")
+HEALTH: tuple[Health, ...] = get_args(Health)
 
 ThrottleReason = Literal[
     "idle",
@@ -20,17 +20,7 @@ ThrottleReason = Literal[
     "hw-power-brake",
     "display-clocks",
 ]
-THROTTLE_REASONS: tuple[ThrottleReason, ...] = (
-    "idle",
-    "app-clocks",
-    "sw-power-cap",
-    "hw-slowdown",
-    "sync-boost",
-    "sw-thermal",
-    "hw-thermal",
-    "hw-power-brake",
-    "display-clocks",
-)
+THROTTLE_REASONS: tuple[ThrottleReason, ...] = get_args(ThrottleReason)
 
 ProcessKind = Literal["compute", "graphics", "mps"]
 

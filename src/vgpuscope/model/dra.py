@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vgpuscope.model.allocation import Assignment, HeldInstance
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
 
 UNUSED = "Unused"  # the phase of a claim that stands in the place of a pod, because no pod uses what it holds
@@ -59,3 +60,11 @@ class ClaimState(Struct, frozen=True, kw_only=True):
     node: str = ""  # where its devices can be used; "": not on one node only
     devices: tuple[ClaimedDevice, ...] = ()
     pods: tuple[PodUID, ...] = ()
+
+
+class ClaimShare(Struct, frozen=True):
+    """What a pod holds through its ResourceClaims, beside what its own annotations say."""
+
+    assignments: tuple[Assignment, ...] = ()
+    instances: tuple[HeldInstance, ...] = ()
+    node: str = ""  # where the devices are

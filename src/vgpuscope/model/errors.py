@@ -1,4 +1,4 @@
-"""Every error a user can meet. The code is the contract: log line, metric label, API body and docs say one word.
+"""Every error a user can meet. The code is the contract: log line, metric label, API body and docs use the same word.
 
 ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
@@ -6,7 +6,8 @@ ScopeError
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
 ├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
-├── HistoryDown                                          status 503
+├── HistoryDown, FollowerLate                            status 503
+├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
@@ -19,11 +20,11 @@ from typing import ClassVar
 
 
 class ScopeError(Exception):
-    """Something a user can act on; str() says what happened, hint says what to do."""
+    """An error that a user can act on: str() is what happened, hint is what to do."""
 
     code: ClassVar[str] = "INTERNAL"
-    meaning: ClassVar[str] = "A promise of our own code was broken."
-    hint: ClassVar[str] = "Please report it with the log."
+    meaning: ClassVar[str] = "An internal error: vgpuscope broke one of its own assumptions."
+    hint: ClassVar[str] = "Please report it, with the log."
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
@@ -34,97 +35,105 @@ class ScopeError(Exception):
 
     @property
     def lines(self) -> str:
-        """The error as every command prints it."""
+        """The error as every command prints it: what happened, then what to do."""
         return f"vgpuscope: {self.code}: {self}\nhint: {self.advice}"
 
 
 class ConfigInvalid(ScopeError):
     code = "CONFIG_INVALID"
-    meaning = "A flag, an environment variable or a key of the configuration file is unknown or has a bad value."
-    hint = "`vgpuscope config print` shows every key with its value and where it came from."
+    meaning = "A flag, an environment variable or a key of the settings file is unknown or has an invalid value."
+    hint = "`vgpuscope config print` shows every setting, its value and where the value came from."
     status = 422
     exit_code = 2
 
 
 class WebConfigInvalid(ConfigInvalid):
     code = "WEB_CONFIG_INVALID"
-    meaning = "The web configuration file (TLS, basic auth, bearer tokens) cannot be used."
-    hint = "The file has the shape of Prometheus' exporter-toolkit; see docs/security.md."
+    meaning = "The web configuration file (TLS, basic auth, bearer tokens) is invalid."
+    hint = "The file uses the format of Prometheus' exporter-toolkit; see docs/security.md."
 
 
 class RatioInvalid(ConfigInvalid):
     code = "RATIO_INVALID"
-    meaning = "The virtualisation ratio is not a number above 0."
-    hint = "gpu_allocation.txt holds one number, integer or decimal, above 0: for example 2 when a card is cut in two."
+    meaning = "The virtualisation ratio is not a number greater than 0."
+    hint = "gpu_allocation.txt holds one integer or decimal number greater than 0: 2 if each GPU is split in two."
 
 
 class PortBusy(ScopeError):
     code = "PORT_BUSY"
-    meaning = "The address to listen on is taken, or may not be used by this user."
-    hint = "Say --listen HOST:PORT with a free port; `ss -ltnp` shows who holds this one."
+    meaning = "The address to listen on is in use, or this user has no permission for it."
+    hint = "Choose a free port with --listen HOST:PORT; `ss -ltnp` shows which process uses this one."
 
 
 class PodUnknown(ScopeError):
     code = "POD_UNKNOWN"
-    meaning = "The pod that was asked for neither waits for devices nor did so within what is remembered."
-    hint = "`vgpuscope pending --all` lists the pods that are known; a pod that was scheduled at once is not listed."
+    meaning = "The pod does not wait for GPUs, and did not in the last day."
+    hint = "`vgpuscope pending --all` lists all known pods; a pod that was scheduled immediately is not listed."
     status = 404
 
 
 class AnnotationMalformed(ScopeError):
     code = "ANNOTATION_MALFORMED"
-    meaning = "An annotation that HAMi writes on a pod is not in any form that a known HAMi release writes."
-    hint = "`kubectl get pod -o yaml` shows it; the pod is reported by what the driver and its region say instead."
+    meaning = "A HAMi annotation of a pod does not have the format of any known HAMi release."
+    hint = "`kubectl get pod -o yaml` shows it; for this pod, only data from the driver and its region are reported."
 
 
 class QueryInvalid(ScopeError):
     code = "QUERY_INVALID"
-    meaning = "A query parameter is unknown, has the wrong type or is out of range; nothing was done."
+    meaning = "A query parameter is unknown, has the wrong type or is out of range. Nothing was changed."
     hint = "/docs lists every parameter with its type."
     status = 422
 
 
 class BodyInvalid(ScopeError):
     code = "BODY_INVALID"
-    meaning = "The body of a request is not the JSON that is expected; nothing was done."
-    hint = "/docs shows the shape of every body."
+    meaning = "The body of the request is not the expected JSON. Nothing was changed."
+    hint = "/docs shows the format of every body."
     status = 422
 
 
 class ReadOnly(ScopeError):
     code = "READ_ONLY"
-    meaning = "The request would change something, and this listener takes no changes."
+    meaning = "The request changes something, and this listener is read-only."
     hint = "Set VGPUSCOPE_API_TOKEN and send it as a bearer token, or listen on a loopback address."
     status = 403
 
 
 class NotLeader(ScopeError):
     code = "NOT_LEADER"
-    meaning = "Of several replicas only the leader analyses and takes changes, and this is not the one."
-    hint = "Ask again through the Service, or the replica whose /health says leader: true."
+    meaning = "Only the leader of several replicas analyses and accepts changes, and this replica is not the leader."
+    hint = "Retry through the Service, or ask the replica whose /health has leader: true."
     status = 409
     retryable = True
 
 
 class Unknown(ScopeError):
-    code = "UNKNOWN"
-    meaning = "There is no such GPU, node, pod or namespace among the results."
-    hint = "/results lists all of them; names are case-sensitive, and UUIDs must be complete."
+    code = "OBJECT_UNKNOWN"
+    meaning = "The results contain no such GPU, node, pod or namespace."
+    hint = "/results lists all of them. Names are case-sensitive, and UUIDs must be complete."
     status = 404
 
 
 class HistoryDown(ScopeError):
     code = "HISTORY_DOWN"
-    meaning = "The store of past results cannot be read or written; analyses go on without it."
-    hint = "Check analyzer.history, the disk or the database; what could not be written is written when it is back."
+    meaning = "The store of past results cannot be read or written. Analyses continue without it."
+    hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
+    status = 503
+    retryable = True
+
+
+class FollowerLate(ScopeError):
+    code = "FOLLOWER_LATE"
+    meaning = "Something that follows from an analysis (page, log, store) was not done within its deadline."
+    hint = "/health names the follower; the others ran. Look for a slow disk or database, or too little CPU."
     status = 503
     retryable = True
 
 
 class SourceDown(ScopeError):
     code = "SOURCE_DOWN"
-    meaning = "A source of data could not be read; what it would have given is absent, the rest is served."
-    hint = "The log says which source and why; `vgpuscope top` shows it too."
+    meaning = "A data source could not be read. Its metrics are missing; all others are served."
+    hint = "The log and `vgpuscope top` name the source and the reason."
     status = 503
     retryable = True
     absent: ClassVar[bool] = False  # True: known not to be on this node, which is not a fault
@@ -132,43 +141,43 @@ class SourceDown(ScopeError):
 
 class DriverAbsent(SourceDown):
     code = "DRIVER_ABSENT"
-    meaning = "libnvidia-ml.so.1 cannot be loaded: no driver on this node, or the container was not given it."
-    hint = "In a container use the nvidia runtime class or NVIDIA_DRIVER_CAPABILITIES=utility. The agent keeps trying."
+    meaning = "libnvidia-ml.so.1 cannot be loaded: the node has no driver, or it is not mounted into the container."
+    hint = "In a container, use the nvidia runtime class or NVIDIA_DRIVER_CAPABILITIES=utility. The agent retries."
     absent = True
 
 
 class DriverFailed(SourceDown):
     code = "DRIVER_FAILED"
-    meaning = "NVML answers with an error for every card (driver unloaded, version mismatch, rights lost)."
+    meaning = "NVML returns an error for every GPU (driver unloaded, version mismatch, permission lost)."
     hint = (
-        "`nvidia-smi` on the node says the same; the agent initialises anew by itself when the driver is back. "
-        "After an upgrade of the driver's library only a restart of the agent loads the new one."
+        "`nvidia-smi` on the node shows the same error. The agent reconnects automatically when the driver is back. "
+        "After an upgrade of the driver, restart the agent: only then it loads the new library."
     )
 
 
 class DriverHung(SourceDown):
     code = "DRIVER_HUNG"
-    meaning = "A call into the driver has not come back in time."
-    hint = "Look for XIDs in the kernel log; the agent goes on as soon as the call returns."
+    meaning = "A call to the driver did not return within its deadline."
+    hint = "Look for XIDs in the kernel log. The agent continues as soon as the call returns."
 
 
 class RegionsUnreadable(SourceDown):
     code = "REGIONS_UNREADABLE"
-    meaning = "HAMi's directory of container regions is there but cannot be listed."
-    hint = "Mount <hook path>/containers into the agent and let it run as a user who may read it."
+    meaning = "HAMi's directory of container regions exists but cannot be listed."
+    hint = "Mount <hook path>/containers into the agent, and run it as a user with permission to read it."
 
 
 class RegionsAbsent(SourceDown):
     code = "REGIONS_ABSENT"
-    meaning = "There is no directory of container regions: HAMi does not run on this node, or it is not mounted."
-    hint = "Say --hook-path (HAMi's default is /usr/local/vgpu) and mount it read-only; without HAMi all is well."
+    meaning = "The directory of container regions does not exist: this node has no HAMi, or it is not mounted."
+    hint = "Set --hook-path (HAMi's default: /usr/local/vgpu) and mount it read-only. Without HAMi, ignore this."
     absent = True
 
 
 class RegionRefused(SourceDown):
     code = "REGION_REFUSED"
-    meaning = "A region file has a size, magic or version that no known HAMi release writes."
-    hint = "The log names file and reason; a file that was only just created is taken at the next sample."
+    meaning = "A region file has a size, magic number or version of no known HAMi release."
+    hint = "The log names the file and the reason. A file that was just created is read at the next sample."
 
     def __init__(self, reason: str, message: str | None = None) -> None:
         super().__init__(message or reason)
@@ -177,20 +186,43 @@ class RegionRefused(SourceDown):
 
 class KubeUnreadable(SourceDown):
     code = "KUBE_UNREADABLE"
-    meaning = "Pods, or objects of another kind, could not be read from the API server, the kubelet or the file."
-    hint = "Check --kubeconfig, --pods and the network; what is known stays, and the agent goes on with pod UIDs."
+    meaning = "Pods or other objects could not be read from the API server, the kubelet or the file."
+    hint = "Check --kubeconfig, --pods and the network. Known objects are kept, and new pods are shown by UID."
 
 
 class KubeForbidden(KubeUnreadable):
     code = "KUBE_FORBIDDEN"
-    meaning = "The API server or kubelet refused our credentials."
-    hint = "The service account needs get, list and watch on that kind (or nodes/proxy for the kubelet's pods)."
+    meaning = "The API server or the kubelet rejected the credentials."
+    hint = "The service account needs get, list and watch for this kind (nodes/proxy for --pods kubelet)."
+
+
+class KubeUnwritten(ScopeError):
+    code = "KUBE_UNWRITTEN"
+    meaning = "The API server rejected a change, or did not answer: then it is not known whether the change was made."
+    hint = "The message holds the server's own words; the object itself shows whether it was changed."
+    status = 502
+    retryable = True
+
+
+class KubeConflict(KubeUnwritten):
+    code = "KUBE_CONFLICT"
+    meaning = "The object was changed since it was read, or the pod was bound already; nothing was changed."
+    hint = "Read the object again and decide anew."
+    status = 409
+
+
+class KubeAbsent(KubeUnwritten):
+    code = "KUBE_ABSENT"
+    meaning = "The object to be changed does not exist any more."
+    hint = "It was deleted meanwhile; there is nothing to do."
+    status = 404
+    retryable = False
 
 
 class PodResourcesAbsent(SourceDown):
     code = "PODRESOURCES_ABSENT"
-    meaning = "There is no PodResources socket: no kubelet on this node, or its directory is not mounted."
-    hint = "Mount the directory /var/lib/kubelet/pod-resources; on a plain GPU server say --podresources-socket none."
+    meaning = "The PodResources socket does not exist: this node has no kubelet, or its directory is not mounted."
+    hint = "Mount the directory /var/lib/kubelet/pod-resources. Without Kubernetes, use --podresources-socket none."
     absent = True
 
 
@@ -202,51 +234,51 @@ class PodResourcesDown(SourceDown):
 
 class QueryFailed(SourceDown):
     code = "QUERY_FAILED"
-    meaning = "Prometheus could not be reached, or answered a query with an error; what was asked for is unknown."
-    hint = "The message names the query's part and what the server said; the next analysis asks again."
-    answered = False  # whether it was the server that said no
+    meaning = "Prometheus could not be reached, or returned an error for a query. The values of that query are unknown."
+    hint = "The message has the part of the query and the server's error. The next analysis retries."
+    answered = False  # True: the server itself rejected the query
 
 
 class QueryTimeout(QueryFailed):
     code = "QUERY_TIMEOUT"
-    meaning = "Prometheus has not answered a query within the analysis' deadline; what was asked for is unknown."
-    hint = "Raise prometheus.deadline, shorten the window, or let recording rules do the work."
+    meaning = "Prometheus did not answer a query before the analysis' deadline. The values of that query are unknown."
+    hint = "Raise prometheus.deadline, shorten the window, or use recording rules."
 
 
 class QueryForbidden(QueryFailed):
     code = "QUERY_FORBIDDEN"
-    meaning = "Prometheus, or a proxy before it, refused our credentials."
+    meaning = "Prometheus, or a proxy in front of it, rejected the credentials."
     hint = "Check user, password or token, and the tenant header (X-Scope-OrgID for Mimir)."
 
 
 class AnswerUnreadable(QueryFailed):
     code = "ANSWER_UNREADABLE"
-    meaning = "The answer is not one of Prometheus' HTTP API: HTML, cut off, too large or of another shape."
-    hint = "The URL must be the one before /api/v1; a login page in between answers with HTML."
+    meaning = "The answer is not from Prometheus' HTTP API: it is HTML, truncated, too large or has another format."
+    hint = "prometheus.url must end before /api/v1. A login page in front of Prometheus answers with HTML."
 
 
 class AnswerPartial(SourceDown):
     code = "ANSWER_PARTIAL"
-    meaning = "Thanos, Mimir or VictoriaMetrics answered, but said that some of its stores did not take part."
-    hint = "See which store is down; cards whose samples are missing are unknown, the others are judged."
+    meaning = "Thanos, Mimir or VictoriaMetrics answered, but reported that some of its stores did not."
+    hint = "Check which store is down. GPUs without samples are unknown; all others are analysed."
 
 
 class SamplesRefused(SourceDown):
     code = "SAMPLES_REFUSED"
-    meaning = "More series than can be looked at one by one hold values that cannot be true; these terms are left out."
-    hint = "Sentinels, NaN or values out of range come from the exporter: compare its page with nvidia-smi."
+    meaning = "Too many series have impossible values to check each of them. These terms are excluded from the score."
+    hint = "The exporter reports sentinels, NaN or values out of range: compare its /metrics with nvidia-smi."
 
 
 class WindowTooShort(SourceDown):
     code = "WINDOW_TOO_SHORT"
-    meaning = "GPUs are scraped so rarely that the window holds fewer than five samples: they cannot be judged."
-    hint = "Raise prometheus.time_window_min to at least five scrape intervals, or scrape more often."
+    meaning = "The window has fewer than five samples of a GPU, because scrapes are too rare. The GPU is unknown."
+    hint = "Set prometheus.time_window_min to at least five scrape intervals, or scrape more often."
 
 
 class NoKnownMetrics(SourceDown):
     code = "METRICS_ABSENT"
-    meaning = "The PromQL engine answers, but it has none of the GPU metrics that the analyzer reads."
-    hint = "Scrape dcgm-exporter or vgpuscope agent with it, and check prometheus.url and prometheus.query_condition."
+    meaning = "Prometheus answers, but has none of the GPU metrics that the analyzer reads."
+    hint = "Let it scrape dcgm-exporter or vgpuscope agent. Check prometheus.url and prometheus.query_condition."
 
 
 def error_types() -> tuple[type[ScopeError], ...]:

@@ -6,7 +6,7 @@ Did you mean idle? Possible: idle, low, normal, high, unknown. /docs lists every
 import difflib
 from collections.abc import Iterable
 
-_MOST = 12  # words that are listed; more are looked up in the documentation
+_MOST = 20  # words that are listed; more are looked up in the documentation
 _LONGEST = 80  # characters that are compared
 
 

@@ -5,19 +5,37 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from vgpuscope.model.errors import ScopeError
-from vgpuscope.runtime.log import fields
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.log import error_fields, fields
 
 log = logging.getLogger(__name__)
 
 GRACE = 5.0  # seconds from the signal to the end, whatever hangs
 DRAIN = 0.2  # seconds between saying "not ready" and closing the door
+BACK_OFF = (1.0, 60.0)  # seconds: first and longest pause before a loop is started again; each is twice the one before
 
 Loop = Callable[[], Awaitable[None]]
+Died = Callable[[str, ScopeError], None]
+
+
+class Restartable(Struct, frozen=True):
+    """A loop that is started again when it dies: all that it knows lives outside of it.
+
+    Any other loop that dies ends the process.
+    """
+
+    run: Loop
+
+
+Loops = Mapping[str, Loop | Restartable]
 
 
 class Server(Protocol):
@@ -44,30 +62,45 @@ def main(work: Callable[["Lifecycle"], Coroutine[Any, Any, None]], *, grace: flo
 class Lifecycle:
     """From the start of a process to its end: signals, loops, the server, and a deadline for leaving."""
 
-    def __init__(self, *, grace: float = GRACE, leave: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self,
+        *,
+        grace: float = GRACE,
+        leave: Callable[[int], object] = os._exit,
+        sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        """`sleep` and `clock` measure the back-off of loops that are started again."""
         self._stop = asyncio.Event()
-        self._leave = leave
+        self._leave, self._sleep, self._clock = leave, sleep, clock
         self._deadline = threading.Timer(grace, leave, (0,))
         self._deadline.daemon = True
+        self._waiting: set[str] = set()
 
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Loops that died and have not been started again yet."""
+        return tuple(sorted(self._waiting))
+
     def stop(self) -> None:
         """What a signal does, but without the deadline."""
         self._stop.set()
 
-    async def run(self, loops: Mapping[str, Loop], *, server: Server | None = None) -> None:
-        """Run named loops and a server until told to stop.
+    async def run(self, loops: Loops, *, server: Server | None = None, died: Died = lambda _, __: None) -> None:
+        """Run named loops and a server until told to stop; `died` is called for each loop that dies.
 
-        A loop that raises or returns takes the others down with it, and its error comes out here: a restart that
-        everyone can see is better than a process that half works.
+        A loop never ends by itself. One that raises, returns or is cancelled by anybody else has died: that is logged
+        with its name. A restartable loop is started again after a pause. Any other takes the rest down with it, and its
+        error comes out here: a restart that everyone can see is better than a process that half works.
         """
         try:
             async with asyncio.TaskGroup() as group:
                 with self._signals():
-                    await self._together(group, loops, server)
+                    await self._together(group, loops, server, died)
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
 
@@ -76,9 +109,9 @@ class Lifecycle:
         if all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
             self._deadline.cancel()
 
-    async def _together(self, group: asyncio.TaskGroup, loops: Mapping[str, Loop], server: Server | None) -> None:
-        tasks = [group.create_task(_eternal(name, loop), name=name) for name, loop in loops.items()]
-        serving = group.create_task(server.run(), name="http") if server else None
+    async def _together(self, group: asyncio.TaskGroup, loops: Loops, server: Server | None, died: Died) -> None:
+        tasks = [group.create_task(self._live(name, loop, died), name=name) for name, loop in loops.items()]
+        serving = group.create_task(self._serve(server, died), name="http") if server else None
         try:
             await self._stop.wait()
             if server and serving:
@@ -89,6 +122,40 @@ class Lifecycle:
         finally:
             for task in tasks:
                 task.cancel()
+
+    async def _live(self, name: str, loop: Loop | Restartable, died: Died) -> None:
+        if isinstance(loop, Restartable):
+            await self._restarted(name, loop.run, died)
+        else:
+            with _seen(name, died):
+                await _eternal(name, loop)
+
+    async def _restarted(self, name: str, loop: Loop, died: Died) -> None:
+        """Start a loop again and again; the pause doubles with each death, unless the loop worked for long before."""
+        pause, longest = BACK_OFF
+        while True:
+            began = self._clock()
+            with suppress(Exception), _seen(name, died):
+                await _eternal(name, loop)
+            if self._clock() - began > longest:
+                pause = BACK_OFF[0]
+            await self._rest(name, pause)
+            pause = min(2 * pause, longest)
+
+    async def _rest(self, name: str, pause: Seconds) -> None:
+        log.warning("loop is started again after a pause", extra=fields(loop=name, seconds=pause))
+        self._waiting.add(name)
+        try:
+            await self._sleep(pause)
+        finally:
+            self._waiting.discard(name)
+
+    async def _serve(self, server: Server, died: Died) -> None:
+        """Serving may end, but not before it is told to."""
+        with _seen("http", died):
+            await server.run()
+            if not self.stopping:
+                raise RuntimeError("http came to an end, which it never should")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -112,8 +179,28 @@ class Lifecycle:
         self._stop.set()
 
 
+@contextmanager
+def _seen(name: str, died: Died) -> Iterator[None]:
+    """Log and count whatever ends a loop, and let it through."""
+    try:
+        yield
+    except Exception as e:
+        error = e if isinstance(e, ScopeError) else ScopeError(f"{name}: {e!r}")
+        where = None if error is e else e  # an error of ours says all without a traceback
+        log.log(logging.ERROR, "loop died", extra=fields(loop=name, **error_fields(error)), exc_info=where)
+        died(name, error)
+        raise
+
+
 async def _eternal(name: str, loop: Loop) -> None:
-    await loop()
+    """Run a loop that never ends; that it was cancelled by anybody but us is an end, too."""
+    try:
+        await loop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError(f"{name} was cancelled from inside, which it never should be") from None
     raise RuntimeError(f"{name} came to an end, which it never should")
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from vgpuscope import config
+from vgpuscope.model.service import AGENT_PORT, local
 from vgpuscope.services.agent import process as agent
 from vgpuscope.sim.binding import Binding
 from vgpuscope.sim.leash import end_with_stdin
@@ -14,7 +15,7 @@ def main(argv: list[str]) -> int:
     """Runs until SIGTERM, or until standard input ends where that was asked for."""
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.agent", description=__doc__)
     parser.add_argument("node", type=Path, help="the node's directory, as vgpuscope.sim.node keeps it")
-    parser.add_argument("--listen", default="127.0.0.1:9394", metavar="HOST:PORT")
+    parser.add_argument("--listen", default=local(AGENT_PORT), metavar="HOST:PORT")
     parser.add_argument("--while-stdin", action="store_true", help="end when standard input does")
     parser.add_argument("--once", action="store_true", help="print one sample and exit")
     chosen = parser.parse_args(argv)

@@ -10,11 +10,12 @@ import sys
 import time
 
 from vgpuscope import config as configuration
+from vgpuscope.model.service import ANALYZER_PORT, local
 from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.analyzer.sources import make_source
 from vgpuscope.sim.leash import end_with_stdin
 from vgpuscope.sim.past import Minutes, Remembering, remember
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 WINDOW_MINUTES = 1.0
 SCRAPE_SECONDS = 2
@@ -23,7 +24,7 @@ SCRAPE_SECONDS = 2
 def main(argv: list[str]) -> int:
     """Runs until SIGTERM, or until standard input ends."""
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.analyzer", description=__doc__)
-    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT")
+    parser.add_argument("--listen", default=local(ANALYZER_PORT), metavar="HOST:PORT")
     parser.add_argument("--targets", required=True, metavar="LIST")
     parser.add_argument("--cluster", required=True, metavar="URL")
     parser.add_argument("--history", required=True, metavar="FILE")

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Xid
+from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, XidState
 
 T = TypeVar("T")
 
@@ -513,7 +513,7 @@ def _field(field: int, value: int | None) -> SimpleNamespace:
     )
 
 
-def _event(xid: Xid) -> SimpleNamespace:
+def _event(xid: XidState) -> SimpleNamespace:
     return SimpleNamespace(
         device=_Handle(xid.uuid),
         eventType=Binding.nvmlEventTypeXidCriticalError,

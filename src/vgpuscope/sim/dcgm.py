@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
-from vgpuscope.sim.hardware import Card, Instance
+from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life
 from vgpuscope.sim.world import World
 
@@ -33,7 +33,7 @@ async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
 class Activity(NamedTuple):
     """What the exporter says of a GPU or MIG instance: shares of SMs and of time, 0-1."""
 
-    card: Card
+    card: SimGpu
     sm: float
     engine: float
     instance: Instance | None = None
@@ -68,7 +68,7 @@ def page(worlds: Sequence[World]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _instances(world: World, card: Card) -> Iterator[Activity]:
+def _instances(world: World, card: SimGpu) -> Iterator[Activity]:
     """GPU instances, which is what the exporter watches: of one with two compute instances it cannot tell whose."""
     numbers = [instance.gpu_instance for instance in card.instances]
     for instance in card.instances:
@@ -79,7 +79,7 @@ def _instances(world: World, card: Card) -> Iterator[Activity]:
         yield Activity(card, sm=engine * _BUSY, engine=engine, instance=instance, holder=_holder(world, card, instance))
 
 
-def _holder(world: World, card: Card, instance: Instance) -> Life | None:
+def _holder(world: World, card: SimGpu, instance: Instance) -> Life | None:
     there = (life for life in world.lives.values() if life.job.cards == (card.index,))
     return next((life for life in there if world.instance_of(life) == instance), None)
 

@@ -12,14 +12,15 @@ from typing import Any
 
 from rich.console import Console
 
+from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.sim import cluster, dcgm, screen
 from vgpuscope.sim.analyzer import WINDOW_MINUTES
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
-from vgpuscope.sim.news import Look, Reporter, findings
+from vgpuscope.sim.news import NewsLook, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
-from vgpuscope.sim.processes import BASE_PORT, CannotStart, Child, Past, Ports, all_ended, all_ready, plans, running
+from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
 
 _TICK = 0.5  # seconds
 _LONGEST_SOCKET = 100  # a Unix socket's path has room for 107 bytes
@@ -28,7 +29,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(
-    *, base_port: int = BASE_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
+    *, base_port: int = AGENT_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
 ) -> int:
     """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
     console = screen.console()
@@ -49,7 +50,7 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
     worlds = [node.world for node in nodes]
     async with _kubelets(nodes), api.serve(), _ticking(nodes, objects, stop), dcgm.serve(worlds, ports.dcgm) as extra:
         api.write_kubeconfig(root / "kubeconfig")
-        async with running(plans(nodes, root, ports, extra, Past(seed, began, window))) as children:
+        async with running(plans(nodes, root, ports, extra, ProcessPast(seed, began, window))) as children:
             with screen.starting(console) as waiting:
                 if not await _first_of(all_ready(children, waiting), stop):
                     return 0
@@ -76,7 +77,7 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
         await asyncio.gather(ended, events, return_exceptions=True)
 
 
-async def _telling(reporter: Reporter) -> Look:
+async def _telling(reporter: Reporter) -> NewsLook:
     """A look at results of real scrapes with something idle in it, or the last look before people would wonder."""
     until = time.monotonic() + _TELLING_WITHIN
     while time.monotonic() < until:
@@ -88,7 +89,7 @@ async def _telling(reporter: Reporter) -> Look:
     return await reporter.look()
 
 
-async def _report_events(console: Console, reporter: Reporter, look: Look) -> None:
+async def _report_events(console: Console, reporter: Reporter, look: NewsLook) -> None:
     async for event in reporter.events(look):
         screen.print_event(console, event)
 

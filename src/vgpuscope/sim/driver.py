@@ -1,6 +1,6 @@
 """What the driver would say of a world, in the driver's units."""
 
-from vgpuscope.sim.hardware import Card, Instance
+from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life, Process
 from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Utilization
 from vgpuscope.sim.world import World
@@ -15,7 +15,7 @@ def driver_state(world: World) -> DriverState:
     return DriverState(driver=world.plan.driver, cuda=world.plan.cuda, cards=cards, xids=tuple(world.xids))
 
 
-def _card(world: World, card: Card) -> CardState:
+def _card(world: World, card: SimGpu) -> CardState:
     spec, load = card.spec, card.load
     measured = not card.mig  # with MIG on, the GPU's own utilisation is not supported
     return CardState(
@@ -54,7 +54,7 @@ def _card(world: World, card: Card) -> CardState:
     )
 
 
-def _instance(world: World, card: Card, instance: Instance) -> InstanceState:
+def _instance(world: World, card: SimGpu, instance: Instance) -> InstanceState:
     used = sum(
         world.driver_memory(life, process, card)
         for life, process in world.on_card(card)
@@ -74,7 +74,7 @@ def _instance(world: World, card: Card, instance: Instance) -> InstanceState:
     )
 
 
-def _processes(world: World, card: Card) -> tuple[ProcessState, ...]:
+def _processes(world: World, card: SimGpu) -> tuple[ProcessState, ...]:
     garbage = world.garbage(card)
     return tuple(
         _process(world, card, life, process, garbage=garbage and number == 0)
@@ -82,7 +82,7 @@ def _processes(world: World, card: Card) -> tuple[ProcessState, ...]:
     )
 
 
-def _process(world: World, card: Card, life: Life, process: Process, *, garbage: bool) -> ProcessState:
+def _process(world: World, card: SimGpu, life: Life, process: Process, *, garbage: bool) -> ProcessState:
     place = world.instance_of(life)
     return ProcessState(
         pid=process.pid,
@@ -94,7 +94,7 @@ def _process(world: World, card: Card, life: Life, process: Process, *, garbage:
     )
 
 
-def _sample(world: World, card: Card, process: Process, *, garbage: bool) -> Utilization | None:
+def _sample(world: World, card: SimGpu, process: Process, *, garbage: bool) -> Utilization | None:
     sm = _GARBAGE if garbage else int(process.sm.get(card.index, 0.0) * 100)
     encoder, decoder = int(process.demand.encoder * 100), int(process.demand.decoder * 100)
     if not (sm or encoder or decoder):

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from vgpuscope import config
+from vgpuscope.model.service import CLUSTER_PORT, local
 from vgpuscope.services.cluster import process as cluster
 from vgpuscope.sim.leash import end_with_stdin
 
@@ -12,7 +13,7 @@ def main(argv: list[str]) -> int:
     """Runs until SIGTERM, or until standard input ends."""
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.exporter", description=__doc__)
     parser.add_argument("kubeconfig")
-    parser.add_argument("--listen", default="127.0.0.1:31993", metavar="HOST:PORT")
+    parser.add_argument("--listen", default=local(CLUSTER_PORT), metavar="HOST:PORT")
     chosen = parser.parse_args(argv)
     end_with_stdin()
     flags = {"cluster.listen": chosen.listen, "cluster.kubeconfig": chosen.kubeconfig, "cluster.families": "all"}

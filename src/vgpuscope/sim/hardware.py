@@ -73,7 +73,7 @@ class Load:
 
 
 @dataclass
-class Card:
+class SimGpu:
     """One GPU and how warm, busy and full it is."""
 
     spec: Spec

@@ -7,7 +7,7 @@ from vgpuscope.sim.jobs import HOUR, Before, Hami, Job, Timeline
 from vgpuscope.sim.workloads import Quiet, inference, leak, notebook, training, transcoding
 
 
-class Window(NamedTuple):
+class KindWindow(NamedTuple):
     """A stretch of time that comes again and again, in seconds after the demo began."""
 
     start: float
@@ -29,20 +29,20 @@ class Slice(NamedTuple):
     memory: int  # MiB
     slices: int
     compute_instance: int = 0
-    exists: Window | None = None
+    exists: KindWindow | None = None
 
 
-class Fault(NamedTuple):
+class FaultKind(NamedTuple):
     """What goes wrong with a GPU."""
 
     card: int
-    lost: Window | None = None
-    hung: Window | None = None
-    garbage: Window | None = None  # utilisation samples beyond 100 %
+    lost: KindWindow | None = None
+    hung: KindWindow | None = None
+    garbage: KindWindow | None = None  # utilisation samples beyond 100 %
     xids: tuple[tuple[float, int], ...] = ()  # seconds into the lost window's period, and the number
 
 
-class Plan(NamedTuple):
+class KindPlan(NamedTuple):
     """A node before it lives."""
 
     name: str
@@ -53,13 +53,13 @@ class Plan(NamedTuple):
     driver: str = "580.95.05"
     cuda: int = 13000  # as the driver counts: 1000 × major + 10 × minor
     slices: tuple[Slice, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FaultKind, ...] = ()
     past: tuple[Job, ...] = ()  # pods that were there in the day before the demo began, and are gone
 
 
 WHOLE = "nvidia.com/gpu"
 
-HAMI = Plan(
+HAMI = KindPlan(
     name="hami-a",
     kind="HAMi, 4 × A100-80G",
     cards=(A100_80,) * 4,
@@ -176,7 +176,7 @@ HAMI = Plan(
     ),
 )
 
-WHOLE_CARDS = Plan(
+WHOLE_CARDS = KindPlan(
     name="whole-b",
     kind="whole GPUs, 4 × H100",
     cards=(H100,) * 4,
@@ -232,7 +232,7 @@ WHOLE_CARDS = Plan(
     ),
 )
 
-MIG = Plan(
+MIG = KindPlan(
     name="mig-c",
     kind="MIG, 3 × A100-80G",
     cards=(A100_80,) * 3,
@@ -243,7 +243,7 @@ MIG = Plan(
         Slice(0, 6, 13, "1g.10gb", 9728, 1),
         Slice(1, 0, 1, "2c.4g.40gb", 40192, 2),
         Slice(1, 1, 1, "2c.4g.40gb", 40192, 2, compute_instance=1),
-        Slice(1, 4, 6, "2g.20gb", 19968, 2, exists=Window(10, 60, 90)),
+        Slice(1, 4, 6, "2g.20gb", 19968, 2, exists=KindWindow(10, 60, 90)),
     ),
     jobs=(
         Job(
@@ -311,7 +311,7 @@ MIG = Plan(
     ),
 )
 
-SLICED = Plan(
+SLICED = KindPlan(
     name="slice-d",
     kind="T4 time-sliced, L4 MPS, A30 MIG",
     cards=(T4, L4, A30),
@@ -384,16 +384,16 @@ SLICED = Plan(
     ),
 )
 
-_OUTAGE = Window(45, 45, 150)
+_OUTAGE = KindWindow(45, 45, 150)
 
-SICK = Plan(
+SICK = KindPlan(
     name="sick-e",
     kind="failing GPUs, 3 × A100-40G",
     cards=(A100_40,) * 3,
     faults=(
-        Fault(card=0, garbage=Window(10, 1, 9)),
-        Fault(card=1, lost=_OUTAGE, xids=((30, 48), (45, 79))),
-        Fault(card=2, hung=Window(25, 8, 70)),
+        FaultKind(card=0, garbage=KindWindow(10, 1, 9)),
+        FaultKind(card=1, lost=_OUTAGE, xids=((30, 48), (45, 79))),
+        FaultKind(card=2, hung=KindWindow(25, 8, 70)),
     ),
     jobs=(
         Job(
@@ -423,4 +423,4 @@ SICK = Plan(
     ),
 )
 
-PLANS: tuple[Plan, ...] = (HAMI, WHOLE_CARDS, MIG, SLICED, SICK)
+PLANS: tuple[KindPlan, ...] = (HAMI, WHOLE_CARDS, MIG, SLICED, SICK)

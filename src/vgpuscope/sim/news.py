@@ -30,7 +30,7 @@ _HELD = 256.0  # MiB: who holds less keeps nobody from anything
 HEALTH = ANALYZER._replace(path="/health", gives="health", content="health")
 
 
-class Tenant(Struct, frozen=True, kw_only=True):
+class NewsTenant(Struct, frozen=True, kw_only=True):
     """What is read of a tenant of a row of /results."""
 
     namespace: str
@@ -44,13 +44,13 @@ class Tenant(Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.pod}"
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class GpuHealthNews(Struct, frozen=True, kw_only=True):
     """What is read of /health."""
 
     source: str = ""
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class NewsRow(Struct, frozen=True, kw_only=True):
     """What is read of a row of /results."""
 
     gpu_id: str
@@ -62,7 +62,7 @@ class Row(Struct, frozen=True, kw_only=True):
     mig_profile: str = ""
     mem_used_mb: float | None = None
     idle_since: str | None = None
-    tenants: tuple[Tenant, ...] = ()
+    tenants: tuple[NewsTenant, ...] = ()
 
     @property
     def place(self) -> str:
@@ -71,10 +71,10 @@ class Row(Struct, frozen=True, kw_only=True):
         return f"{self.hostname} GPU {self.gpu_index}{part}"
 
 
-class Look(NamedTuple):
+class NewsLook(NamedTuple):
     """All that was answered at one moment; None: not answered."""
 
-    rows: tuple[Row, ...] | None
+    rows: tuple[NewsRow, ...] | None
     waiting: PendingList | None
     nodes: tuple[NodeSnapshot, ...]  # of those agents that answered
 
@@ -82,7 +82,7 @@ class Look(NamedTuple):
 EventKind: TypeAlias = Literal["GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back"]
 
 
-class Event(NamedTuple):
+class NewsEvent(NamedTuple):
     """Something that happened: what, and to whom, in words."""
 
     kind: EventKind
@@ -93,8 +93,8 @@ class Reporter:
     """Asks all of them; a context, since connections are kept."""
 
     def __init__(self, *, analyzer: str, cluster: str, agents: Sequence[str]) -> None:
-        self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[Row, ...], timeout=_TIMEOUT, token=None)
-        self._health = ServedApi(HEALTH, analyzer, content=Health, timeout=_TIMEOUT, token=None)
+        self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[NewsRow, ...], timeout=_TIMEOUT, token=None)
+        self._health = ServedApi(HEALTH, analyzer, content=GpuHealthNews, timeout=_TIMEOUT, token=None)
         self._cluster = PendingApi(cluster, timeout=_TIMEOUT)
         self._agents = [AgentApi(url, timeout=_TIMEOUT) for url in agents]
 
@@ -108,11 +108,11 @@ class Reporter:
         for api in self._agents:
             await api.__aexit__()
 
-    async def look(self) -> Look:
+    async def look(self) -> NewsLook:
         """What they say now."""
         asked = asyncio.gather(*map(_snapshot, self._agents))
         rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
-        return Look(rows, waiting, tuple(node for node in nodes if node is not None))
+        return NewsLook(rows, waiting, tuple(node for node in nodes if node is not None))
 
     async def judged_by(self) -> str:
         """What the analyzer's last results were made from; "" when it does not answer."""
@@ -120,16 +120,16 @@ class Reporter:
             return (await self._health.fetch())[0].source
         return ""
 
-    async def events(self, first: Look) -> AsyncIterator[Event]:
+    async def events(self, first: NewsLook) -> AsyncIterator[NewsEvent]:
         """What happens from now on, for ever."""
-        known = Known()
+        known = NewsState()
         known.news(first)
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for event in known.news(await self.look()):
                 yield event
 
-    async def _rows(self) -> tuple[Row, ...] | None:
+    async def _rows(self) -> tuple[NewsRow, ...] | None:
         with contextlib.suppress(ScopeError):
             return (await self._analyzer.fetch())[0]
         return None
@@ -149,7 +149,7 @@ async def _snapshot(api: AgentApi) -> NodeSnapshot | None:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def findings(look: Look, *, now: float, most: int = 3) -> list[str]:
+def findings(look: NewsLook, *, now: float, most: int = 3) -> list[str]:
     """The most telling things in what was answered: one of each sort first, then the next of each."""
     rows = look.rows or ()
     sorts = [_idle_alone(rows, now), _idle_beside(rows, now), _waiting(look.waiting), _free(rows, now)]
@@ -162,7 +162,7 @@ class _Waste(NamedTuple):
     sentence: str
 
 
-def _idle_alone(rows: Iterable[Row], now: float) -> list[str]:
+def _idle_alone(rows: Iterable[NewsRow], now: float) -> list[str]:
     """Those who have a GPU, or a MIG instance, to themselves and do nothing with it."""
     found = []
     for row in rows:
@@ -174,7 +174,7 @@ def _idle_alone(rows: Iterable[Row], now: float) -> list[str]:
     return _ranked(found)
 
 
-def _idle_beside(rows: Iterable[Row], now: float) -> list[str]:
+def _idle_beside(rows: Iterable[NewsRow], now: float) -> list[str]:
     """Those who do nothing beside others who work: the GPU as a whole is in use, so only its tenants show it."""
     found = []
     for row in rows:
@@ -196,14 +196,14 @@ def _waiting(waiting: PendingList | None) -> list[str]:
     return [f"{pod.namespace}/{pod.pod} is pending: {_why(pod, waiting)}" for pod in pods]
 
 
-def _free(rows: Iterable[Row], now: float) -> list[str]:
+def _free(rows: Iterable[NewsRow], now: float) -> list[str]:
     found = [row for row in rows if row.verdict == "idle" and not row.tenants and not row.mig]
     return _ranked(
         [_Waste(_weight(r.idle_since, 1.0, now), f"{r.place} ({_what(r)}) is free{_since(r, now)}") for r in found]
     )
 
 
-def _since(row: Row, now: float) -> str:
+def _since(row: NewsRow, now: float) -> str:
     return f" and idle{_for(row.idle_since, now)}"
 
 
@@ -231,7 +231,7 @@ def _gib(memory: float | None) -> str:
     return "?" if memory is None else f"{memory / 1024:.0f} GiB" if memory >= 1024 else f"{memory:.0f} MiB"
 
 
-def _what(row: Row) -> str:
+def _what(row: NewsRow) -> str:
     """`H100`, from `NVIDIA H100 80GB HBM3`; of a MIG instance its profile too."""
     match = re.search(r"\b[A-Z]{1,4}\d+[A-Z]?\b", row.model_name)
     model = match[0] if match else row.model_name or "GPU"
@@ -258,7 +258,7 @@ def _why(pod: PendingPod, waiting: PendingList) -> str:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-class Known:
+class NewsState:
     """What was told last, so that only what has changed since is news."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class Known:
         self._health: dict[str, str] = {}
         self._waiting: set[str] | None = None
 
-    def news(self, look: Look) -> list[Event]:
+    def news(self, look: NewsLook) -> list[NewsEvent]:
         """What has happened since the last look; what did not answer has no news."""
         events = list(self._of_gpus(look.nodes))
         if look.waiting is not None:
@@ -275,7 +275,7 @@ class Known:
             events += self._of_tenants(look.rows)
         return events
 
-    def _of_gpus(self, nodes: Iterable[NodeSnapshot]) -> Iterator[Event]:
+    def _of_gpus(self, nodes: Iterable[NodeSnapshot]) -> Iterator[NewsEvent]:
         for node in nodes:
             xids = dict(node.last_xid)
             for usage in node.gpus:
@@ -286,23 +286,23 @@ class Known:
                 if gpu.health == before:
                     continue
                 if gpu.health == "lost":
-                    yield Event("GPU lost", f"{place}{_xid(xids.get(gpu.uuid))}")
+                    yield NewsEvent("GPU lost", f"{place}{_xid(xids.get(gpu.uuid))}")
                 elif gpu.health != "ok":
-                    yield Event("GPU hangs", f"{place} is {gpu.health}")
+                    yield NewsEvent("GPU hangs", f"{place} is {gpu.health}")
                 else:
-                    yield Event("GPU back", f"{place} is ok (was {before})")
+                    yield NewsEvent("GPU back", f"{place} is ok (was {before})")
 
-    def _of_pods(self, waiting: PendingList) -> Iterator[Event]:
+    def _of_pods(self, waiting: PendingList) -> Iterator[NewsEvent]:
         """A pod is told of once its scheduler has said why it waits."""
         said = [pod for pod in waiting.pending if pod.said]
         known = self._waiting if self._waiting is not None else {pod.pod_uid for pod in waiting.pending}
         for pod in said:
             if pod.pod_uid not in known:
-                yield Event("pod pending", f"{pod.namespace}/{pod.pod}: {_why(pod, waiting)}")
+                yield NewsEvent("pod pending", f"{pod.namespace}/{pod.pod}: {_why(pod, waiting)}")
         here = {pod.pod_uid for pod in waiting.pending}
         self._waiting = (known & here) | {pod.pod_uid for pod in said}
 
-    def _of_tenants(self, rows: Iterable[Row]) -> Iterator[Event]:
+    def _of_tenants(self, rows: Iterable[NewsRow]) -> Iterator[NewsEvent]:
         """An unknown verdict changes nothing: what is known of the tenant is what was last known."""
         verdicts: dict[tuple[str, str, str], str] = {}
         for row in rows:
@@ -312,9 +312,9 @@ class Known:
                 verdicts[key] = before if tenant.verdict == "unknown" else tenant.verdict
                 held = tenant.mem_used_mb if len(row.tenants) > 1 else row.mem_used_mb
                 if verdicts[key] == "idle" and before == "in_use":
-                    yield Event("tenant idle", f"{tenant.name} does nothing and holds {_gib(held)} ({row.place})")
+                    yield NewsEvent("tenant idle", f"{tenant.name} does nothing and holds {_gib(held)} ({row.place})")
                 elif verdicts[key] == "in_use" and before == "idle":
-                    yield Event("tenant back", f"{tenant.name} computes again ({row.place})")
+                    yield NewsEvent("tenant back", f"{tenant.name} computes again ({row.place})")
         self._verdicts = verdicts
 
 

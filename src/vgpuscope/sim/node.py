@@ -18,7 +18,7 @@ from grpclib.server import Server
 from vgpuscope.sim.driver import driver_state
 from vgpuscope.sim.hardware import MIB
 from vgpuscope.sim.jobs import HOST_PID_DELAY, Life, Process
-from vgpuscope.sim.kinds import Plan
+from vgpuscope.sim.kinds import KindPlan
 from vgpuscope.sim.podresources import serve
 from vgpuscope.sim.pods import grants, pod_list
 from vgpuscope.sim.proctree import ProcTree
@@ -33,7 +33,7 @@ _TIDY_AFTER = 30.0  # HAMi's monitor removes a directory some time after its pod
 class Node:
     """One node. `tick` lets it live; `serve` opens its socket."""
 
-    def __init__(self, directory: Path, plan: Plan, *, seed: int, now: float) -> None:
+    def __init__(self, directory: Path, plan: KindPlan, *, seed: int, now: float) -> None:
         self.directory, self.plan = directory, plan
         self.world = World(plan, seed=seed, now=now)
         self._random = Random(f"{seed}/{plan.name}/files")

@@ -18,14 +18,14 @@ from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Analysis, Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
-from vgpuscope.sim.hardware import MIB, Card, Instance
+from vgpuscope.sim.hardware import MIB, Instance, SimGpu
 from vgpuscope.sim.jobs import HOUR, Life, Timeline
-from vgpuscope.sim.kinds import PLANS, Plan
-from vgpuscope.sim.kinds import Window as Stretch
+from vgpuscope.sim.kinds import PLANS, KindPlan
+from vgpuscope.sim.kinds import KindWindow as Stretch
 from vgpuscope.sim.pods import owner
 from vgpuscope.sim.world import World
-from vgpuscope.sinks.history import History
 from vgpuscope.sources.fleet.targets import StaticTargets
+from vgpuscope.store.results.history import History
 
 DAY = 24 * HOUR
 SOURCE = "the simulated day"
@@ -165,7 +165,7 @@ def _reading(window: Window, tracks: Iterable[Track]) -> Reading:
 # --- a slower life ---------------------------------------------------------------------------------------------------
 
 
-def _slow(plan: Plan) -> Plan:
+def _slow(plan: KindPlan) -> KindPlan:
     """The node of the day before: what comes and goes takes minutes for seconds, and some pods are there that left."""
     return plan._replace(
         jobs=(*(job._replace(timeline=_slow_timeline(job.timeline)) for job in plan.jobs), *plan.past),
@@ -296,7 +296,7 @@ def _shown(world: World) -> Iterator[_Shown]:
         yield _activity(node, one)
 
 
-def _of_card(card: Card) -> Mapping[Term, float]:
+def _of_card(card: SimGpu) -> Mapping[Term, float]:
     if card.lost:
         return {}
     found: dict[Term, float] = {
@@ -312,7 +312,7 @@ def _of_card(card: Card) -> Mapping[Term, float]:
     return found
 
 
-def _of_instances(world: World, card: Card) -> Iterator[_Shown]:
+def _of_instances(world: World, card: SimGpu) -> Iterator[_Shown]:
     for instance in card.instances:
         used = sum(
             world.driver_memory(life, process, card)
@@ -324,7 +324,7 @@ def _of_instances(world: World, card: Card) -> Iterator[_Shown]:
         yield key, about, {"mem_used": used, "mem_total": instance.total}
 
 
-def _of_tenants(world: World, card: Card) -> Iterator[_Shown]:
+def _of_tenants(world: World, card: SimGpu) -> Iterator[_Shown]:
     for life in world.lives.values():
         if life.job.host or card.index not in life.job.cards or life.phase(world.elapsed) != "Running":
             continue
@@ -338,7 +338,7 @@ def _of_tenants(world: World, card: Card) -> Iterator[_Shown]:
         yield key, about, _of_tenant(world, life, card, place)
 
 
-def _of_tenant(world: World, life: Life, card: Card, place: Instance | None) -> Mapping[Term, float]:
+def _of_tenant(world: World, life: Life, card: SimGpu, place: Instance | None) -> Mapping[Term, float]:
     running = life.running()
     if not running:
         return {}

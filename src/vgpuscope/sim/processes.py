@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.sim import prometheus
 from vgpuscope.sim.analyzer import SCRAPE_SECONDS
 from vgpuscope.sim.node import Node
@@ -19,7 +20,7 @@ from vgpuscope.sim.node import Node
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
 ANALYZER = (sys.executable, "-m", "vgpuscope.sim.analyzer")
-BASE_PORT, EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT = 9394, 31993, 8080, 9400, 9090
+DCGM_PORT, PROMETHEUS_PORT = 9400, 9090
 _READY_WITHIN = 60.0
 _END_WITHIN = 3.0
 
@@ -28,7 +29,7 @@ class CannotStart(Exception):
     """Why there is no demo, in words for the person who asked for one."""
 
 
-class Past(NamedTuple):
+class ProcessPast(NamedTuple):
     """What the analyzer has to know to remember the day before."""
 
     seed: int
@@ -74,8 +75,8 @@ class Ports:
     @classmethod
     def found(cls, agents: int, base: int) -> "Ports":
         """The usual ports, or those that follow another base; where one is taken, any free one."""
-        others = [EXPORTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
-        if base != BASE_PORT:
+        others = [CLUSTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
+        if base != AGENT_PORT:
             others = [base + agents + n for n in range(len(others))]
         wanted = [*range(base, base + agents), *others]
         found = _ports(wanted)
@@ -84,7 +85,7 @@ class Ports:
         return cls(tuple(first), exporter, analyzer, dcgm_port, prometheus_port, moved)
 
 
-def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past) -> list[ChildPlan]:
+def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: ProcessPast) -> list[ChildPlan]:
     """An agent for each node, the exporter, a Prometheus if one is asked for, and the analyzer."""
     plans = [
         ChildPlan(
@@ -112,7 +113,9 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Past
     return [analyzer, *plans, exporter, *asked]  # the analyzer has most to do before it is ready
 
 
-def _analyzer_plan(root: Path, ports: Ports, urls: list[str], past: Past, *, through_prometheus: bool) -> ChildPlan:
+def _analyzer_plan(
+    root: Path, ports: Ports, urls: list[str], past: ProcessPast, *, through_prometheus: bool
+) -> ChildPlan:
     command = [*ANALYZER, "--listen", f"127.0.0.1:{ports.analyzer}", "--targets", ",".join(urls)]
     command += ["--cluster", f"http://127.0.0.1:{ports.exporter}", "--history", str(root / "history.db")]
     command += ["--window-minutes", f"{past.window:g}", "--began", repr(past.began), "--seed", str(past.seed)]

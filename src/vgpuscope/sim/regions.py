@@ -19,7 +19,7 @@ BLOCKED = -1
 _SEMAPHORE = struct.pack("<QI", 1, 0x80).ljust(32, b"\0")  # glibc: value 1, shared between processes
 
 
-class Layout(NamedTuple):
+class WrittenLayout(NamedTuple):
     """Where everything stands in one generation of the region."""
 
     size: int
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     keeps_exited: bool  # an ended process leaves its slot behind, marked
 
 
-_V1 = Layout(
+_V1 = WrittenLayout(
     size=2008952,
     version=(1, 2),
     semaphores=(24, 2008920),
@@ -65,10 +65,10 @@ _V1 = Layout(
     keeps_exited=True,
 )
 
-LAYOUTS: dict[str, Layout] = {
+LAYOUTS: dict[str, WrittenLayout] = {
     "v1.2": _V1,
     "v1.1": _V1._replace(version=(1, 1), semaphores=(24,), sequence=None, keeps_exited=False),
-    "v1s": Layout(
+    "v1s": WrittenLayout(
         size=2008984,
         version=(1, 1),
         semaphores=(24, 56),
@@ -89,7 +89,7 @@ LAYOUTS: dict[str, Layout] = {
         sequence=8,
         keeps_exited=True,
     ),
-    "v0": Layout(
+    "v0": WrittenLayout(
         size=1197896,
         version=None,
         semaphores=(16,),

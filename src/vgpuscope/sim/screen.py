@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vgpuscope.sim.news import STYLES, Event, clock
-from vgpuscope.sim.processes import ANALYZER_PORT, BASE_PORT, EXPORTER_PORT, Child, Ports
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
+from vgpuscope.sim.news import STYLES, NewsEvent, clock
+from vgpuscope.sim.processes import Child, Ports
 
 _WIDTH = 80
 _PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
@@ -76,7 +77,7 @@ def _address(child: Child) -> Text:
     return Text.assemble(f"  {name:13} ", (f"{url:31}", "cyan"), f" {child.plan.kind}")
 
 
-def print_event(console: Console, event: Event) -> None:
+def print_event(console: Console, event: NewsEvent) -> None:
     """Time, kind and what happened; on a terminal what is long goes on below itself."""
     cells = (clock(time.time()), f"{event.kind:11}", event.words)
     if console.is_terminal:
@@ -97,7 +98,7 @@ _SHOWN = (
     ("gpus", "cluster", "who holds which GPU"),
     ("pending ml-team/sweep-12", "cluster", "why a pod waits, and what to do"),
 )
-_USUAL = {"analyzer": ANALYZER_PORT, "cluster": EXPORTER_PORT, "hami-a": BASE_PORT}
+_USUAL = {"analyzer": ANALYZER_PORT, "cluster": CLUSTER_PORT, "hami-a": AGENT_PORT}
 
 
 def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:

@@ -81,7 +81,7 @@ class CardState(Struct, frozen=True, kw_only=True):
     hung: bool = False
 
 
-class Xid(Struct, frozen=True, kw_only=True):
+class XidState(Struct, frozen=True, kw_only=True):
     """One XID event; numbers count up so that nobody sees one twice."""
 
     number: int
@@ -95,4 +95,4 @@ class DriverState(Struct, frozen=True, kw_only=True):
     driver: str
     cuda: int
     cards: tuple[CardState, ...]
-    xids: tuple[Xid, ...] = ()
+    xids: tuple[XidState, ...] = ()

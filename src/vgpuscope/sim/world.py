@@ -4,10 +4,10 @@ import uuid
 from collections import defaultdict
 from random import Random
 
-from vgpuscope.sim.hardware import MIB, Card, Instance, Load
+from vgpuscope.sim.hardware import MIB, Instance, Load, SimGpu
 from vgpuscope.sim.jobs import Job, Life, Process
-from vgpuscope.sim.kinds import Fault, Plan, Slice
-from vgpuscope.sim.state import Xid
+from vgpuscope.sim.kinds import FaultKind, KindPlan, Slice
+from vgpuscope.sim.state import XidState
 from vgpuscope.sim.workloads import Demand
 
 _FIRST_PID = 4100
@@ -19,7 +19,7 @@ _XIDS_KEPT = 64
 class World:
     """One node as it is at one moment; the same seed and the same moments give the same node."""
 
-    def __init__(self, plan: Plan, *, seed: int, now: float, began: float | None = None) -> None:
+    def __init__(self, plan: KindPlan, *, seed: int, now: float, began: float | None = None) -> None:
         """`began`: when the demo begins, if that is not now."""
         self.plan, self.seed, self.now = plan, seed, now
         self.began = now if began is None else began
@@ -28,7 +28,7 @@ class World:
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
         self.lives: dict[Job, Life] = {}
         self.gone: list[Life] = []  # deleted since the last look; whoever tidies up empties it
-        self.xids: list[Xid] = []
+        self.xids: list[XidState] = []
         self._pid = _FIRST_PID
         self._turn()
         for card in self.cards:
@@ -47,7 +47,7 @@ class World:
             if not card.lost:
                 card.step(seconds)
 
-    def on_card(self, card: Card) -> list[tuple[Life, Process]]:
+    def on_card(self, card: SimGpu) -> list[tuple[Life, Process]]:
         """Who is on a GPU now."""
         here = [life for life in self.lives.values() if card.index in life.job.cards]
         return [(life, process) for life in here for process in life.running()]
@@ -59,11 +59,11 @@ class World:
         found = self.cards[life.job.cards[0]].instances
         return next((i for i in found if i.index == life.job.instances[0]), None)
 
-    def garbage(self, card: Card) -> bool:
+    def garbage(self, card: SimGpu) -> bool:
         """Whether the driver gives nonsense for a process of this GPU now."""
         return any(f.card == card.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
 
-    def driver_memory(self, life: Life, process: Process, card: Card) -> int:
+    def driver_memory(self, life: Life, process: Process, card: SimGpu) -> int:
         """What the driver counts for a process, in bytes."""
         return process.memory.get(card.index, 0) + (DRIVER_EXTRA if life.job.hami else 0)
 
@@ -79,9 +79,9 @@ class World:
 
     # GPUs
 
-    def _card(self, index: int) -> Card:
+    def _card(self, index: int) -> SimGpu:
         spec = self.plan.cards[index]
-        return Card(
+        return SimGpu(
             spec=spec,
             index=index,
             uuid=f"GPU-{self._uuid()}",
@@ -117,13 +117,13 @@ class World:
                 card.reset()
             card.lost = lost
 
-    def _report_xids(self, fault: Fault, card: Card, seconds: float) -> None:
+    def _report_xids(self, fault: FaultKind, card: SimGpu, seconds: float) -> None:
         if fault.lost is None or seconds <= 0:
             return
         for at, xid in fault.xids:
             if (self.elapsed - at) // fault.lost.period > (self.elapsed - seconds - at) // fault.lost.period:
                 number = self.xids[-1].number + 1 if self.xids else 1
-                self.xids = [*self.xids, Xid(number=number, uuid=card.uuid, xid=xid)][-_XIDS_KEPT:]
+                self.xids = [*self.xids, XidState(number=number, uuid=card.uuid, xid=xid)][-_XIDS_KEPT:]
                 card.ecc_uncorrected += xid == 48
                 card.remap_pending |= xid == 48
 
@@ -188,7 +188,7 @@ class World:
 
     # Memory and time
 
-    def _share_memory(self, card: Card) -> None:
+    def _share_memory(self, card: SimGpu) -> None:
         rooms: dict[int | None, int] = {None: card.room}
         for instance in card.instances:
             rooms[instance.gpu_instance] = instance.total - instance.reserved
@@ -217,7 +217,7 @@ class World:
         ceiling = cores / 100 / life.job.workers if cores and not life.job.instances else 1.0
         return demand._replace(sm=min(demand.sm, ceiling))
 
-    def _share_time(self, card: Card) -> None:
+    def _share_time(self, card: SimGpu) -> None:
         """Divides SM time: nobody gets more than there is, and everybody gives up the same part."""
         asked: dict[Instance | None, float] = defaultdict(float)
         for life, process in self.on_card(card):

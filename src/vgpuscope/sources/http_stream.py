@@ -209,7 +209,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
 
     def on_message_begin(self) -> None:
         if self._over:
-            raise ValueError("an answer that nobody asked for")
+            raise ValueError("an unexpected answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._begun:  # nobody reads those after the body
@@ -279,7 +279,7 @@ def _head(request: httpx2.Request) -> bytes:
     lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
     for name, value in request.headers.raw:
         if not _TOKEN.fullmatch(name):
-            raise httpx2.LocalProtocolError(f"{name!r} is no name of a header", request=request)
+            raise httpx2.LocalProtocolError(f"{name!r} is not a valid header name", request=request)
         if b"\r" in value or b"\n" in value:
             raise httpx2.LocalProtocolError(f"the header {name.decode()} has more than one line", request=request)
         lines.append(b"%b: %b" % (name, value))

@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from vgpuscope.formats.kube.api_groups import decode_group_versions
-from vgpuscope.formats.kube.lists import Event, Fault, Page, decode_status
+from vgpuscope.formats.kube.lists import ObjectFault, ObjectPage, WatchEvent, decode_status
 from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -68,7 +68,7 @@ class KubePods:
         )
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the pods as they are now."""
         return self._watch.faults
 
@@ -137,12 +137,13 @@ class Watch(Generic[T]):
         *,
         path: str,
         params: Mapping[str, str],
-        decode_page: Callable[[bytes], Page[T]],
-        decode_event: Callable[[bytes], Event[T]],
+        decode_page: Callable[[bytes], ObjectPage[T]],
+        decode_event: Callable[[bytes], WatchEvent[T]],
         key: Callable[[T], str],
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
         paged: bool = False,
+        keep: bool = True,
         on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
         on_change: Callable[[str, T | None], None] = lambda _, __: None,
     ) -> None:
@@ -156,11 +157,12 @@ class Watch(Generic[T]):
         self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
         self._resync = resync  # a list this old is taken anew when a watch ends: what was missed is missed no longer
         self._listed = 0.0
+        self._keep = keep  # False: whoever is told keeps the objects, so that they are not kept here too
         self._objects: dict[str, T] = {}
         self._version: str | None = None  # None: we know nothing, or nothing any more
         self._exact = paged  # or the server lost track of us once: no list of version 0, which ignores limits
         self._proven = False  # a watch has lived with the version since it was listed
-        self.faults: tuple[Fault, ...] = ()
+        self.faults: tuple[ObjectFault, ...] = ()
 
     @property
     def objects(self) -> tuple[T, ...]:
@@ -185,7 +187,7 @@ class Watch(Generic[T]):
                     raise KubeUnreadable(str(e)) from e
                 self._exact = True
 
-    def take(self, event: Event[T]) -> None:
+    def take(self, event: WatchEvent[T]) -> None:
         """Let one event become part of what is known."""
         if event.type == "ERROR":
             _fail(event.status or 410, event.message)
@@ -196,7 +198,7 @@ class Watch(Generic[T]):
             self.faults = (*(fault for fault in self.faults if fault.uid != event.uid), *event.faults)
         if event.item is None:
             self._objects.pop(event.uid, None)
-        else:
+        elif self._keep:
             self._objects[event.uid] = event.item
         self._on_change(event.uid, event.item)
 
@@ -209,14 +211,15 @@ class Watch(Generic[T]):
                 pages = await self._pages(api)
             except _Forgotten as e:
                 raise KubeUnreadable(str(e)) from e
-        self._objects = {self._key(item): item for page in pages for item in page.items}
+        found = {self._key(item): item for page in pages for item in page.items}
+        self._objects = found if self._keep else {}
         self.faults = tuple(fault for page in pages for fault in page.faults)
         self._version = pages[-1].resource_version
         self._listed = asyncio.get_running_loop().time()
         self._proven = False
-        self._on_list(self._objects)
+        self._on_list(found)
 
-    async def _pages(self, api: "Api") -> list[Page[T]]:
+    async def _pages(self, api: "Api") -> list[ObjectPage[T]]:
         """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
         params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
         pages = [self._decode_page(await api.get(self._path, params))]
@@ -249,7 +252,7 @@ class Watch(Generic[T]):
                     self.take(self._event(line))
                 changed()
 
-    def _event(self, line: bytes) -> Event[T]:
+    def _event(self, line: bytes) -> WatchEvent[T]:
         try:
             return self._decode_event(_of_bearable_length(line))
         except KubeUnreadable:
@@ -282,6 +285,16 @@ class Api:
         """The body of an answer; None if the server has no such path."""
         answer = await self._ask(path, {}, accept=accept)
         return None if answer.status_code == 404 else _body(answer)
+
+    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
+        """The status and body of an answer to a request that changes something; never sent twice."""
+        with self._our_errors():
+            async with asyncio.timeout(self._timeout):
+                headers = {"content-type": media, "accept": "application/json"}
+                answer = await self._client.request(method, path, content=body, headers=headers, timeout=None)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("change", extra={"fields": {"method": method, "path": path, "status": answer.status_code}})
+        return answer.status_code, answer.content
 
     async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "httpx2.Response":
         headers = {"accept": accept}
@@ -391,13 +404,13 @@ def _connection(kubeconfig: str | None) -> dict[str, Any]:
     except KeyError as e:
         raise ConfigInvalid(f"{name}: {e} is missing") from e
     except (TypeError, AttributeError) as e:
-        raise ConfigInvalid(f"{name}: not in the shape of a kubeconfig") from e
+        raise ConfigInvalid(f"{name}: not a valid kubeconfig") from e
     except (ConfigError, OSError, ValueError, yaml.YAMLError) as e:
         raise ConfigInvalid(f"{name}: {' '.join(str(e).split())}") from e
     if config.cluster.insecure:
-        raise ConfigInvalid(f"{name}: insecure-skip-tls-verify would show our token to anyone", hint=_INSECURE)
+        raise ConfigInvalid(f"{name}: insecure-skip-tls-verify would expose the token", hint=_INSECURE)
     if not config.cluster.server.startswith(("https://", "http://")):
-        raise ConfigInvalid(f"{name}: the server {config.cluster.server!r} is no http or https address")
+        raise ConfigInvalid(f"{name}: the server {config.cluster.server!r} is not an http or https address")
     return params
 
 

@@ -1,4 +1,4 @@
-"""What commands print that ask once: a line while they wait, then JSON or a table."""
+"""Output of commands that ask once: a progress line while they wait, then JSON, CSV or a table."""
 
 import asyncio
 import os
@@ -14,23 +14,23 @@ from rich.console import Console, RenderableType
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.terminal.screen import paper_width
 
-_AGAIN = 0.25  # seconds between two looks whether the exporter is ready
+_AGAIN = 0.25  # seconds between two checks whether the exporter is ready
 _PATIENCE = 300.0  # seconds for its first list; 100,000 pods take some
-_PLAIN_WIDTH = 10_000  # a file has no edge
+_PLAIN_WIDTH = 10_000  # a file has no width
 
 Missing = Callable[[], Awaitable[tuple[str, ...]]]
 
 
 async def until_listed(missing: Missing, *, url: str) -> None:
-    """Wait for the cluster exporter's first list, and say so on standard error; SourceDown if it never comes."""
+    """Wait for the cluster exporter's first list, with a line on standard error; SourceDown after the time limit."""
     deadline = time.monotonic() + _PATIENCE
     with _progress() as waiting:
         while kinds := await missing():
             if time.monotonic() > deadline:
                 raise SourceDown(
-                    f"the cluster exporter at {url} is not ready after {_PATIENCE:g} s: it waits for "
+                    f"the cluster exporter at {url} is not ready after {_PATIENCE:g} s: it has not yet listed "
                     f"{', '.join(kinds)}",
-                    hint="Its log says why; it needs to list nodes, pods and resourcequotas.",
+                    hint="See the log of the exporter. It needs permission to list nodes, pods and resourcequotas.",
                 )
             waiting(kinds)
             await asyncio.sleep(_AGAIN)
@@ -38,22 +38,28 @@ async def until_listed(missing: Missing, *, url: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
-    """One line on standard error that says what is waited for: written over in a terminal, else told on change."""
-    said = ""
+    """One line on standard error with what is missing: overwritten in a terminal, otherwise printed on change."""
+    shown = ""
     live = sys.stderr.isatty()
 
     def waiting(missing: tuple[str, ...]) -> None:
-        nonlocal said
+        nonlocal shown
         line = f"waiting for the exporter's first list: {', '.join(missing)}"
-        if line != said:
+        if line != shown:
             print(f"\r\x1b[K{line} …" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
-        said = line
+        shown = line
 
     try:
         yield waiting
     finally:
-        if said and live:
+        if shown and live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def print_csv(content: bytes) -> None:
+    """CSV on standard output, its line ends as they are."""
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def print_json(content: Any) -> None:

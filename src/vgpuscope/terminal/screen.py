@@ -1,4 +1,4 @@
-"""A terminal taken over for a while: keys come in one by one, a picture fills it, and it is given back as it was."""
+"""The terminal in full-screen mode: single keys are read, the whole screen is painted, and its state is restored."""
 
 import asyncio
 import codecs
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unicodedata import east_asian_width
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"  # the other screen, no cursor, nothing on it
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"  # the alternate screen, no cursor, cleared
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 _ESCAPE_WAIT = 0.05  # seconds in which the rest of a key's sequence follows its first byte, even over a slow line
 
@@ -41,7 +41,7 @@ _NAMES = {
 
 
 def keys(text: str) -> tuple[list[str], str]:
-    """The keys that were pressed, and the beginning of one whose rest has not come; unknown ones are left out."""
+    """The keys that were pressed, and the start of an incomplete sequence; unknown keys are ignored."""
     found: list[str] = []
     at = 0
     while at < len(text):
@@ -73,11 +73,11 @@ class Terminal:
             columns, lines = os.get_terminal_size(self._out)
             if columns and lines:
                 return columns, lines
-        return 80, 24  # a pseudo terminal that nobody gave a size
+        return 80, 24  # a pseudo terminal without a size
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """While it is ours: no echo, no lines, our own screen."""
+        """Full-screen mode: no echo, single keys, the alternate screen."""
         try:
             self._take()
             yield
@@ -86,7 +86,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """While somebody else may use it: as it was, in the middle of being ours."""
+        """Leave the full-screen mode for a while, as for Ctrl-Z."""
         self._give_back()
         try:
             yield
@@ -95,9 +95,9 @@ class Terminal:
 
     @contextlib.contextmanager
     def listening(self, on_key: Callable[[str], None], on_end: Callable[[], None]) -> Iterator[None]:
-        """Call back for each key, and when the terminal has gone."""
+        """Call back for each key, and when the terminal is closed."""
         if not os.isatty(self._in):
-            yield  # nothing to press keys on; signals still end us
+            yield  # no keyboard; signals still end the program
             return
         loop, keyboard = asyncio.get_running_loop(), _Keyboard(on_key)
 
@@ -119,7 +119,7 @@ class Terminal:
             loop.remove_reader(self._in)
 
     def paint(self, picture: str) -> None:
-        """Put a whole screen of text; what is there already is not sent again."""
+        """Paint a whole screen of text; an unchanged screen is not sent again."""
         size = self.size()
         if (picture, size) != (self._picture, self._size):
             clear = "" if size == self._size else "\x1b[2J"
@@ -134,7 +134,7 @@ class Terminal:
         self._write(_ENTER)
 
     def _give_back(self) -> None:
-        with contextlib.suppress(OSError):  # the terminal may be gone: then nobody misses it
+        with contextlib.suppress(OSError):  # the terminal may be closed already
             self._write(_LEAVE)
         if self._was is not None:
             with contextlib.suppress(termios.error):
@@ -168,7 +168,7 @@ class _Keyboard:
 
 
 def paper_width() -> int | None:
-    """Cells to a line of standard output; a file has no edge unless COLUMNS says so."""
+    """Width of standard output in cells; a file has none, unless COLUMNS is set."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return shutil.get_terminal_size().columns
     return None
@@ -186,7 +186,7 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
 
 
 def speak_plainly() -> None:
-    """Let standard output draw with ASCII what its encoding does not have, rather than fail."""
+    """Replace characters that the encoding of standard output lacks by ASCII, instead of failing."""
     codecs.register_error("vgpuscope-plain", _plainly)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.paths import TESTS
-from vgpuscope.formats.hami.region import Known, decode, decode_file, identify
+from vgpuscope.formats.hami.region import LastDecoded, decode, decode_file, identify
 from vgpuscope.model.errors import RegionRefused
 from vgpuscope.model.region import Region
 
@@ -299,7 +299,7 @@ IN_A_SLOT = (0, 4, 8, 16, 40, 104, 1032, 1040, 1176, 1224, 1928, 1936)  # pids, 
 OFFSETS = (*IN_THE_HEAD, *IN_THE_TAIL, *(1856 + 1960 * slot + at for slot in range(4) for at in IN_A_SLOT))
 
 
-def looked_at(data: bytes, known: Known) -> Region:
+def looked_at(data: bytes, known: LastDecoded) -> Region:
     layout = identify(len(data), data[:12])
     begin, length = layout.tail
     return decode(layout, data, data[begin : begin + length], known)
@@ -311,7 +311,7 @@ def test_a_single_number_that_changes_is_seen_at_the_next_look(offset):
     struct.pack_into("<i", before, 2008896, 4)  # processes
     after = bytearray(before)
     after[offset] ^= 1
-    known = Known()
+    known = LastDecoded()
     for data in (bytes(before), bytes(after), bytes(before)):
         assert looked_at(data, known) == decode_file(data)
 
@@ -325,7 +325,7 @@ def test_a_single_number_that_changes_is_seen_at_the_next_look(offset):
     )
 )
 def test_a_region_reads_the_same_whatever_was_read_before_it(looks):
-    data, known = bytearray(recorded("real_v12_multi_gpu")), Known()
+    data, known = bytearray(recorded("real_v12_multi_gpu")), LastDecoded()
     for processes, changes in looks:
         struct.pack_into("<i", data, 2008896, processes)
         for offset, byte in changes:

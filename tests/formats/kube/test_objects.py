@@ -1,5 +1,6 @@
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,15 @@ from vgpuscope.formats.kube.objects import (
     decode_quotas,
 )
 from vgpuscope.knowledge.vendors import VENDORS
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, PodTimes, QuotaState
+from vgpuscope.model.allocation import (
+    Assignment,
+    ContainerRequest,
+    HeldInstance,
+    NodeState,
+    PodState,
+    PodTimes,
+    QuotaState,
+)
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.quantity import MIB
 
@@ -100,6 +109,11 @@ def test_a_pod_is_read_whole():
         ),
         requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30},
         asking=1,
+        containers=(
+            ContainerRequest(
+                0, "main", False, {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, "nvidia.com/gpucores": 30}
+            ),
+        ),
         times=PodTimes(bind_phase="success"),
     )
 
@@ -335,7 +349,13 @@ def test_a_pod_that_waits_is_pending_and_nowhere():
     waiting = pod(gpu(), status={})
     waiting["spec"]["nodeName"] = None
     assert read(waiting) == PodState(
-        uid="uid-p", namespace="ml", name="p", init_done=True, requests={"nvidia.com/gpu": 1}, asking=1
+        uid="uid-p",
+        namespace="ml",
+        name="p",
+        init_done=True,
+        requests={"nvidia.com/gpu": 1},
+        asking=1,
+        containers=(ContainerRequest(0, "main", False, {"nvidia.com/gpu": 1}),),
     )
 
 
@@ -602,7 +622,7 @@ def test_a_limit_that_is_no_whole_number_is_named_and_the_others_stay(value):
 
 # --- lists and events of all kinds ------------------------------------------------------------------------------------
 
-KINDS = {
+KINDS: dict[str, tuple[Any, ...]] = {
     "Node": (decode_nodes, decode_node_event, node(), "n1"),
     "Pod": (decode_cluster_pods, decode_cluster_pod_event, pod(resourceVersion="5"), "uid-p"),
     "ResourceQuota": (
@@ -698,3 +718,22 @@ def test_any_text_is_read_or_refused(data):
         for one in (decode, decode_event):
             with contextlib.suppress(KubeUnreadable):
                 one(data)
+
+
+def test_each_container_that_asks_is_told_with_its_own_amounts():
+    found = pod(gpu(), container("log", {"cpu": "1"}), container("b", {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 500}))
+    found["spec"]["initContainers"] = [
+        container("load", {"nvidia.com/gpu": 4}),
+        {**container("side", {"nvidia.com/gpucores": 5}), "restartPolicy": "Always"},
+    ]
+    told = read(found)
+    assert told.containers == (
+        ContainerRequest(0, "load", True, {"nvidia.com/gpu": 4}),
+        ContainerRequest(1, "side", False, {"nvidia.com/gpucores": 5}),
+        ContainerRequest(2, "main", False, {"nvidia.com/gpu": 1}),
+        ContainerRequest(4, "b", False, {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 500}),
+    )
+    assert (told.requests, told.asking) == (
+        {"nvidia.com/gpucores": 5, "nvidia.com/gpu": 4, "nvidia.com/gpumem": 500},
+        4,
+    )

@@ -110,7 +110,7 @@ def test_asking_for_none_is_no_gpu_request(limits):
 def test_a_bad_annotation_costs_only_itself(key):
     page = decode_pods(listed(pod("bad", annotations={key: "{nonsense"}, limits={"nvidia.com/gpu": 1}), pod("good")))
     assert [found.name for found in page.items] == ["bad", "good"]
-    assert page.items[0].shares == page.items[0].migs == ()
+    assert (page.items[0].shares, page.items[0].migs) == ((), ())
     assert [(fault.uid, fault.object) for fault in page.faults] == [("uid-bad", "Pod/ml/bad")]
     assert key in page.faults[0].reason
 

@@ -13,7 +13,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import (
     Line,
     Matcher,
-    Row,
+    VectorRow,
     chosen_by,
     decode_error,
     decode_labels,
@@ -212,13 +212,13 @@ def filled(series: dict[str, list[float]]) -> Table:
     for ask in utilization:
         table.take(ask, [row(uuid, _statistic(ask.statistics[0], values)) for uuid, values in series.items() if values])
     table.settle()
-    for puzzle in table.puzzles(500):
-        table.look(puzzle, [line(utilization[0].name, uuid, series[uuid]) for uuid in puzzle.devices])
+    for query in table.sample_queries(500):
+        table.look(query, [line(utilization[0].name, uuid, series[uuid]) for uuid in query.devices])
     return table
 
 
-def row(uuid: str, value: float) -> Row:
-    return Row(msgspec.Raw(json.dumps({"UUID": uuid, "pod": "p"}).encode()), (END, value))
+def row(uuid: str, value: float) -> VectorRow:
+    return VectorRow(msgspec.Raw(json.dumps({"UUID": uuid, "pod": "p"}).encode()), (END, value))
 
 
 def line(name: str, uuid: str, values: list[float]) -> Line:
@@ -273,7 +273,7 @@ def test_an_answer_with_one_sample_that_is_no_number_can_be_forgotten():
 def test_a_series_that_names_no_card_is_none():
     table = Table(DCGM, begin=END - 600, end=END, step=STEP)
     ask = next(iter(plan(DCGM, present=DCGM.names, condition=(), expected=20)))
-    table.take(ask, [Row(msgspec.Raw(b'{"pod":"p"}'), (END, 1.0))])
+    table.take(ask, [VectorRow(msgspec.Raw(b'{"pod":"p"}'), (END, 1.0))])
     table.settle()
     assert list(tracks(table)) == []
 

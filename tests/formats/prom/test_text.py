@@ -79,7 +79,7 @@ def test_any_bytes_are_read_or_passed_over(page):
 
 
 def test_a_series_is_understood_once_for_as_long_as_it_comes():
-    asked = []
+    asked: list = []
     one = reader(asked)
     for page in (b'wanted{a="b"} 1\n', b'wanted{a="b"} 2\n', b"\n", b'wanted{a="b"} 3\n'):
         one.read(page)

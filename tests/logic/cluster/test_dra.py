@@ -1,10 +1,13 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.logic.cluster.builders import GIB, MIB, device
 from tests.logic.cluster.builders import given as assigned
-from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.logic.cluster.dra import DraIndex
+from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.ledger import ClusterLedger
 from vgpuscope.model.allocation import HeldInstance, NodeState, PodState
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
@@ -13,20 +16,50 @@ DRIVER = "gpu.nvidia.com"
 
 
 class Joined:
-    """Where the book's word ends up."""
+    """Nodes and pods, and what the book adds to them."""
 
     def __init__(self):
-        self.nodes, self.pods, self.told = {}, {}, 0
-        self.book = DraBook(
-            keep_node=lambda node: self._put(self.nodes, node.name, node),
-            drop_node=lambda name: self.nodes.pop(name, None),
-            keep_pod=lambda pod: self._put(self.pods, pod.uid, pod),
-            drop_pod=lambda uid: self.pods.pop(uid, None),
+        self._nodes: dict = {}
+        self._pods: dict = {}
+        self._cards: dict = {}
+        self._shares: dict = {}
+        self.told = 0
+        self.book = DraIndex(
+            keep_cards=lambda name, cards: self._put(self._cards, name, cards),
+            keep_share=lambda uid, share: self._put(self._shares, uid, share),
+            keep_pod=lambda pod: self._put(self._pods, pod.uid, pod),
+            drop_pod=lambda uid: self._pods.pop(uid, None),
         )
 
     def _put(self, where, key, value):
         where[key] = value
         self.told += 1
+
+    def set_node(self, node):
+        self._nodes[node.name] = node
+
+    def drop_node(self, name):
+        self._nodes.pop(name, None)
+
+    def set_pod(self, pod):
+        self._pods[pod.uid] = pod
+        self.book.set_pod(pod)
+
+    def drop_pod(self, uid):
+        self._pods.pop(uid, None)
+        self.book.drop_pod(uid)
+
+    def __getattr__(self, name):
+        """Slices and claims are the book's alone."""
+        return getattr(self.book, name)
+
+    @property
+    def nodes(self):
+        return {name: joined_node(node, self._cards.get(name, ())) for name, node in self._nodes.items()}
+
+    @property
+    def pods(self):
+        return {uid: joined_pod(pod, self._shares.get(uid)) for uid, pod in self._pods.items()}
 
     @property
     def state(self):
@@ -37,7 +70,7 @@ def joined(nodes=(), pods=(), slices=(), claims=()):
     made = Joined()
     for kind, objects in (("node", nodes), ("pod", pods), ("slice", slices), ("claim", claims)):
         for one in objects:
-            getattr(made.book, f"set_{kind}")(one)
+            getattr(made, f"set_{kind}")(one)
     return made
 
 
@@ -52,7 +85,14 @@ def gpu(number=0, **more):
 
 
 def mig(start=0, *, card="GPU-0", parent="GPU-0", **more):
-    defaults = {"node": "n1", "memory": 10 * GIB, "type": "A100", "profile": "1g.10gb", "processors": 14, "size": 1}
+    defaults: dict[str, Any] = {
+        "node": "n1",
+        "memory": 10 * GIB,
+        "type": "A100",
+        "profile": "1g.10gb",
+        "processors": 14,
+        "size": 1,
+    }
     return DraDevice(name=f"gpu-0-mig-{start}", card=card, part=True, parent=parent, start=start, **defaults | more)
 
 
@@ -96,7 +136,7 @@ def kinds(of):
     return [(one.kind, one.reason) for one in of.findings]
 
 
-# --- cards ------------------------------------------------------------------------------------------------------------
+# --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_published_card_is_one_of_the_nodes_devices():
@@ -112,7 +152,7 @@ def test_a_card_that_hami_registered_too_is_one_card_as_hami_says():
     made = joined([node("n1", ours)], [pod()], [published(gpu(0))], [claim(held())])
     assert made.nodes["n1"].devices == (ours,)
     both = pod(assignments=(assigned("GPU-0"),), assigned_node="n1")
-    made.book.set_pod(both)
+    made.set_pod(both)
     assert [device for device, *_ in holdings(made)] == ["GPU-0", "GPU-0"]
 
 
@@ -125,7 +165,7 @@ def test_only_the_newest_generation_of_a_pool_counts():
     old, new = published(gpu(0), gpu(1)), published(gpu(0), name="s2", generation=2)
     made = joined([node()], slices=[new, old])
     assert list(cards(made)) == ["GPU-0"]
-    made.book.drop_slice("s2")
+    made.drop_slice("s2")
     assert list(cards(made)) == ["GPU-0", "GPU-1"]
 
 
@@ -183,27 +223,27 @@ def test_pods_that_share_a_claim_have_together_what_it_holds():
     shares = [holdings(made, uid)[0] for uid in ("a", "b", "d")]
     assert (sum(one[1] for one in shares), sum(one[2] for one in shares)) == (80 * GIB, 100)
     assert (cards(made)["GPU-0"].slots, settled(made).findings) == (3, ())
-    made.book.set_pod(pod("b", phase="Succeeded"))
-    made.book.drop_pod("d")
+    made.set_pod(pod("b", phase="Succeeded"))
+    made.drop_pod("d")
     assert (holdings(made), cards(made)["GPU-0"].slots) == ([("GPU-0", 80 * GIB, 100)], 1)
     assert holdings(made, "b") == []
 
 
 def test_a_pod_that_ends_leaves_its_part_to_the_others():
     made = joined([node()], [pod("a"), pod("b")], [published(gpu(0))], [claim(held(), pods=("a", "b"))])
-    made.book.set_pod(pod("b", phase="Failed"))
+    made.set_pod(pod("b", phase="Failed"))
     assert (holdings(made), holdings(made, "b")) == ([("GPU-0", 80 * GIB, 100)], [])
 
 
 def test_a_pod_that_a_claim_is_no_longer_reserved_for_holds_nothing():
     made = joined([node()], [pod("a"), pod("b")], [published(gpu(0))], [claim(held(), pods=("a", "b"))])
-    made.book.set_claim(claim(held(), pods=("b",)))
+    made.set_claim(claim(held(), pods=("b",)))
     assert (holdings(made), holdings(made, "b")) == ([], [("GPU-0", 80 * GIB, 100)])
 
 
 def test_a_claim_that_moves_to_another_card_leaves_the_first_as_it_was():
     made = joined([node()], [pod("a"), pod("b")], [published(gpu(0), gpu(1))], [claim(held(), pods=("a", "b"))])
-    made.book.set_claim(claim(held("gpu-1"), pods=("a", "b")))
+    made.set_claim(claim(held("gpu-1"), pods=("a", "b")))
     assert [one.slots for one in cards(made).values()] == [1, 2]
 
 
@@ -220,11 +260,11 @@ def test_a_claim_that_is_reserved_for_another_pod_gives_nothing():
 
 def test_a_claim_that_is_released_frees_its_card():
     made = joined([node()], [pod()], [published(gpu(0))], [claim(held())])
-    made.book.drop_claim("uid-c")
+    made.drop_claim("uid-c")
     assert (holdings(made), settled(made).devices[0].shared) == ([], 0)
 
 
-# --- parts of cards ---------------------------------------------------------------------------------------------------
+# --- parts of GPUs ---------------------------------------------------------------------------------------------------
 
 
 def test_a_card_that_was_cut_for_good_is_one_card_of_its_parts():
@@ -256,7 +296,7 @@ def test_a_card_is_in_mig_mode_while_a_part_of_it_is_held():
     assert holdings(made) == [("GPU-0", 10 * GIB, 14), ("GPU-0", 10 * GIB, 14)]
     assert [(one.start, one.size) for one in made.pods["a"].instances] == [(3, 1), (4, 1)]
     assert settled(made).capacity.whole_cards == 0
-    made.book.set_claim(claim(held("gpu-0")))
+    made.set_claim(claim(held("gpu-0")))
     assert (cards(made)["GPU-0"].mode, holdings(made)) == ("dra", [("GPU-0", 80 * GIB, 100)])
 
 
@@ -282,14 +322,14 @@ def test_a_claim_that_no_living_pod_uses_holds_its_card_and_is_a_ghost_in_time(p
     assert kinds(settled(made, passed=299)) == []
     (finding,) = settled(made, passed=300).findings
     assert (finding.kind, finding.reason, finding.pod) == ("ghost", "unused", "resourceclaim/c")
-    made.book.set_pod(pod("late"))
-    made.book.set_claim(claim(held(), pods=("late",)))
+    made.set_pod(pod("late"))
+    made.set_claim(claim(held(), pods=("late",)))
     assert (kinds(settled(made, passed=300)), set(made.pods)) == ([], {"ended", "late"})
 
 
 def test_a_card_that_a_driver_no_longer_publishes_has_vanished_while_held():
     made = joined([node()], [pod()], [published(gpu(0), gpu(1))], [claim(held("gpu-1"))])
-    made.book.set_slice(published(gpu(0), generation=2))
+    made.set_slice(published(gpu(0), generation=2))
     (finding,) = settled(made).findings
     assert (finding.kind, finding.device, finding.pod) == ("vanished-device", "gpu.nvidia.com/n1/gpu-1", "a")
 
@@ -308,9 +348,9 @@ def test_of_a_driver_with_few_gpus_only_those_we_know_are_ours():
 def test_without_any_slice_of_a_driver_nothing_is_said_to_have_vanished():
     made = joined([node(), node("n2")], [pod()], [], [claim(held())])
     assert holdings(made) == []
-    made.book.set_slice(published(gpu(0, node="n2"), pool="n2", name="other"))
+    made.set_slice(published(gpu(0, node="n2"), pool="n2", name="other"))
     assert len(holdings(made)) == 1
-    made.book.drop_slice("other")
+    made.drop_slice("other")
     assert holdings(made) == []
 
 
@@ -381,14 +421,15 @@ events = st.one_of(
 
 
 def replay(history):
-    made, left = Joined(), {kind: {} for kind in KEYS}
+    made = Joined()
+    left: dict[str, dict] = {kind: {} for kind in KEYS}
     for kind, state, action in history:
         key = getattr(state, KEYS[kind])
         if action == "set":
-            getattr(made.book, f"set_{kind}")(state)
+            getattr(made, f"set_{kind}")(state)
             left[kind][key] = state
         else:
-            getattr(made.book, f"drop_{kind}")(key)
+            getattr(made, f"drop_{kind}")(key)
             left[kind].pop(key, None)
     return made, left
 
@@ -407,7 +448,7 @@ def test_nothing_is_remembered_of_what_is_gone(history):
     made, left = replay(history)
     for kind, states in left.items():
         for key in states:
-            getattr(made.book, f"drop_{kind}")(key)
+            getattr(made, f"drop_{kind}")(key)
     assert made.state == ({}, {}, None)
     assert not [name for name, value in vars(made.book).items() if isinstance(value, (dict, set)) and value]
 
@@ -425,5 +466,5 @@ def test_of_a_claim_exactly_as_much_is_held_as_it_was_given(history):
 
 def test_a_pod_without_claims_costs_nothing_and_is_not_kept():
     made = joined([node()], [pod(f"p{i}", claims=()) for i in range(100)], [published(gpu(0))])
-    assert made.told == 102  # each pod once; the node once by itself and once for its slice
-    assert made.book._pods == {}
+    assert made.told == 1  # the node's GPUs, for its slice
+    assert made.book._using == set()

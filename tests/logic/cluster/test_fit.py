@@ -71,7 +71,7 @@ def test_where_there_is_room_something_else_keeps_the_pod_away():
 def test_a_card_that_is_out_of_service_is_named_if_it_would_have_room():
     (small, lost) = told(wish(gpumem=8192), device(), device("GPU-1", 1, healthy=False), pods=[BUSY])
     assert "6.0 GiB" in small
-    assert lost == "n1 GPU 1 would have room, but takes no pods: unhealthy."
+    assert lost == "n1 GPU 1 would have room, but accepts no pods: unhealthy."
 
 
 def test_slots_that_are_gone_are_told():

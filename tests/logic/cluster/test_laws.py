@@ -116,7 +116,7 @@ def test_any_history_and_then_a_fresh_list_ends_in_what_the_list_alone_gives(his
 
 @given(histories)
 def test_a_history_ends_in_what_a_list_of_the_objects_that_are_left_gives(history):
-    left = {"node": {}, "pod": {}, "quota": {}}
+    left: dict[str, dict] = {"node": {}, "pod": {}, "quota": {}}
     for method, arguments in history:
         action, _, kind = method.partition("_")
         if action == "set":
@@ -214,7 +214,7 @@ def test_every_card_is_somewhere_and_only_once(fresh):
 
 
 def accepts(one, memory, cores):
-    """HAMi's checks of one card, in its order; not for MIG."""
+    """HAMi's checks of one GPU, in its order; not for MIG."""
     card = one.device
     if one.lost or card.mode == "mig" or one.shared >= card.slots:
         return False

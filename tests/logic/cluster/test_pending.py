@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from vgpuscope.logic.cluster.pending import PendingBook
+from vgpuscope.logic.cluster.pending import PendingPods
 from vgpuscope.logic.cluster.pending_reports import (
     _COUNTED_CARDS,
     _GENERAL,
@@ -17,7 +17,7 @@ from vgpuscope.logic.cluster.pending_reports import (
     MOST_NODES,
     MOST_SAID,
 )
-from vgpuscope.model.allocation import PodState, PodTimes, Refusal
+from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.pending import PodEvent
 
@@ -33,7 +33,7 @@ def reason(code=MEMORY, count=1, *nodes, **more):
 
 
 def refusal(*said, why="Unschedulable", at=NOW - 100):
-    return Refusal(reason=why, message="as they said", at=at, said=said)
+    return RegisterRefusal(reason=why, message="as they said", at=at, said=said)
 
 
 def pod(uid="a", *, created=NOW - 200, refused=None, times=None, **more):
@@ -62,7 +62,7 @@ def event(*said, of="a", uid="e1", reason="FilteringFailed", count=1, last=NOW -
 
 
 def book(*things, now=NOW, **bounds):
-    made = PendingBook(**bounds)
+    made = PendingPods(**bounds)
     for thing in things:
         tell(made, thing, now)
     return made
@@ -432,7 +432,7 @@ def test_an_event_that_comes_before_its_pod_is_not_lost():
 
 
 def test_the_oldest_that_ended_go_first_and_those_that_wait_never():
-    made = PendingBook(most=3)
+    made = PendingPods(most=3)
     for n in range(5):
         tell(made, pod(f"past-{n}", refused=refusal(reason())))
         tell(made, f"past-{n}", NOW + n)
@@ -451,7 +451,7 @@ def test_beyond_the_bound_a_waiting_pod_has_its_condition_and_no_history():
 
 
 def test_strangers_and_quickly_bound_pods_are_bounded():
-    made = PendingBook(most=10)
+    made = PendingPods(most=10)
     for n in range(100):
         tell(made, event(reason(), of=f"stranger-{n}"))
         tell(made, bound(f"quick-{n}"))

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.cputime import seconds
 from vgpuscope.logic.cluster import scheduling
-from vgpuscope.logic.cluster.scheduling import MOST_SCHEDULERS, SchedulingBook
-from vgpuscope.model.allocation import PodState, PodTimes, Refusal
+from vgpuscope.logic.cluster.scheduling import MOST_SCHEDULERS, SchedulingTimes
+from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.decision import CODES, Reason
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.scheduling import BOUNDS, STEPS
@@ -28,7 +28,7 @@ def pod(uid="u", *, scheduler="hami-scheduler", refused=None, created=1000.0, no
         scheduler=scheduler,
         node=bound if node is None else node,
         times=PodTimes(created=created, **times),
-        refusal=None if refused is None else Refusal(reason="Unschedulable", at=refused),
+        refusal=None if refused is None else RegisterRefusal(reason="Unschedulable", at=refused),
     )
 
 
@@ -41,7 +41,7 @@ def event(*codes, uid="e", of="u", reason="FailedScheduling", count=1, last=None
 
 def book(*seen, begin=(), begin_events=()):
     """What a book says after these pods and events, in this order."""
-    made = SchedulingBook()
+    made = SchedulingTimes()
     made.begin(begin)
     made.begin_events(begin_events)
     show(made, seen)
@@ -187,7 +187,7 @@ def test_the_pods_own_word_on_its_refusal_counts_where_there_are_no_events():
 
 @pytest.mark.parametrize("pods_first", [True, False])
 def test_a_refusal_known_from_the_first_lists_counts_too(pods_first):
-    made = SchedulingBook()
+    made = SchedulingTimes()
     lists = [lambda: made.begin([pod()]), lambda: made.begin_events([event(MEMORY, last=1700.0)])]
     for begin in lists if pods_first else reversed(lists):
         begin()
@@ -334,7 +334,7 @@ def size(made):
 
 
 def test_what_is_gone_leaves_nothing_behind():
-    made = SchedulingBook()
+    made = SchedulingTimes()
     for i in range(50):
         show(made, [event(MEMORY, uid=f"before{i}", of=f"p{i}"), pod(f"p{i}", scheduled=1001.0)])
         show(made, [event(MEMORY, uid=f"e{i}", of=f"p{i}"), event(MEMORY, uid=f"x{i}", of="plain")])

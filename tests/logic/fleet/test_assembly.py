@@ -1,4 +1,4 @@
-"""Each card once, with those who have it, judged by what is known of its present time."""
+"""Each GPU once, with those who have it, judged by what is known of its present time."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from vgpuscope.logic.fleet.assembly import assemble, card_key, remembered, tenant_key
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules
-from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Track, Window
+from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Term, Track, Window
 
 GIB = 2**30
 BEGIN, END = 1_000_000.0, 1_000_600.0
@@ -61,7 +61,7 @@ def pods(uses):
     return [use.tenant.pod for use in uses]
 
 
-# ── one card is one ──
+# ── one GPU is one ──
 
 
 def test_a_card_that_pods_share_is_one_with_several_tenants():
@@ -303,7 +303,8 @@ def test_all_tenants_of_an_idle_shared_card_are_idle():
 
 
 def test_what_is_remembered_keeps_a_wandering_signal_from_flapping():
-    previous, heard = {}, []
+    previous: dict = {}
+    heard: list = []
     for top in (0.0, 0.06, 0.09, 0.04, 0.08, 0.2, 0.06, 0.09, 0.04):
         uses = fleet(track(top, schema="vgpuscope"), own(top, A), previous=previous)
         previous = remembered(uses)
@@ -363,10 +364,12 @@ def tracks(draw):
     begin, end = sorted((draw(moments), draw(moments)))
     seen = max(1, round((end - begin) / WINDOW.interval))
     tenant = draw(st.sampled_from((None, A, B, replace(A, pod_uid="1"), replace(A, container="c"))))
-    names = draw(st.lists(st.sampled_from(("gpu_util", "sm_active", "process_sm", "encoder", "mem_copy")), unique=True))
+    names: list[Term] = draw(
+        st.lists(st.sampled_from(("gpu_util", "sm_active", "process_sm", "encoder", "mem_copy")), unique=True)
+    )
     level = draw(levels)
     stat = Stat(mean=level / 2, max=level, samples=seen)
-    power = {"power": Stat(mean=draw(st.sampled_from((60.0, 240.0))), samples=seen)}
+    power: dict[Term, Stat] = {"power": Stat(mean=draw(st.sampled_from((60.0, 240.0))), samples=seen)}
     return Track(
         schema=draw(st.sampled_from(("dcgm", "vgpuscope"))),
         gpu_id=draw(st.sampled_from((CARD, OTHER))),

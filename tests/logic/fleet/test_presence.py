@@ -1,5 +1,7 @@
 """What is gone is not forgotten: a GPU that stops reporting stays listed as unknown until it is known to be gone."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,7 +27,7 @@ A, B = "http://node-a:9394", "http://node-b:9394"
 
 def gpu(name: str = "GPU-1", *, host: str = "node-a", target: str = A, age: float = 5.0, **more) -> GpuUse:
     """A busy GPU whose last sample was `age` seconds old when it was analysed."""
-    fields = {
+    fields: dict[str, Any] = {
         "gpu_id": name,
         "hostname": host,
         "target": target,

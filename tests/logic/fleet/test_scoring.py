@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vgpuscope.knowledge.power_limits import factory_limit
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights, measured_value, score, status, tenant_score
-from vgpuscope.model.analysis import Stat
+from vgpuscope.model.analysis import Stat, Term
 
 GIB = 1024**3
 ratios = st.floats(0, 1)
@@ -120,10 +120,10 @@ def test_where_utilisation_is_not_measured_a_profiling_metric_stands_for_it(sign
 
 
 def test_a_tenants_score_is_its_own_work_and_its_memory_of_the_whole_gpu():
-    mine = {"process_sm": stat([0.7]), "mem_used": stat([20 * GIB]), "mem_total": stat([20 * GIB])}
+    mine: dict[Term, Stat] = {"process_sm": stat([0.7]), "mem_used": stat([20 * GIB]), "mem_total": stat([20 * GIB])}
     found = tenant_score(mine, total=stat([80 * GIB]), weights=Weights(), default_memory=None, expected=1)
     assert isclose(found.value, 100 * (0.5 * 0.7 + 0.2 * 0.25) / 0.7)
-    without = {"mem_used": stat([20 * GIB])}
+    without: dict[Term, Stat] = {"mem_used": stat([20 * GIB])}
     assert tenant_score(without, total=None, weights=Weights(), default_memory=None, expected=1).value is None
 
 
@@ -161,7 +161,7 @@ def test_a_score_lies_within_0_and_100_and_is_the_sum_of_its_points(util, copy, 
 
 
 def test_thin_coverage_lowers_the_confidence():
-    card = {"gpu_util": Stat(mean=0.5, samples=10), "mem_copy": Stat(mean=0.5, samples=20)}
+    card: dict[Term, Stat] = {"gpu_util": Stat(mean=0.5, samples=10), "mem_copy": Stat(mean=0.5, samples=20)}
     assert isclose(score(card, model="", weights=Weights(), expected=20).confidence, 0.5 * 0.5 + 0.2)
 
 

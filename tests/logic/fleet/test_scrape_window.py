@@ -39,6 +39,11 @@ class Target:
         return track
 
 
+def about(value):
+    """What a computed number may be, within rounding; for the field of a struct."""
+    return pytest.approx(value)
+
+
 def card(metric, value, uuid="GPU-1"):
     return f'{metric.name}{{node="n1",gpu_uuid="{uuid}"}} {value}'
 
@@ -85,7 +90,7 @@ shown = st.floats(0, 100) | st.sampled_from([math.nan, math.inf, -math.inf, -1.0
 moments = st.tuples(
     st.floats(0.5, 60.0),  # after the last page
     st.none() | shown,  # None: not on the page
-    st.sampled_from(["a", "a", "a", "b"]),  # who has the card
+    st.sampled_from(["a", "a", "a", "b"]),  # who has the GPU
 )
 
 
@@ -93,7 +98,7 @@ moments = st.tuples(
 @example([(1.0, 50.0, "a"), (1.0, math.nan, "a"), (1.0, 70.0, "b")], 0.0, 600.0, None)
 def test_statistics_are_those_of_the_samples_in_the_window(steps, begin, seconds, forgotten):
     target, at = Target(), 0.0
-    histories = {"a": [], "b": []}
+    histories: dict[str, list] = {"a": [], "b": []}
     for pause, value, pod in steps:
         at += pause
         if value is not None:
@@ -254,7 +259,7 @@ def test_a_clock_that_was_set_back_leaves_no_samples_in_the_future():
     for at in (100, 200, 150, 160):
         target.show(at, card(m.GPU_UTILIZATION, at / 1000))
     assert replace(target.only(0, 1000).terms["gpu_util"], holes=None) == Stat(
-        mean=pytest.approx((0.1 + 0.15 + 0.16) / 3), max=0.16, p95=pytest.approx(0.159), samples=3
+        mean=about((0.1 + 0.15 + 0.16) / 3), max=0.16, p95=about(0.159), samples=3
     )
 
 
@@ -284,7 +289,7 @@ def test_memory_does_not_grow_with_time_and_what_is_to_be_kept_is_kept():
     [
         ("{}", {None, "train", "other", "dcgm"}),
         ('{pod!=""}', {None, "train", "other", "dcgm"}),
-        ('{pod="train"}', {None, "train"}),  # cards of our agent name nobody, and are there whoever is asked for
+        ('{pod="train"}', {None, "train"}),  # GPUs of our agent name nobody, and are there whoever is asked for
         ('{instance="n1:9394",pod=~"t.*"}', {None, "train"}),
         ('{node="n2"}', set()),
     ],

@@ -1,4 +1,4 @@
-"""Cards and tenants whose truth is known for every second: what is said of them."""
+"""GPUs and tenants whose truth is known for every second: what is said of them."""
 
 from itertools import product
 
@@ -199,7 +199,7 @@ LEVELS = {"util": 0.6, "copy": 0.3, "memory": 40, "total": 80, "watts": 240, "li
 
 
 def whole_card_as_seen():
-    """One card, used by one pod and then by two, as exporters and conditions let it be seen."""
+    """One GPU, used by one pod and then by two, as exporters and conditions let it be seen."""
     theirs = {"schema": "dcgm", **LEVELS}
     ours = {"schema": "vgpuscope", **LEVELS}
     a, b = own("a", sm=0.4, memory=30), own("b", sm=0.2, memory=10)
@@ -230,7 +230,7 @@ def test_a_gpu_has_the_same_score_from_every_source_and_with_every_condition():
 
 
 def instance_as_seen(**profiling):
-    """A MIG instance with 7.7 of 10 GiB in use; the card draws 250 W, of which somebody gives the pod 60."""
+    """A MIG instance with 7.7 of 10 GiB in use; the GPU draws 250 W, of which somebody gives the pod 60."""
     mine = {"memory": 7.7, "total": 10, "tenant": pod("a"), **profiling}
     ours = card(schema="vgpuscope", mig="MIG-1", memory=7.7, total=10)
     agent = [card(schema="vgpuscope", util=0.9, watts=250, limit=400), ours, own("a", mig="MIG-1", memory=7, total=10)]
@@ -335,8 +335,8 @@ def test_the_card_is_judged_by_itself_and_not_by_its_idle_tenants():
 @pytest.mark.parametrize(
     "doubt",
     [
-        {"begin": 300},  # the card's own numbers began late
-        {"util": 0.0, "watts": 60},  # the card's utilisation does not show what the worker's processes do
+        {"begin": 300},  # the GPU's own numbers began late
+        {"util": 0.0, "watts": 60},  # the GPU's utilisation does not show what the worker's processes do
     ],
 )
 def test_what_is_doubtful_of_the_card_does_not_hide_an_idle_tenant_whose_neighbour_explains_the_work(doubt):
@@ -407,8 +407,9 @@ def test_the_only_tenant_of_a_card_has_the_cards_numbers():
 
 
 def idle_for(*, windows, step=300.0, broken=None, restart=False):
-    """idle_since of card and tenants over some analyses of one idle shared card, the first of which ends at BEGIN."""
-    previous, found = {}, []
+    """idle_since of GPU and tenants over some analyses of one idle shared GPU, the first of which ends at BEGIN."""
+    previous: dict = {}
+    found: list = []
     for number in range(windows):
         at = BEGIN + step * number
         level = 0.5 if number == broken else 0.0
@@ -442,7 +443,8 @@ def test_time_that_no_window_saw_breaks_idleness():
 
 @pytest.mark.parametrize(("later", "since"), [(600.0, BEGIN), (900.0, BEGIN + 900)])
 def test_idleness_that_cannot_be_said_for_a_while_goes_on_unless_time_went_unseen(later, since):
-    previous, found = {}, []
+    previous: dict = {}
+    found: list = []
     for at, begin in ((BEGIN, 0), (BEGIN + 300, 300), (BEGIN + later, 0)):  # the second has seen half its window
         uses = analysed(card(at=at, schema="vgpuscope", util=0.0, total=80, begin=begin), at=at, previous=previous)
         previous = remembered(uses, before=previous)
@@ -468,7 +470,7 @@ def test_a_card_is_not_shown_with_less_memory_than_its_only_tenant():
     assert (use.score.value, use.status) == (None, "unknown")
     assert use.evidence.reasons[-1] == "VERDICT_NUMBERS_WITHHELD"
     assert use.tenants[0].terms["mem_used"].mean == pytest.approx(27.6 * GIB)
-    # a source that knows the card's numbers since then is asked first
+    # a source that knows the GPU's numbers since then is asked first
     since = card(
         schema="dcgm", begin=came, tenant=pod("new"), copy=0.1, total=80, watts=200, limit=400, **free_then_taken
     )

@@ -146,7 +146,7 @@ def test_a_signal_between_the_two_thresholds_changes_nothing(tops, start):
     assert set(heard) == {"idle" if start == "idle" else "in_use"}
 
 
-# ── what makes a card idle, or not ──
+# ── what makes a GPU idle, or not ──
 
 
 def test_a_card_that_did_nothing_all_the_time_is_idle():

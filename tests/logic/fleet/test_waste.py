@@ -2,20 +2,21 @@
 
 import asyncio
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Stat
-from vgpuscope.sinks.history import open_history
+from vgpuscope.store.results.history import open_history
 
 GIB, HOUR = fleets.GIB, fleets.HOUR
 TICK = 600  # seconds that one analysis stands for
 BEGIN = fleets.NOON
-KEEP = {"keep_results": 100 * fleets.DAY, "keep_hours": 100 * fleets.DAY, "keep_days": 100 * fleets.DAY}
+KEEP: dict[str, Any] = {"keep_results": 100 * fleets.DAY, "keep_hours": 100 * fleets.DAY, "keep_days": 100 * fleets.DAY}
 
 
 def analysed(*ticks):
@@ -164,7 +165,8 @@ def worlds(draw):
 
 def brute_force(units, known, ticks):
     """The definition, by counting: hour by hour, tick by tick."""
-    wasted, free = defaultdict(float), 0.0
+    wasted: dict[str, float] = defaultdict(float)
+    free = 0.0
     last = ticks[-1]
     by_hour = defaultdict(list)
     for n, tick in enumerate(ticks):

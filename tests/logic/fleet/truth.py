@@ -1,4 +1,4 @@
-"""Cards whose every second is written down, and the tracks that exporters would show of them.
+"""GPUs whose every second is written down, and the tracks that exporters would show of them.
 
 The truth of a case is how it was written. Statistics are taken from samples by the plainest code there is, none of it
 the product's.
@@ -10,7 +10,7 @@ from statistics import fmean
 from vgpuscope.logic.fleet.assembly import assemble
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
-from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Track, Window
+from vgpuscope.model.analysis import Hole, Reading, Stat, Tenant, Term, Track, Window
 
 GIB = 2**30
 BEGIN, SECONDS, EVERY = 1_700_000_000.0, 600, 15
@@ -26,7 +26,7 @@ def pod(name, **more):
 
 
 def card(*, begin=0, end=SECONDS, every=EVERY, schema="dcgm", tenant=None, mig="", model=A100, at=BEGIN, **levels):
-    """The whole card's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
+    """The whole GPU's numbers, as long as a tenant had it: util, copy, memory and total in GiB, watts, limit, …"""
     times = [t for t in range(0, SECONDS, every) if begin <= t < end]
     terms = {_TERMS[name][0]: _stat(level, times, _TERMS[name][1], at) for name, level in levels.items()}
     return Track(
@@ -63,7 +63,7 @@ def the(*tracks, **more):
     return use
 
 
-_TERMS = {
+_TERMS: dict[str, tuple[Term, float]] = {
     "util": ("gpu_util", 1),
     "copy": ("mem_copy", 1),
     "memory": ("mem_used", GIB),

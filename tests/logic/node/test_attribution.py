@@ -208,7 +208,7 @@ def test_a_claim_of_hamis_driver_finds_its_holder():
 
 
 def in_instances(*instances, **more):
-    """A MIG card whose holder was given a device by this name of NVIDIA's DRA driver."""
+    """A MIG GPU whose holder was given a device by this name of NVIDIA's DRA driver."""
     cards = (
         card(uuid=B, index=0, minor=3, mig_enabled=True, utilization=None, processes=None, instances=instances),
         card(uuid=A, index=1, minor=0),

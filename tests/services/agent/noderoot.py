@@ -11,7 +11,6 @@ with node.agent() as agent:
 import gzip
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from tests.environment import bare
 from tests.native import build
 from tests.native.scenario import Scenario
 from tests.ports import free_port
@@ -163,7 +163,7 @@ class NodeRoot:
         fixed = [str(word) for pair in where.items() for word in pair]
         pods = [] if "--pods" in flags else ["--pods", f"file:{self.pods_file}"]
         driver = build.environment(build.library_or_skip(), self.nvml.path)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.path), **driver}
+        environment = bare(HOME=str(self.path), **driver)
         return [sys.executable, "-m", "vgpuscope", "agent", *fixed, *pods, *_QUIET, *flags], environment
 
     def once(self, *flags: str) -> str:

@@ -33,7 +33,7 @@ from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.views.exposition.page import Page
 
-SHARED, MIG = (0, 1), 2  # slots: two cards shared through HAMi, one cut into instances
+SHARED, MIG = (0, 1), 2  # slots: two GPUs shared through HAMi, one cut into instances
 CHANGE_EVERY, LOOK_EVERY, SCRAPE_EVERY = 5, 50, 300  # cycles; so that forms of the page are kept and forgotten
 CALM_EVERY, CALM_FOR = 1000, 200  # cycles; then the node is as it was at the beginning, and all that is left is ours
 WINDOW = 0.2  # seconds: full after the first hundred cycles
@@ -45,7 +45,7 @@ def _number(*metrics: Metric) -> int:
     return sum(len(metric.exposed(frozenset(DEFAULT_FAMILIES))) * (metric.each or 0) for metric in metrics)
 
 
-# What the formula of docs/metrics.md calls "at the most" and a card in MIG mode, or a container there, does not have:
+# What the formula of docs/metrics.md calls "at the most" and a GPU in MIG mode, or a container there, does not have:
 # the driver tells how busy neither of them is.
 MISSING_ON_A_MIG_CARD = _number(
     *(m.GPU_UTILIZATION, m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION_MAX, m.GPU_BUSY, m.GPU_SM_LEDGER),
@@ -347,7 +347,7 @@ def _remembered(sampler: Sampler, world: World) -> dict[str, int]:
     mind = sampler._tracker
     containers = len(world.tenants)
     processes = sum(len(tenant.processes) for tenant in world.tenants.values())
-    rows = 1 + 6 + 3 + len(world.instances) + 3 * containers  # node, sources, cards, instances; container, pod, vgpu
+    rows = 1 + 6 + 3 + len(world.instances) + 3 * containers  # node, sources, GPUs, instances; container, pod, vgpu
     return {
         "rows": len(sampler._renderer._last.lines) - rows,
         "owners": len(sampler._proc._known) - processes,

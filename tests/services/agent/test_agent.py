@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 import subprocess
+import sys
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -55,6 +56,21 @@ def test_the_whole_snapshot_is_served_as_json(node):
         agent.until(lambda page: page.has(m.CONTAINER_INFO.name))
         snapshot = msgspec.json.decode(agent.get("/api/v1/node")[2], type=NodeSnapshot)
         assert [(u.key.pod, u.memory) for u in snapshot.containers] == [("train", 3 * GIB)]
+
+
+def test_the_document_describes_the_snapshot_and_reads_are_compressed(node):
+    with node.agent() as agent:
+        document = json.loads(agent.get("/openapi.json")[2])
+        _, headers, body = agent.get("/api/v1/node", **{"Accept-Encoding": "gzip"})
+    assert document["paths"].keys() == {"/api/v1/node", "/metrics"}
+    assert "NodeSnapshot" in document["components"]["schemas"]
+    assert (headers["content-encoding"], json.loads(gzip.decompress(body))["node"]) == ("gzip", node.name)
+
+
+def test_an_agent_pays_for_no_page_document_or_identity_that_nobody_asked_for():
+    heavy = ["vgpuscope.http.docs", "vgpuscope.http.identity", "importlib.resources"]
+    program = f"import sys, vgpuscope.services.agent.process\nprint([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
 
 
 def samples_of_json(agent):

@@ -24,7 +24,7 @@ BUILD = re.compile(r'(version|platform|go_version|python_version)="[^"]*"')
 
 
 def a_node(path: Path) -> NodeRoot:
-    """HAMi sharing on card 0, MIG on card 1, a pod that took card 2 without asking, and card 3 lost."""
+    """HAMi sharing on GPU 0, MIG on GPU 1, a pod that took GPU 2 without asking, and GPU 3 lost."""
     node = NodeRoot(path)
     hami, mig = gpu_uuid(0), gpu_uuid(1)
     node.nvml.gpu(0, memory_used=20 * GIB, utilization=80)

@@ -31,7 +31,7 @@ def node(tmp_path):
 
 
 def busy(node, pid, pod, *, slot=0, memory=GIB, sm=20, container="main", **more):
-    """A pod with a process on a card."""
+    """A pod with a process on a GPU."""
     uid = node.pod(pod, *more.pop("containers", ("main",)), **more)
     node.nvml.process(slot, pid, memory=memory).sample(slot, pid, sm=sm)
     node.process(pid, uid, container)
@@ -146,7 +146,7 @@ def test_the_gpu_id_is_the_drivers_index_not_the_pods(node):
     assert Samples.of(node.once("--families", "pod")).one("pod_gpu_memory_used", pod="train", gpu_id="1") == 1024
 
 
-# 7. NVIDIA_VISIBLE_DEVICES=all showed 0; a card given twice halved the memory and doubled the SM use
+# 7. NVIDIA_VISIBLE_DEVICES=all showed 0; a GPU given twice halved the memory and doubled the SM use
 def test_a_pod_that_sees_all_cards_without_being_given_one_is_shown(node):
     busy(node, 12, "privileged", sm=30)
     page = Samples.of(node.once("--families", "pod"))
@@ -172,7 +172,7 @@ def test_a_whole_card_carries_its_holders_name_and_no_second_series(node):
     assert page.one(m.SOURCE_UP.name, source="podresources") == 1
 
 
-# 8. one lost card ended the cycle; card 0's total stood for all; SM use above 100; one container per pod
+# 8. one lost GPU ended the cycle; GPU 0's total stood for all; SM use above 100; one container per pod
 def test_a_lost_card_before_the_others_ends_nothing(node):
     busy(node, 12, "train", slot=1)
     node.nvml.lost(0)

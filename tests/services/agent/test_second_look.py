@@ -44,7 +44,7 @@ class Container:
 @pytest.fixture
 def follow(tmp_path, monkeypatch):
     """What a container's vGPU shows, sample by sample, each on a full second."""
-    monkeypatch.setattr(agent_sampler.random, "uniform", random.Random(9).uniform)
+    monkeypatch.setattr("vgpuscope.services.agent.sampler.random.uniform", random.Random(9).uniform)
 
     def run(container, seconds):
         (tmp_path / "proc").mkdir()

@@ -4,21 +4,22 @@ import asyncio
 import contextlib
 import os
 import time
+from typing import Any
 from unittest import mock
 
 import httpx2
 from msgspec import structs
 
 from tests.http.serving import SOON, until
-from vgpuscope.http import address
-from vgpuscope.http.server import Server
 from vgpuscope.model.analysis import Analysis, Reading, Stat, Tenant, Track, Window
 from vgpuscope.model.errors import HistoryDown, QueryFailed, ScopeError
 from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.lifecycle import Lifecycle
 from vgpuscope.services.analyzer.process import Analyzer
 from vgpuscope.services.analyzer.settings import Settings
-from vgpuscope.sinks.history import Unstored
+from vgpuscope.services.frame import Frame
+from vgpuscope.store.lease import LocalLease
+from vgpuscope.store.results.history import Unstored
 
 TOKEN = "a-token-of-the-tests"
 GIB = 1024**3
@@ -38,7 +39,7 @@ def uuid(number: int) -> str:
 
 
 def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **more) -> Track:
-    """A card that was watched for the whole window, with one tenant."""
+    """A GPU that was watched for the whole window, with one tenant."""
     end = time.time()
     levels = {
         "gpu_util": util,
@@ -48,7 +49,7 @@ def track(number: int = 0, *, util: float | None = BUSY, pod: str = "train", **m
     }
     terms = {name: stat(value) for name, value in levels.items() if value is not None}
     terms |= {"mem_total": stat(80.0 * GIB), "power_limit": stat(400.0), "sm_clock": stat(1.41e9)}
-    fields = {
+    fields: dict[str, Any] = {
         "schema": "vgpuscope",
         "gpu_id": uuid(number),
         "gpu_index": str(number),
@@ -68,7 +69,11 @@ def stat(value: float, **more) -> Stat:
 
 def reading(*tracks: Track, **more) -> Reading:
     end = time.time()
-    fields = {"window": Window(begin=end - 600, end=end, interval=30), "source": "http://stub", "requests": 6}
+    fields: dict[str, Any] = {
+        "window": Window(begin=end - 600, end=end, interval=30),
+        "source": "http://stub",
+        "requests": 6,
+    }
     return Reading(tracks=tracks, schemas=("vgpuscope",), **(fields | more))
 
 
@@ -107,9 +112,10 @@ class StubSources:
 
     def __init__(self, source: StubSource) -> None:
         self.current = source
-        self.known_owners = {("ml", "train-0"): "Job/train"}
+        self.known_owners: Any = {("ml", "train-0"): "Job/train"}  # an error: nobody tells
         self.known_nodes = None
-        self.looks, self.down = 0, None  # an error: it does not even answer a look
+        self.looks = 0
+        self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0
 
     def renew(self, config) -> None:
@@ -141,11 +147,30 @@ class StubSources:
         pass
 
 
+class SharedLease(LocalLease):
+    """The lease of a store that several analyzers share."""
+
+    shared = True
+
+    def __init__(self, store: "SharedHistory", clock) -> None:
+        super().__init__(clock=clock)
+        self._store = store
+
+    async def take(self, holder, seconds):
+        await self._store.let_go.wait()
+        self._store.check()
+        return await super().take(holder, seconds)
+
+    async def release(self, holder):
+        self._store.check()
+        await super().release(holder)
+
+
 class SharedHistory(Unstored):
     """A store that several analyzers share, and that can be down."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock=time.monotonic) -> None:
+        super().__init__(SharedLease(self, clock))
         self.down = False
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -155,27 +180,18 @@ class SharedHistory(Unstored):
         """Nobody is told who leads until it is let go."""
         self.let_go.clear()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.down:
             raise HistoryDown("the store is away")
 
     async def save(self, analysis):
-        self._check()
+        self.check()
         self.saved.append(analysis)
 
     async def latest(self, *, after=0.0):
-        self._check()
+        self.check()
         last = max(self.saved, key=lambda one: one.started, default=None)
         return last if last and last.started > after else None
-
-    async def lead(self, holder, seconds):
-        await self.let_go.wait()
-        self._check()
-        return await super().lead(holder, seconds)
-
-    async def resign(self, holder):
-        self._check()
-        await super().resign(holder)
 
 
 class Running:
@@ -194,7 +210,7 @@ class Running:
 
     async def analysed(self, times: int = 1) -> None:
         """Wait until so many analyses came to an end, whatever their end."""
-        await until(lambda: self.analyzer.pulse().tally.analyses >= times and self._shown())
+        await until(lambda: self.analyzer.state().tally.analyses >= times and self._shown())
 
     def _shown(self) -> bool:
         running = self.analyzer._cycle._running
@@ -203,7 +219,7 @@ class Running:
     async def analyse(self) -> None:
         """One analysis more, from now."""
         await self.analyzer._cycle.finished()
-        before = self.analyzer.pulse().tally.analyses
+        before = self.analyzer.state().tally.analyses
         assert self.analyzer.trigger()
         await self.analysed(before + 1)
 
@@ -213,36 +229,33 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    source: StubSource | None = None,
+    source=None,
     *,
     history=None,
     environ=(),
     file=None,
     listen="127.0.0.1:0",
     sources=None,
+    clock=time.monotonic,
     **flags,
 ):
     source = source or StubSource()
     given = {"analyzer.listen": listen, "prometheus.url": "http://stub", **flags}
     settings = Settings(flags=given, environ=dict(environ), file=str(file) if file else None)
-    analyzer = Analyzer(settings, history=history, sources=sources or StubSources(source))
-    analyzer._holder = f"{os.getpid()}-{id(analyzer)}"
+    stub: Any = sources or StubSources(source)
+    analyzer = Analyzer(settings, history=history, sources=stub, clock=clock)
+    analyzer._leadership.holder = f"{os.getpid()}-{id(analyzer)}"
     life = Lifecycle()
-    server = Server(analyzer.app(None), sock=address.bind(listen))
-    task = asyncio.create_task(life.run(analyzer.loops(), server=server))
+    frame = Frame(analyzer, life, settings.config.analyzer)
+    task = asyncio.create_task(frame.run())
     try:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SOON) as client:
-            await server.started()
+        async with httpx2.AsyncClient(base_url=frame.server.url, timeout=SOON) as client:
+            await frame.server.started()
             yield Running(analyzer, client, source, life)
     finally:
         life.stop()
         source.let_go.set()
         with mock.patch.object(lifecycle, "DRAIN", 0.0):  # nobody here has to be told first
-            await _ended(task, analyzer)
-
-
-async def _ended(task, analyzer) -> None:
-    async with asyncio.timeout(SOON):
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await analyzer.close()
+            async with asyncio.timeout(SOON):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

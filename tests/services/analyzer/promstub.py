@@ -51,7 +51,7 @@ class Engine:
         self.series: list[tuple[Labels, Samples]] = []
         self.keeps_names = keeps_names  # as VictoriaMetrics does for some functions
 
-    def add(self, name: str, values, *, until: float = END, step: float = STEP, **labels: str) -> None:
+    def add(self, name, values, *, until=END, step=STEP, **labels):
         """Values in time, the last one at `until`."""
         values = list(values)
         begin = until - step * (len(values) - 1)

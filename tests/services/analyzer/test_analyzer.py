@@ -10,13 +10,13 @@ import signal
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import httpx2
 import pytest
 from msgspec.structs import replace
 
 from tests.contract.clusterrun import promtool_check
+from tests.environment import bare
 from tests.http.serving import SOON, Numbers, served, until
 from tests.loopclock import forward
 from tests.paths import TESTS
@@ -37,7 +37,6 @@ from vgpuscope.model.analysis import Analysis, Fault
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.services.analyzer import process as service
 from vgpuscope.services.analyzer.cycle import Cycle
-from vgpuscope.sinks import lease
 
 HOURLY = {"scheduler.interval": 3600}
 
@@ -64,10 +63,8 @@ async def test_the_first_analysis_begins_at_the_start():
         assert [row["verdict"] for row in await analyzer.json("/results")] == ["idle", "in_use"]
 
 
-async def test_analyses_follow_each_other_at_the_interval(monkeypatch):
-    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time(), time=time.time)
-    monkeypatch.setattr(service, "time", clock)
-    async with running(**HOURLY) as analyzer:
+async def test_analyses_follow_each_other_at_the_interval():
+    async with running(clock=lambda: asyncio.get_running_loop().time(), **HOURLY) as analyzer:
         for times in (1, 2, 3):
             await analyzer.analysed(times)
             forward(3500)
@@ -119,7 +116,7 @@ async def test_health_answers_while_the_source_never_does():
         await source.asked.wait()
         for path in ("/health", "/", "/results", "/metrics", "/healthz", "/config"):
             assert (await analyzer.get(path)).status_code == 200
-        assert analyzer.analyzer.pulse().tally.analyses == 0
+        assert analyzer.analyzer.state().tally.analyses == 0
 
 
 async def test_it_stops_while_the_source_never_answers():
@@ -392,21 +389,24 @@ async def test_all_four_forms_of_the_page_say_the_same():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Leases that are looked at often; they run out when the time that is given is put forward, and not before."""
+    """Leases that are renewed often. The clock of a SharedHistory: it stands until a test puts it forward."""
     now = [0.0]
     monkeypatch.setattr(service, "_LEASE", 0.3)
     monkeypatch.setattr(service, "_FOLLOW_WITHIN", (0.05, 0.05))
-    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
 async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_gone(quick):
-    store, first, second = SharedHistory(), StubSource(), StubSource(reading(track(0), track(1), track(2)))
+    store, first, second = (
+        SharedHistory(lambda: quick[0]),
+        StubSource(),
+        StubSource(reading(track(0), track(1), track(2))),
+    )
     async with running(second, history=store, **HOURLY) as later:
         await until(later.analyzer._leads.__bool__)
         await later.analysed()
         async with running(first, history=store, **HOURLY) as follower:
-            await until(lambda: follower.analyzer.pulse().last)
+            await until(lambda: follower.analyzer.state().last)
             assert first.reads == 0
             assert len(await follower.json("/results")) == 3
             health = await follower.json("/health")
@@ -414,7 +414,7 @@ async def test_a_follower_shows_what_the_leader_found_and_takes_over_when_it_is_
             assert health["last_analysis"] is not None
             refused = await follower.client.post("/analyze")
             assert (refused.status_code, refused.json()["error"]["code"]) == (409, "NOT_LEADER")
-            async with asyncio.timeout(SOON):  # the page of cards is made after the rows
+            async with asyncio.timeout(SOON):  # the page of GPUs is made after the rows
                 while uuid(2) not in await follower.metrics():
                     pass
             assert "vgpuscope_analyzer_leader 0\n" in await follower.metrics()
@@ -441,7 +441,7 @@ async def test_it_is_ready_once_it_knows_who_leads_and_has_what_there_is(quick):
 
 async def test_a_follower_is_ready_though_the_leader_has_found_nothing_yet(quick):
     store = SharedHistory()
-    await store.lead("somebody else", 3600)
+    await store.lease.take("somebody else", 3600)
     async with running(history=store, **HOURLY) as follower:
         await until(lambda: follower.analyzer._stored)
         assert (await follower.get("/readyz")).status_code == 200
@@ -470,8 +470,10 @@ async def test_without_its_store_an_analyzer_goes_on_and_nothing_is_lost(quick, 
         await analyzer.analyse()
         assert (await analyzer.json("/health"))["history"] is False
         assert 'vgpuscope_analyzer_errors_total{code="HISTORY_DOWN"}' in await analyzer.metrics()
+        assert not analyzer.analyzer._leadership.may_act()
         store.down = False
         await until(lambda: analyzer.analyzer._leads)
+        assert analyzer.analyzer._leadership.may_act()
         await analyzer.analyzer._cycle.finished()
         await analyzer.analyse()
         numbers = [saved.number for saved in store.saved]
@@ -492,11 +494,11 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp
         file.write_text("thresholds: {low_utilization: 33}\n")
         await until(lambda: analyzer.analyzer.config().thresholds.low_utilization == 33)
         file.write_text("thresholds: {low_utiliz")
-        await until(lambda: "CONFIG_INVALID" in analyzer.analyzer._errors)
+        await until(lambda: "CONFIG_INVALID" in analyzer.analyzer.counters.errors)
         await until(lambda: analyzer.analyzer._settings._looked == analyzer.analyzer._settings._read)
         assert (await analyzer.json("/config"))["thresholds"]["low_utilization"] == 33
         assert 'vgpuscope_analyzer_errors_total{code="CONFIG_INVALID"} 1\n' in await analyzer.metrics()
-    assert sum(record.message == "settings not taken" for record in caplog.records) == 1
+    assert sum(record.message == "settings rejected" for record in caplog.records) == 1
 
 
 async def test_a_new_token_counts_at_once(tmp_path, monkeypatch):
@@ -555,9 +557,7 @@ async def process():
 
     async def start(*args, program=("-m", "vgpuscope"), **environ):
         command = [sys.executable, *program, "analyzer", "--listen", "127.0.0.1:0", *args]
-        child = await asyncio.create_subprocess_exec(
-            *command, stderr=asyncio.subprocess.PIPE, env={"PATH": "/usr/bin:/bin", **environ}
-        )
+        child = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=bare(**environ))
         started.append(child)
         return child
 
@@ -570,7 +570,7 @@ async def process():
 
 async def heard(child, word: str) -> list[dict]:
     """The lines of the log up to that which has this word."""
-    lines = []
+    lines: list = []
     async with asyncio.timeout(2 * SOON):
         while True:
             line = await child.stderr.readline()
@@ -623,7 +623,7 @@ async def test_a_hangup_reads_the_settings_again(process, tmp_path):
         child = await process("--config", str(file), "--log-format", "json", PROM_URL=prometheus.url)
         await heard(child, "Analysis completed")
         child.send_signal(signal.SIGHUP)
-        await heard(child, "settings renewed")
+        await heard(child, "settings reloaded")
 
 
 async def test_warnings_only_are_told_when_asked_for(process):
@@ -639,7 +639,7 @@ async def test_warnings_only_are_told_when_asked_for(process):
         ({}, b"nothing to read from"),
         ({"PROM_URL": "http://x", "LOG_LEVEL": "foo"}, b"logging.level"),
         ({"PROM_URL": "http://x", "THRESHOLD": "abc"}, b"thresholds.low_utilization"),
-        ({"PROM_URL": "http://x", "THRESHOLD": "5"}, b"not in rising order"),
+        ({"PROM_URL": "http://x", "THRESHOLD": "5"}, b"not in ascending order"),
         ({"PROM_URL": "http://x", "INTERVAL": "0"}, b"scheduler.interval"),
         ({"PROM_URL": "http://x", "MAX_WORKERS": "0"}, b"scheduler.max_workers"),
         ({"PROM_URL": "http://x", "VGPUSCOPE_ANALYZER_PROTECT_READS": "true"}, b"protect_reads"),
@@ -728,7 +728,7 @@ async def test_nobody_waits_while_a_large_fleet_is_judged():
         await source.asked.wait()
         source.let_go.set()
         first = whole()
-        while analyzer.analyzer.pulse().tally.analyses == 0 or not analyzer._shown():
+        while analyzer.analyzer.state().tally.analyses == 0 or not analyzer._shown():
             began = time.thread_time()
             assert (await analyzer.get("/health")).status_code == 200
             shares.append(time.thread_time() - began)

@@ -3,17 +3,16 @@
 import asyncio
 import csv
 import io
+import json
 import math
 import re
 import threading
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from tests.services.analyzer.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
-from vgpuscope.http import doorman
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.services.analyzer.settings import Settings
 
@@ -25,7 +24,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 def shared(number: int, pods: str):
-    """A card that several pods have, each with numbers of its own."""
+    """A GPU that several pods have, each with numbers of its own."""
     own = {"process_sm": stat(0.2), "mem_used": stat(4.0 * GIB)}
     return [
         track(number, tenant=Tenant(namespace=f"team-{pod}", pod=f"web-{pod}"), own=True, terms=own) for pod in pods
@@ -34,7 +33,7 @@ def shared(number: int, pods: str):
 
 @pytest.fixture
 async def fleet():
-    """A busy card, an idle one, one that two share, and one of which nothing is known but that it is there."""
+    """A busy GPU, an idle one, one that two share, and one of which nothing is known but that it is there."""
     nothing = track(3, util=None, tenant=None, terms={"mem_total": stat(80.0 * GIB)}, hostname="node-9")
     source = StubSource(reading(track(0), track(1, util=IDLE), *shared(2, "ab"), nothing))
     async with running(source, **HOURLY) as analyzer:
@@ -280,7 +279,7 @@ async def test_a_verdict_comes_with_its_evidence_in_two_languages(fleet):
 
 
 async def test_a_card_that_is_not_there_is_not_found(fleet):
-    refused(await fleet.get("/api/v1/gpus/GPU-nope"), 404, "UNKNOWN")
+    refused(await fleet.get("/api/v1/gpus/GPU-nope"), 404, "OBJECT_UNKNOWN")
 
 
 async def test_groups_count_a_shared_card_in_each_of_theirs(fleet):
@@ -305,13 +304,34 @@ async def test_workloads_are_named_by_who_owns_the_pods(fleet):
 
 async def test_the_documents_need_nothing_from_elsewhere(fleet):
     docs = await fleet.get("/docs")
-    assert docs.headers["content-security-policy"].startswith("default-src 'none'")
-    assert "<script" not in docs.text
-    assert not re.search(r"(src|href)=.(https?:)?//", docs.text)
+    policy = docs.headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'"} <= set(policy)
+    assert "onload" not in docs.text
+    assert not re.search(r"<script>|(src|href)=.(https?:)?//", docs.text)
+    for path in re.findall(r'(?:src|href)="([^":]+)"', docs.text):
+        assert (await fleet.get(f"/{path}")).status_code == 200
     paths = (await fleet.json("/openapi.json"))["paths"]
     seed = {"/", "/health", "/analyze", "/results", "/results/low", "/results/stats", "/metrics", "/config", "/docs"}
     assert seed | {"/config/update"} <= paths.keys()
-    assert all(f"<code>{path}</code>" in docs.text for path in paths)
+    assert not [path for path in paths if path.startswith("/docs/")]
+
+
+async def test_listeners_get_the_analysis_that_is_shown_and_every_later_one(fleet):
+    async with fleet.client.stream("GET", "/api/v1/events") as answer:
+        events = (json.loads(line.removeprefix("data: ")) async for line in answer.aiter_lines() if "data: " in line)
+        first = await anext(events)
+        await fleet.analyse()
+        second = await anext(events)
+    assert (first["gpus"], first["stale"]) == (4, False)
+    assert second["number"] > first["number"]
+    assert second["timestamp"] == (await fleet.json("/results/stats"))["timestamp"]
+
+
+async def test_reads_are_compressed_and_large_answers_too(fleet):
+    packed = await fleet.get("/results", headers={"accept-encoding": "gzip"})
+    plain = await fleet.get("/results", headers={"accept-encoding": "identity"})
+    assert (packed.headers["content-encoding"], packed.json()) == ("gzip", plain.json())
+    assert packed.headers["x-total-count"] == plain.headers["x-total-count"] == "4"
 
 
 async def test_no_number_is_one_that_json_does_not_know():
@@ -525,8 +545,10 @@ async def test_reading_can_need_the_token_too():
         for path in ("/", "/results", "/results/stats", "/config", "/metrics", "/api/v1/summary", "/api/v1/history"):
             refused(await analyzer.get(path), 401, "UNAUTHORIZED")
             assert (await analyzer.get(path, headers=BEARER)).status_code == 200
-        for path in ("/health", "/healthz", "/docs", "/openapi.json"):
+        for path in ("/health", "/healthz", "/docs", "/docs/docs.js", "/openapi.json"):
             assert (await analyzer.get(path)).status_code == 200
+        document = await analyzer.json("/openapi.json")
+        assert document["paths"]["/results"]["get"]["security"] == [{"token": []}]  # so that /docs sends it
 
 
 async def test_without_a_token_only_a_loopback_listener_takes_changes():
@@ -536,9 +558,8 @@ async def test_without_a_token_only_a_loopback_listener_takes_changes():
         assert (await analyzer.json("/"))["read_only"] is True
 
 
-async def test_who_asks_too_often_has_to_wait_but_health_never(monkeypatch):
-    monkeypatch.setattr(doorman, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    async with running(**HOURLY, **{"analyzer.rate_limit": "1"}) as analyzer:
+async def test_who_asks_too_often_has_to_wait_but_health_never():
+    async with running(**HOURLY, **{"analyzer.rate_limit": "0.001"}) as analyzer:
         answers = [await analyzer.get("/config") for _ in range(8)]
         late = next(answer for answer in answers if answer.status_code != 200)
         refused(late, 429, "TOO_MANY_REQUESTS")

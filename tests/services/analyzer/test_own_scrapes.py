@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import time
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ async def exporters(*bodies):
         found = []
         for body in bodies:
             one = Exporter(body)
-            serving = set()
+            serving: set = set()
 
             async def talk(reader, writer, one=one, serving=serving):
                 serving.add(asyncio.current_task())
@@ -95,7 +96,7 @@ async def source(*urls, targets=None, **options):
     async def listed():
         return tuple(wanted)
 
-    made = ScrapeSource(targets=targets or listed, **{"interval": INTERVAL, "keep": 60.0, **options})
+    made: Any = ScrapeSource(targets=targets or listed, **{"interval": INTERVAL, "keep": 60.0, **options})
     made.wanted = wanted
     running = asyncio.create_task(made.run())
     try:
@@ -153,7 +154,9 @@ async def test_every_scrape_is_a_sample():
 
 
 async def test_a_connection_is_kept_between_scrapes(monkeypatch):
-    monkeypatch.setattr(scrape.zlib, "crc32", lambda _: 0)  # at the beginning of each interval
+    monkeypatch.setattr(
+        "vgpuscope.services.analyzer.own_scrapes.zlib.crc32", lambda _: 0
+    )  # at the beginning of each interval
     ahead = 0.0
     forward(ahead)
     options = {"interval": DEADLINE, "timeout": DEADLINE, "clock": lambda: time.time() + ahead}
@@ -197,7 +200,9 @@ async def test_a_target_that_hangs_costs_only_itself(behaviour):
 
 @pytest.mark.parametrize("behaviour", [HUNG, BEGUN])
 async def test_nobody_waits_for_a_target_that_does_not_answer(behaviour, monkeypatch):
-    monkeypatch.setattr(scrape.zlib, "crc32", lambda _: 0)  # all at the same moment, in order
+    monkeypatch.setattr(
+        "vgpuscope.services.analyzer.own_scrapes.zlib.crc32", lambda _: 0
+    )  # all at the same moment, in order
     async with (
         exporters(behaviour, page()) as found,
         source(*urls(found), interval=2 * DEADLINE, timeout=DEADLINE) as made,
@@ -324,7 +329,7 @@ async def test_new_targets_are_taken_up():
 
 async def test_when_targets_cannot_be_listed_the_known_ones_are_scraped_on():
     async with exporters(page()) as (one,):
-        wrong = []
+        wrong: list = []
 
         async def targets():
             if wrong:
@@ -430,7 +435,7 @@ async def test_reading_lets_others_have_their_turn(monkeypatch):
     monkeypatch.setattr(scrape, "_SLICE", 0.0)
     async with exporters(page(), page("GPU-2"), page("GPU-3")) as found, source(*urls(found)) as made:
         await reading_when(made, lambda r: len(r.tracks) == 3)
-        turns = []
+        turns: list = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
         await made.read(end=time.time(), seconds=60)
         assert turns

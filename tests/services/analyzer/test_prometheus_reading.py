@@ -30,14 +30,19 @@ SOON = 60.0
 FOREVER = 1e6
 
 
+def about(value):
+    """What a computed number may be, within rounding; for the field of a struct."""
+    return pytest.approx(value)
+
+
 def labels(number: int = 0, **more: str) -> dict[str, str]:
     tenant = {"pod": f"train-{number}", "namespace": "ml", "container": "main"}
     card = {"UUID": f"GPU-{number:08d}", "gpu": str(number), "modelName": "NVIDIA A100", "Hostname": "node-1"}
     return {**card, **tenant, "job": "dcgm", **more}
 
 
-def add(engine: Engine, number: int = 0, *, count: int = FULL, until: float = END, more=None, **values) -> None:
-    """A card with the six metrics, each constant or given as a list."""
+def add(engine, number=0, *, count=FULL, until=END, more=None, **values):
+    """A GPU with the six metrics, each constant or given as a list."""
     for name, usual in SIX.items():
         given = values.get(name.removeprefix("DCGM_FI_DEV_").lower(), usual)
         engine.add(
@@ -107,12 +112,12 @@ async def test_every_term_is_read_in_base_units(engine, either):
     reading = await read(either)
     [track] = reading.tracks
     assert {term: bare(stat) for term, stat in track.terms.items()} == {
-        "gpu_util": Stat(mean=0.475, max=0.95, p95=pytest.approx(0.9025), samples=20),
+        "gpu_util": Stat(mean=0.475, max=0.95, p95=about(0.9025), samples=20),
         "mem_copy": Stat(mean=0.4, max=0.4, samples=20),
         "mem_used": Stat(mean=30_000 * MIB, samples=20),
         "mem_total": Stat(mean=80_000 * MIB, max=80_000 * MIB, samples=20),
         "power": Stat(mean=380.0, samples=20),
-        "sm_clock": Stat(mean=pytest.approx(1.4e9), samples=20),
+        "sm_clock": Stat(mean=about(1.4e9), samples=20),
     }
     assert (track.gpu_id, track.gpu_index, track.hostname, track.model) == (
         "GPU-00000000",
@@ -214,7 +219,7 @@ async def test_the_time_zone_changes_nothing(engine, either, zone, monkeypatch):
     assert (track.terms["gpu_util"].samples, track.last) == (20, END)
 
 
-# ── whose card it is ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── whose GPU it is ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_handover_splits_the_card_at_its_moment(engine, either):
@@ -321,7 +326,7 @@ async def test_a_restarted_exporter_makes_no_second_card_and_no_gap(engine, eith
     add(engine, gpu_util=90.0, count=30, until=END - 300, more={"instance": "10.0.0.1:9400"})
     add(engine, gpu_util=10.0, count=10, more={"instance": "10.0.0.2:9400"})
     [track] = (await read(either)).tracks
-    assert bare(track.terms["gpu_util"]) == Stat(mean=pytest.approx(0.5), max=0.9, p95=0.9, samples=20)
+    assert bare(track.terms["gpu_util"]) == Stat(mean=about(0.5), max=0.9, p95=0.9, samples=20)
     assert (track.first, track.last) == (END - WINDOW + STEP, END)
 
 
@@ -397,7 +402,7 @@ def holes(track, term="gpu_util") -> list[tuple[float, float]] | None:
 
 
 def scraped(engine, number: int = 0, *, every: int, without: range = range(0), **more: str) -> None:
-    """An idle card as a job that scrapes it sees it; seconds are those of the window."""
+    """An idle GPU as a job that scrapes it sees it; seconds are those of the window."""
     for name in SIX:
         samples = [(END - WINDOW + at, 0.0) for at in range(every, WINDOW + 1, every) if at not in without]
         engine.series.append(({"__name__": name, **labels(number, **more)}, samples))
@@ -454,7 +459,7 @@ async def test_where_no_samples_are_to_be_had_nothing_is_known_to_be_seen(engine
 
 
 def add_everything(engine, *, agents: int) -> None:
-    """Cards, instances and containers of our agents with every metric that is read, and dcgm-exporter's too."""
+    """GPUs, instances and containers of our agents with every metric that is read, and dcgm-exporter's too."""
     for number in range(agents):
         where = {"node": f"n{number}", "gpu_uuid": f"GPU-{number:08d}", "job": "agents", "instance": f"n{number}:9394"}
         names = {"namespace": "ml", "pod": f"train-{number}", "container": "main", "pod_uid": str(number)}
@@ -625,7 +630,7 @@ async def test_a_false_sample_is_dropped_and_counted(engine, either, false):
     tracks = by_pod(await read(either))
     good = [0.1] * 5 + [0.5] * 14
     stat = tracks["train-0"].terms["gpu_util"]
-    assert bare(stat) == Stat(mean=pytest.approx(sum(good) / 19), max=0.5, p95=0.5, samples=19, dropped=1)
+    assert bare(stat) == Stat(mean=about(sum(good) / 19), max=0.5, p95=0.5, samples=19, dropped=1)
     assert tracks["train-1"].terms["gpu_util"].dropped == 0
 
 

@@ -5,6 +5,7 @@ import json
 import logging
 import ssl
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import trustme
@@ -68,7 +69,8 @@ async def server(authority):
 
 
 def source(server: Secure, **more) -> PrometheusSource:
-    return PrometheusSource(**{"url": server.url, "deadline": 20.0} | more)
+    given: dict[str, Any] = {"url": server.url, "deadline": 20.0}
+    return PrometheusSource(**given | more)
 
 
 async def refusal(server: Secure, **more) -> SourceDown:
@@ -76,7 +78,7 @@ async def refusal(server: Secure, **more) -> SourceDown:
     async with asyncio.timeout(60), source(server, retries=1000, deadline=1e6, **more) as prometheus:
         with pytest.raises(SourceDown) as asked:
             await prometheus.ready()
-        with pytest.raises(SourceDown, match="certificate is refused") as read:
+        with pytest.raises(SourceDown, match="certificate is rejected") as read:
             await prometheus.read(end=END, seconds=WINDOW)  # another try, of which there may be many, changes nothing
     assert (asked.value.code, read.value.code) == ("SOURCE_DOWN", "SOURCE_DOWN")
     assert asked.value.advice == read.value.advice
@@ -272,7 +274,7 @@ async def test_no_credentials_follow_where_one_is_sent_elsewhere(server, authori
     async with Secure(authority.issue_cert("127.0.0.1")) as other:
         server.spoil = lambda *_: Reply(302, b"", (f"location: {other.url}/login",))
         async with source(server, ca_file=ca_file, token="t0ken-one") as prometheus:
-            with pytest.raises(SourceDown, match="sent elsewhere") as sent:
+            with pytest.raises(SourceDown, match="redirected") as sent:
                 await prometheus.ready()
         assert other.requests == []
     assert silent(sent.value)

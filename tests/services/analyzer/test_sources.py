@@ -72,7 +72,7 @@ async def test_a_source_that_cannot_be_made_leaves_the_former_in_place(caplog):
     first = sources.current
     sources.renew(config(**PROMETHEUS, prometheus__ca_file="/nowhere.pem"))
     assert sources.current is first
-    assert "source not changed" in caplog.text
+    assert "new source rejected" in caplog.text
     await sources.close()
 
 
@@ -82,10 +82,13 @@ async def test_a_former_source_is_closed_once_nobody_reads_from_it(monkeypatch):
     async def aclose(self):
         closed.append(self)
 
+    async def finished():
+        await reading.wait()
+
     monkeypatch.setattr(PrometheusSource, "aclose", aclose)
     sources = Sources(config(**PROMETHEUS))
     first = sources.current
-    running = asyncio.create_task(sources.run(finished=reading.wait))
+    running = asyncio.create_task(sources.run(finished=finished))
     await until(lambda: len(asyncio.all_tasks()) >= 4)  # it waits for a change
     sources.renew(config(prometheus__url="http://127.0.0.1:2"))
     await until(lambda: len(asyncio.all_tasks()) < 4)  # it has seen one
@@ -96,12 +99,17 @@ async def test_a_former_source_is_closed_once_nobody_reads_from_it(monkeypatch):
     await asyncio.gather(running, return_exceptions=True)
 
 
+def known(sources):
+    assert isinstance(sources.current, ScrapeSource)
+    return sources.current._known
+
+
 async def test_scraping_goes_on_with_the_new_targets():
     sources = Sources(config(**SCRAPES))
     running = asyncio.create_task(sources.run(finished=nobody_reads))
-    await until(lambda: sources.current._known)
+    await until(lambda: known(sources))
     sources.renew(config(analyzer__targets="127.0.0.1:2"))
-    await until(lambda: "http://127.0.0.1:2" in sources.current._known)
+    await until(lambda: "http://127.0.0.1:2" in known(sources))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await sources.close()

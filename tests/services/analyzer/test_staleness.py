@@ -56,7 +56,7 @@ async def test_from_the_first_failed_analysis_on_every_answer_says_so_and_since_
         assert await stale_words(analyzer) == {(None, None)}
         analyzer.source.fail("connection refused")
         await analyzer.analyse()
-        since = iso(analyzer.analyzer.pulse().tally.last_start)
+        since = iso(analyzer.analyzer.state().tally.last_start)
         await analyzer.analyse()  # the second failure changes nothing
         for path in DATA:
             assert (await analyzer.get(path)).headers[HEADER] == since, path
@@ -101,7 +101,7 @@ async def test_what_became_old_without_a_failure_is_stale_since_it_became_so(mon
     ahead = aged(monkeypatch)
     async with running(**HOURLY) as analyzer:
         await analyzer.analysed()
-        began = analyzer.analyzer.pulse().last.started
+        began = analyzer.analyzer.state().last.started
         ahead[0] = 4000
         assert (await analyzer.get("/results")).headers[HEADER] == iso(began + 3600 + 90)
         assert await stale_words(analyzer) == {(iso(began + 3690), "no analysis has succeeded for 3690 s")}
@@ -123,7 +123,7 @@ async def test_a_follower_is_as_stale_as_what_it_has(monkeypatch, quick):  # noq
     async with running(history=store, **HOURLY) as leader:
         await leader.analysed()
         async with running(history=store, **HOURLY) as follower:
-            await until(lambda: follower.analyzer.pulse().last)
+            await until(lambda: follower.analyzer.state().last)
             assert await stale_words(follower) == {(None, None)}
             ahead[0] = 4000
             assert HEADER in (await follower.get("/results")).headers
@@ -168,7 +168,7 @@ async def test_a_source_that_is_dead_at_the_start_is_told_while_the_first_analys
         await source.asked.wait()
         health = await health_when(analyzer, status="degraded", prometheus_connected=False)
         assert health["error"]["message"] == "connection refused"
-        assert analyzer.analyzer.pulse().tally.analyses == 0
+        assert analyzer.analyzer.state().tally.analyses == 0
 
 
 async def test_a_source_that_hangs_is_told_and_nobody_waits_for_it():
@@ -180,7 +180,7 @@ async def test_a_source_that_hangs_is_told_and_nobody_waits_for_it():
         assert (await analyzer.json("/health"))["prometheus_connected"] is False
         assert time.monotonic() - began < service._ASK_WITHIN
         forward(service._ASK_WITHIN)
-        await until(lambda: analyzer.analyzer.pulse().error)
+        await until(lambda: analyzer.analyzer.state().error)
         health = await analyzer.json("/health")
         assert (health["status"], health["error"]["code"]) == ("degraded", "SOURCE_DOWN")
         assert "does not answer within" in health["error"]["message"]

@@ -5,6 +5,8 @@ page's series per pod. GPU-m0 has three slots in use by two pods, so the larger 
 """
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -92,7 +94,7 @@ def recorded_pod(one):
 
 def pods_of_the_longer_run(known):
     """Pods that only the page knows, each with one container that holds what the page says."""
-    held = {}
+    held: dict = {}
     for labels, memory in PAGE.named("hami_vgpu_memory_allocated_bytes"):
         key = (labels["namespace"], labels["pod"])
         if key not in known:
@@ -115,11 +117,12 @@ def ours():
     pods = [recorded_pod(one) for one in DECISIONS]
     known = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
     ledger = ClusterLedger()
-    for decode, take, kind, items in (
+    kinds: tuple[tuple[Any, Any, str, Iterable], ...] = (
         (decode_nodes, ledger.set_node, "Node", map(node, INPUTS["nodes"])),
         (decode_quotas, ledger.set_quota, "ResourceQuota", map(quota, INPUTS["resourceQuotas"])),
         (decode_cluster_pods, ledger.set_pod, "Pod", [*pods, *pods_of_the_longer_run(known)]),
-    ):
+    )
+    for decode, take, kind, items in kinds:
         page = decode(listed(kind, list(items)))
         assert page.faults == ()
         for found in page.items:

@@ -143,8 +143,8 @@ async def test_an_agent_that_does_not_finish_is_given_up(answer):
 @pytest.mark.parametrize(
     ("answer", "said", "advice"),
     [
-        (http(b"", status="401 Unauthorized"), "refuses us (401)", "VGPUSCOPE_TOKEN"),
-        (http(b"", status="403 Forbidden"), "refuses us (403)", "VGPUSCOPE_TOKEN"),
+        (http(b"", status="401 Unauthorized"), "rejects the request (401)", "VGPUSCOPE_TOKEN"),
+        (http(b"", status="403 Forbidden"), "rejects the request (403)", "VGPUSCOPE_TOKEN"),
         (http(b"", status="404 Not Found"), "is not an agent of vgpuscope", "9394"),
         (http(b'{"error":{"message":"first sample pending"}}', status="503 X"), "first sample pending", "just started"),
         (http(b"oops", status="500 X"), "has no sample (500)", "log"),

@@ -1,4 +1,4 @@
-"""The real binding on a stand-in driver: what a node's cards say, and what becomes of it when they lie or die."""
+"""The real binding on a stand-in driver: what a node's GPUs say, and what becomes of it when they lie or die."""
 
 import os
 import subprocess
@@ -119,7 +119,7 @@ def test_error_counts_and_limits_are_asked_for_every_ten_seconds_and_shown_in_ev
     before = {name: calls(name) for name in SLOW_CALLS}
     assert every_second(nvml, clock, 30) == [(3, 1, 5, 400.0)] * 30
     assert {name: calls(name) - before[name] for name in SLOW_CALLS} == {
-        "nvmlDeviceGetTotalEccErrors": 2 * 2 * 3,  # of two kinds, on two cards, three times
+        "nvmlDeviceGetTotalEccErrors": 2 * 2 * 3,  # of two kinds, on two GPUs, three times
         "nvmlDeviceGetRemappedRows": 2 * 3,
         "nvmlDeviceGetEnforcedPowerLimit": 2 * 3,
     }
@@ -544,7 +544,7 @@ def test_utilisation_is_back_when_mig_is_turned_off(node, nvml, clock):
     assert (card.mig_enabled, card.instances, card.utilization) == (False, (), 0.4)
 
 
-# -- cards that fail ------------------------------------------------------------------------------------------------
+# -- GPUs that fail ------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_card_keeps_its_identity_and_leaves_the_others_readable(node, nvml):

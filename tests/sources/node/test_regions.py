@@ -5,6 +5,7 @@ import shutil
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,7 +251,7 @@ def with_seqlock(value: int) -> bytes:
     return LIVE[: 1856 + 1936] + struct.pack("<Q", value) + LIVE[1856 + 1944 :]
 
 
-def counted(monkeypatch, call: str, after) -> list[tuple[object, ...]]:
+def counted(monkeypatch, call: str, after) -> list[tuple[Any, ...]]:
     real, calls = getattr(os, call), []
 
     def counting(*args, **kwargs):

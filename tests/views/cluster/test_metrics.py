@@ -1,5 +1,7 @@
 """The cluster's conclusions as samples."""
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -23,7 +25,7 @@ def given(index=0, name="main", memory=GIB, cores=10):
 def ledger(*assignments, **more):
     made = ClusterLedger()
     made.set_node(NodeState(name="n1", devices=(CARD,)))
-    place = {"node": "n1", "assigned_node": "n1", "phase": "Running"}
+    place: dict[str, Any] = {"node": "n1", "assigned_node": "n1", "phase": "Running"}
     made.set_pod(PodState(uid="u1", namespace="ml", name="p", assignments=assignments, **place, **more))
     return made
 

@@ -1,6 +1,7 @@
 """Pods that wait, as samples, as JSON and as text."""
 
 import json
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -25,7 +26,7 @@ def said(code=MEMORY, *nodes, count=None, **more):
 
 def pod(*reasons, **more):
     code = reasons[0].reason.code if reasons else "SCHED_NOT_TRIED"
-    named = {"namespace": "ml", "pod": "train-0", "pod_uid": "u", "code": code, "created": NOW - 300}
+    named: dict[str, Any] = {"namespace": "ml", "pod": "train-0", "pod_uid": "u", "code": code, "created": NOW - 300}
     return PendingPod(said=reasons, **(named | more))
 
 
@@ -128,7 +129,8 @@ def test_a_code_is_explained_once_however_many_said_it():
 def test_history_stands_apart_and_what_is_cut_is_told():
     shown = view(pod(said(), said("SCHED_TAINT", current=False, last=NOW - 7200), said_cut=9))
     assert (
-        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more that are not kept" in shown
+        "\nreported earlier\n  SCHED_TAINT  words, by hami-scheduler, 2 h ago\n  and 9 more, which are not stored"
+        in shown
     )
 
 

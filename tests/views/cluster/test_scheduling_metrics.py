@@ -1,11 +1,13 @@
 """How scheduling went, on the page."""
 
+from typing import Any
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vgpuscope.catalog import scheduling as m
-from vgpuscope.logic.cluster.scheduling import SchedulingBook
+from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.model.allocation import PodState, PodTimes
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import PodEvent
@@ -34,12 +36,12 @@ def shown(result, form=ShardedPage.text, parse=parse_text):
 
 
 def busy():
-    made = SchedulingBook()
+    made = SchedulingTimes()
     times = PodTimes(created=0.0, filtered=4.0, bind_begun=30.0, scheduled=31.0, started=95.0)
     for uid, scheduler in (("a", "hami-scheduler"), ("b", "hami-scheduler"), ("c", 'odd"name')):
         made.set_pod(PodState(uid=uid, namespace="ml", name=uid, node="n", scheduler=scheduler, times=times))
     said = (Reason(code="SCHED_NODE_LOCKED"), Reason(code="SCHED_TAINT"))
-    told = {"namespace": "ml", "pod": "a", "component": "hami-scheduler", "reason": "BindingFailed"}
+    told: dict[str, Any] = {"namespace": "ml", "pod": "a", "component": "hami-scheduler", "reason": "BindingFailed"}
     made.set_event(PodEvent(uid="e", pod_uid="a", said=said, count=3, **told))
     return made.result()
 

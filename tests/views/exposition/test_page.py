@@ -48,7 +48,7 @@ ENERGY = Metric(name="DCGM_ENERGY", type="counter", help="E.", unit="", scope="g
 METRICS = (USED, SEEN, DESC, ENERGY)
 ALL = ("native", "hami", "dcgm")
 
-labels = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r"), min_size=1)
+labels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1)
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
 
 
@@ -235,6 +235,7 @@ def test_series_that_are_gone_are_forgotten():
 def pages_with_a_form_ready(asked_on, *, pages, monkeypatch):
     """Numbers of the pages on which the form was made before a scrape asked for it."""
     form, ready, renderer = Form(openmetrics=True, gzipped=True), [], Renderer(METRICS, ALL)
+    number = 0
     monkeypatch.setattr(Page, "make", lambda self, form: ready.append(number) or b"")
     for number in range(1, pages + 1):
         page = renderer.render([Sample(USED, Row("n", "g"), 1)])

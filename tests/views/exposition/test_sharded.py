@@ -66,7 +66,8 @@ def shown(page, pieces="text", parse=parse_text):
 
 
 def replay(history):
-    page, truth = ShardedPage((USED, STATE), FAMILIES), {}
+    page = ShardedPage((USED, STATE), FAMILIES)
+    truth: dict = {}
     for node, contents in history:
         if contents is None:
             page.drop(node)

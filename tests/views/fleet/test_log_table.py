@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.quantity import MIB
 from vgpuscope.views.fleet.log_table import low_lines, table_lines

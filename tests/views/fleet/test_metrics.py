@@ -2,12 +2,14 @@
 
 import gzip
 import time
+from typing import Any
 
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.catalog import analyzer as catalog
+from vgpuscope.catalog.metric import Scope
 from vgpuscope.catalog.series import ANALYZER_SCOPES, series_per
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.histogram import Histogram
@@ -16,9 +18,9 @@ from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.metrics import (
     CARD_METRICS,
     FLEET_METRICS,
+    AnalyzerHealth,
     AnalyzerPage,
     CardsPage,
-    Health,
     cards_page,
     fleet_samples,
     gpu_samples,
@@ -28,10 +30,15 @@ from vgpuscope.views.fleet.results import rows, stats
 BUILD = Build(version="1", revision="r", build_date="d", python_version="3", compiler="c", platform="p")
 
 
-def health(**more) -> Health:
-    fields = {"analyses": 3, "errors": 1, "seconds": Histogram.empty((1.0,)).with_one(0.5), "dropped": 2}
+def health(**more) -> AnalyzerHealth:
+    fields: dict[str, Any] = {
+        "analyses": 3,
+        "errors": 1,
+        "seconds": Histogram.empty((1.0,)).with_one(0.5),
+        "dropped": 2,
+    }
     fields |= {"last_success": 1.79e9, "leader": True, "unsaved": 0, "threshold": 20.0, "interval": 300.0}
-    return Health(**(fields | {"error_counts": {"QUERY_FAILED": 4}} | more))
+    return AnalyzerHealth(**(fields | {"error_counts": {"QUERY_FAILED": 4}} | more))
 
 
 def read(page: bytes) -> dict:
@@ -95,7 +102,7 @@ def _fleet(analysis) -> bytes:
 def test_a_card_has_as_many_series_as_the_table_says():
     gpu = fleets.fleet(fleets.NOON, 1).gpus[0]
     shown = len(read(cards_page([gpu], end=fleets.NOON).text()))
-    scopes = ("card", "subject", "tenant", "gpupod")
+    scopes: tuple[Scope, ...] = ("card", "subject", "tenant", "gpupod")
     assert shown == sum(series_per(scope, catalog.METRICS, catalog.FAMILIES) for scope in scopes)
     assert {metric.scope for metric in catalog.METRICS} == ANALYZER_SCOPES.keys()
 
@@ -131,7 +138,13 @@ def summed(page: CardsPage, name: str, by: str) -> dict[str, float]:
 
 def part(pod: str, namespace: str, util: float, memory: float, score: float, **more):
     terms = {"process_sm": Stat(mean=util), "mem_used": Stat(mean=memory * fleets.GIB)}
-    fields = {"own": True, "terms": terms, "score": Score(value=score), "status": "normal", "owner": f"Job/{pod}"}
+    fields: dict[str, Any] = {
+        "own": True,
+        "terms": terms,
+        "score": Score(value=score),
+        "status": "normal",
+        "owner": f"Job/{pod}",
+    }
     return fleets.tenant(pod, namespace=namespace, **(fields | more))
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.views.fleet.api import GpuDetail, detail, groups, summary, whole, workloads
 from vgpuscope.views.fleet.results import ResultRow, iso, low, rows, stats

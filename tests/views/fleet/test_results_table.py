@@ -1,13 +1,14 @@
 """Results in the terminal."""
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import Evidence, Score, Stat
 from vgpuscope.views.fleet.results import low, rows
 from vgpuscope.views.fleet.results_table import looked_at, results_table, short_names
@@ -39,7 +40,13 @@ def card(number: int = 0, **more):
 
 def part(pod: str, namespace: str, util: float, memory: float, score: float, **more):
     terms = {"process_sm": Stat(mean=util), "mem_used": Stat(mean=memory * GIB)}
-    fields = {"own": True, "terms": terms, "score": Score(value=score), "status": "normal", "owner": f"Notebook/{pod}"}
+    fields: dict[str, Any] = {
+        "own": True,
+        "terms": terms,
+        "score": Score(value=score),
+        "status": "normal",
+        "owner": f"Notebook/{pod}",
+    }
     return fleets.tenant(pod, namespace=namespace, **(fields | more))
 
 

@@ -4,10 +4,12 @@ The fleet here is the one that showed nothing: on each of twelve GPUs a worker a
 does nothing, and a pod that holds nothing, each in a namespace of its own.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 
-from tests.sinks import fleets
+from tests.store import fleets
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Score, Stat
 from vgpuscope.views.fleet.api import detail, groups, summary, workloads
 from vgpuscope.views.fleet.results import iso, low, rows, stats, units
@@ -17,7 +19,7 @@ SINCE = fleets.NOON - 9 * fleets.HOUR
 
 
 def tenant(pod: str, namespace: str, score: float | None, **more):
-    fields = {
+    fields: dict[str, Any] = {
         "own": True,
         "score": Score(value=score, confidence=0.7),
         "owner": f"StatefulSet/{pod.rpartition('-')[0]}",

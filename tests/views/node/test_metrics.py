@@ -165,7 +165,7 @@ def mig_card(*instances):
 
 
 def two_instances(*second):
-    """A container that was given two instances of one card, and its processes on the second."""
+    """A container that was given two instances of one GPU, and its processes on the second."""
     one = instance(M1, gi=1, used=2 * GIB, processes=(process(1, 2 * GIB),))
     two = instance(M2, gi=2, used=3 * GIB if second else 0, processes=second, index=1)
     return sample(
@@ -236,7 +236,7 @@ def test_our_own_names_keep_two_pods_of_one_name_apart():
     assert sorted(values(replaced_pod(), "vgpuscope_pod_memory_used_bytes", pod="web-0")) == [GIB, 2 * GIB]
 
 
-# ── what every card has ──────────────────────────────────────────────────────────────────────────────────────────
+# ── what every GPU has ──────────────────────────────────────────────────────────────────────────────────────────
 MEASURED = {
     "energy": 5.0,
     "power": 100.0,

@@ -217,14 +217,14 @@ def test_faults_are_in_sight_the_worst_first():
     assert said[0].startswith(" ✗ GPU 7 lost")
     assert said[1].startswith(" ✗ GPU 7 reported XID 79 (fell off the bus)")
     assert said[2].startswith(" ✗ pods KUBE_FORBIDDEN: the API server answers 403")
-    assert " ! 3 HAMi regions refused: size 1, version 2" in said
+    assert " ! 3 HAMi regions rejected: size 1, version 2" in said
     assert " ! ml-team/notebook-alice/jupyter waits for a container of higher priority" in said
 
 
 def test_an_empty_node_says_so():
     empty = NodeSnapshot(at=0.0, node="n", ratio=1.0)
     assert "no GPUs" in shown(State(snapshot=empty), 80)
-    assert "nothing here matches “zzz”" in shown(replace(STATE, pattern="zzz"), 80)
+    assert "no rows match “zzz”" in shown(replace(STATE, pattern="zzz"), 80)
 
 
 @given(st.lists(st.sampled_from(KEYS)), st.integers(1, 200), st.integers(1, 60), st.booleans(), st.booleans())
@@ -293,7 +293,7 @@ def test_lost_contact_leaves_the_last_data_with_their_age_and_the_reason():
     lost = missed(STATE, "no agent answers at http://node:9394", hint="", now=NODE.at + 42)
     everything = "\n".join(drawn(lost, (100, 40)))
     assert "no agent answers at http://node:9394" in everything
-    assert "last data, 42 s old" in everything
+    assert "data is 42 s old" in everything
     assert "llama" in everything
     back = sampled(lost, NODE, now=NODE.at + 43)
     assert "no agent answers" not in "\n".join(drawn(back, (100, 40)))
@@ -304,7 +304,7 @@ def test_help_and_notices_close_with_any_key_and_name_every_command():
     helped = "\n".join(drawn(press(STATE, "?"), (100, 30)))
     for word in ("sort", "reverse", "filter", "scroll", "quit", "not measured"):
         assert word in helped
-    assert "slowed down" in "\n".join(drawn(press(STATE, "n"), (100, 30)))
+    assert "throttled" in "\n".join(drawn(press(STATE, "n"), (100, 30)))
 
 
 def told_of_xids(last, *seen):

@@ -1,4 +1,4 @@
-"""What HAMi's scheduler and device plugin write on a pod.
+"""What HAMi's scheduler and device plugin write on a pod, and on a node that is locked; read and written.
 
     hami.io/vgpu-devices-allocated   what each container was given; until v2.2 the key was 4pd.io/vgpu-ids-new
     hami.io/vgpu-mig-allocations     JSON since v2.10: which MIG instance each of them became
@@ -7,19 +7,27 @@ A container is `<device>:<device>:…;`, a device `<uuid>,<vendor word>,<MiB>,<p
 first. A container without a GPU has been written as nothing, as `,,0,0:`, or (v2.10.0) left out altogether. Until v2.9
 the uuid of a MIG device ends in `[template-slot]`. Other vendors' devices are written the same way under their own
 keys.
+
+    hami.io/vgpu-node, hami.io/vgpu-time    where the scheduler put the pod, and when (Unix seconds)
+    hami.io/<vendor>-devices-to-allocate    the same text as -allocated; the device plugin empties it as it hands out
+    hami.io/bind-phase, hami.io/bind-time   allocating, then success or failed; when the binding began
+    hami.io/mutex.lock                      of a node: `<RFC 3339>,<namespace>,<pod>` while a pod is being bound to it
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from vgpuscope.formats.times import from_rfc3339
+from vgpuscope.knowledge.vendors import Vendor
 from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, HamiShare, MigAllocation
-from vgpuscope.model.quantity import MIB
+from vgpuscope.model.quantity import MIB, UnixTime
 
 _DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 _MIGS = "hami.io/vgpu-mig-allocations"
@@ -160,3 +168,92 @@ def _chosen(annotations: Mapping[str, str]) -> list[_Allocation]:
     if len(places) != len(found) or not all(one.valid() for one in found):
         raise AnnotationMalformed(f"{_MIGS}: an instance comes twice, is half named or has an impossible place")
     return found
+
+
+# --- what a scheduler writes ------------------------------------------------------------------------------------------
+
+NODE, FILTERED = "hami.io/vgpu-node", "hami.io/vgpu-time"
+BIND_PHASE, BIND_BEGUN = "hami.io/bind-phase", "hami.io/bind-time"
+LOCK = "hami.io/mutex.lock"
+
+BindPhase: TypeAlias = Literal["allocating", "success", "failed"]
+_SEPARATORS = re.compile(r"[,:;\[\]\s]")
+
+
+def encode_devices(segments: Iterable[Iterable[AssignedDevice]]) -> str:
+    """The text that `assigned_devices` reads: one segment for each container, init containers first.
+
+    AnnotationMalformed for a device that no reader would read as it was meant.
+    """
+    text = "".join("".join(map(_device_text, devices)) + ";" for devices in segments)
+    if text.count(";") > _MOST or text.count(":") > _MOST:
+        raise AnnotationMalformed(f"more than {_MOST} devices")
+    return text
+
+
+def assignment_annotations(
+    vendor: Vendor, *, node: str, segments: Sequence[Sequence[AssignedDevice]], now: UnixTime
+) -> dict[str, str]:
+    """What HAMi's filter writes on a pod that it places; vendors whose plugin hands out nothing have one key less."""
+    text = encode_devices(segments)
+    keys = (*vendor.allocated[:1], *vendor.to_allocate[:1])
+    return {**dict.fromkeys(keys, text), NODE: node, FILTERED: str(int(now))}
+
+
+def binding_annotations(phase: BindPhase, *, now: UnixTime) -> dict[str, str]:
+    """What HAMi writes on a pod before it is bound."""
+    return {BIND_PHASE: phase, BIND_BEGUN: str(int(now))}
+
+
+class NodeLock(NamedTuple):
+    """Who may bind a pod to a node now, and since when. Until v2.3 only the time was written."""
+
+    since: UnixTime  # whole seconds
+    namespace: str = ""
+    pod: str = ""
+
+
+def encode_lock(lock: NodeLock) -> str:
+    """The text that `decode_lock` reads; AnnotationMalformed if it could not."""
+    if bool(lock.namespace) != bool(lock.pod) or "," in lock.namespace + lock.pod:
+        raise AnnotationMalformed(f"{LOCK}: {lock!r} names no pod")
+    moment = datetime.fromtimestamp(int(lock.since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment},{lock.namespace},{lock.pod}" if lock.pod else moment
+
+
+def decode_lock(text: str) -> NodeLock:
+    """AnnotationMalformed for anything that no HAMi release writes."""
+    moment, *owner = text.strip().split(",")
+    since = from_rfc3339(moment)
+    if since is None or len(owner) not in {0, 2} or not all(owner):
+        raise AnnotationMalformed(f"{LOCK}: {text[:80]!r} is not time,namespace,pod")
+    return NodeLock(since, *owner)
+
+
+def encode_instances(instances: Iterable[MigAllocation], placements: Iterable[tuple[int, int]]) -> str:
+    """The text that `mig_allocations` and `held_instances` read; a placement is the first slice, and how many."""
+    return msgspec.json.encode(
+        [_instance_fields(one, place) for one, place in zip(instances, placements, strict=True)]
+    ).decode()
+
+
+def _device_text(device: AssignedDevice) -> str:
+    text = f"{device.uuid},{device.word},{device.mib},{device.cores}"
+    odd = not device.uuid or any(map(_SEPARATORS.search, (device.uuid, device.word)))
+    found = None if odd else _DEVICE.fullmatch(text)
+    if found is None or found.end(2) > _LONGEST:
+        raise AnnotationMalformed(f"{text[:80]!r} is not uuid,type,memory,cores")
+    return f"{text}:"
+
+
+def _instance_fields(one: MigAllocation, place: tuple[int, int]) -> dict[str, object]:
+    """In HAMi's order. What the device plugin has not made yet is left out."""
+    fields: dict[str, object] = {
+        "containerIndex": one.container_index,
+        "deviceIndex": one.device_index,
+        "gpuUUID": one.gpu,
+        "profile": one.profile,
+        "placement": {"start": place[0], "size": place[1]},
+    }
+    made = {"migUUID": one.mig, "gpuInstanceID": one.gpu_instance, "computeInstanceID": one.compute_instance}
+    return fields | {name: value for name, value in made.items() if value is not None}

@@ -171,7 +171,7 @@ def _identified(size: int, identity: bytes) -> Layout:
     return _V1S
 
 
-class Known:
+class LastDecoded:
     """What was last decoded of one file: the same bytes give the same value, which is taken from here instead of made.
 
     The limits of a container stay for good, and while it is idle its whole region does.
@@ -185,14 +185,14 @@ class Known:
         self.devices: _Devices = (0, (), 0)
 
 
-def decode(layout: Layout, head: bytes, tail: bytes, known: Known | None = None) -> Region:
+def decode(layout: Layout, head: bytes, tail: bytes, known: LastDecoded | None = None) -> Region:
     """The region that begins with head and ends with tail; RegionRefused when one of them is cut short."""
     if len(tail) < layout.tail[1]:
         raise RegionRefused("too_small")
     end = layout.head_length(layout.process_count(tail))
     if len(head) < end:
         raise RegionRefused("too_small")
-    known = known or Known()
+    known = known or LastDecoded()
     version = _IDENTITY.unpack_from(head)[1:] if layout.versioned else None
     body = head[layout.devices : end]  # without the semaphores before it
     region = known.region
@@ -206,7 +206,7 @@ def decode(layout: Layout, head: bytes, tail: bytes, known: Known | None = None)
     return region
 
 
-def _region(layout: Layout, version: tuple[int, int] | None, body: bytes, tail: bytes, known: Known) -> Region:
+def _region(layout: Layout, version: tuple[int, int] | None, body: bytes, tail: bytes, known: LastDecoded) -> Region:
     process_count, switch, recent_kernel, priority, *last_kernel = layout.tail_fields.unpack_from(tail)
     table = body[: _DEVICES.size]
     if table != known.table:

@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.quantity import whole_number
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
 from vgpuscope.model.dra import ClaimedDevice, ClaimState, DraDevice, SliceState
@@ -28,22 +28,22 @@ T = TypeVar("T")
 Name = Annotated[str, Meta(max_length=253)]  # Kubernetes allows no name longer than this
 
 
-def decode_slices(data: bytes) -> Page[SliceState]:
+def decode_slices(data: bytes) -> ObjectPage[SliceState]:
     """The slices of a list that have GPUs; KubeUnreadable for anything that is no list of slices."""
     return decode_page(_SLICES, data)
 
 
-def decode_slice_event(line: bytes) -> Event[SliceState]:
+def decode_slice_event(line: bytes) -> WatchEvent[SliceState]:
     """What one line of a watch of slices says, without an item where the slice has no GPUs."""
     return decode_line(_SLICES, line)
 
 
-def decode_claims(data: bytes) -> Page[ClaimState]:
+def decode_claims(data: bytes) -> ObjectPage[ClaimState]:
     """The claims of a list that hold devices; KubeUnreadable for anything that is no list of claims."""
     return decode_page(_CLAIMS, data)
 
 
-def decode_claim_event(line: bytes) -> Event[ClaimState]:
+def decode_claim_event(line: bytes) -> WatchEvent[ClaimState]:
     """What one line of a watch of claims says, without an item where the claim holds nothing."""
     return decode_line(_CLAIMS, line)
 
@@ -377,5 +377,5 @@ def _amount(value: object, what: str, wrong: list[str]) -> int | None:
     return amount
 
 
-_SLICES = Kind[SliceState]("ResourceSlice", msgspec.json.Decoder(_Slice), _slice, known_by="name")
-_CLAIMS = Kind[ClaimState]("ResourceClaim", msgspec.json.Decoder(_Claim), _claim)
+_SLICES = ObjectKind[SliceState]("ResourceSlice", msgspec.json.Decoder(_Slice), _slice, known_by="name")
+_CLAIMS = ObjectKind[ClaimState]("ResourceClaim", msgspec.json.Decoder(_Claim), _claim)

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct, field
 
-from vgpuscope.formats.kube.lists import AnyMeta, Kind, Page, decode_page
+from vgpuscope.formats.kube.lists import AnyMeta, ObjectKind, ObjectPage, decode_page
 
 
 class Port(Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     ports: tuple[Port, ...] = ()
 
 
-def decode_endpoints(data: bytes) -> Page[tuple[Endpoint, ...]]:
+def decode_endpoints(data: bytes) -> ObjectPage[tuple[Endpoint, ...]]:
     """The endpoints of each slice; KubeUnreadable for what is no list of slices."""
     return decode_page(_SLICES, data, origin="list of EndpointSlices")
 
@@ -74,4 +74,4 @@ def _port(port: _Port, number: int) -> Port:
     return Port(number=number, name=name, tls=protocol == "https" or name.startswith("https"))
 
 
-_SLICES: Kind[tuple[Endpoint, ...]] = Kind("EndpointSlice", msgspec.json.Decoder(_Slice), _read)
+_SLICES: ObjectKind[tuple[Endpoint, ...]] = ObjectKind("EndpointSlice", msgspec.json.Decoder(_Slice), _read)

@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
-from vgpuscope.formats.kube.times import from_rfc3339
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.scheduler.reasons import reasons, success
+from vgpuscope.formats.times import from_rfc3339
 from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import UnixTime
 
@@ -22,12 +22,12 @@ _MOST = 2**31 - 1  # Kubernetes counts in 32 bits
 _COMBINED = "(combined from similar events): "  # what a recorder puts before the latest of many texts
 
 
-def decode_events(data: bytes) -> Page[PodEvent]:
+def decode_events(data: bytes) -> ObjectPage[PodEvent]:
     """The events of a list that say how a pod's scheduling goes; KubeUnreadable for anything that is no such list."""
     return decode_page(_EVENTS, data)
 
 
-def decode_event_line(line: bytes) -> Event[PodEvent]:
+def decode_event_line(line: bytes) -> WatchEvent[PodEvent]:
     """What one line of a watch of events says, without an item where it says nothing about a pod's scheduling."""
     return decode_line(_EVENTS, line)
 
@@ -117,4 +117,4 @@ def _times(found: _Event) -> tuple[UnixTime | None, UnixTime | None]:
     return min(times), max(times)
 
 
-_EVENTS = Kind[PodEvent]("Event", msgspec.json.Decoder(_Event), _event)
+_EVENTS = ObjectKind[PodEvent]("WatchEvent", msgspec.json.Decoder(_Event), _event)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class ObjectFault(Struct, frozen=True, kw_only=True):
     """An object, or a part of it, that could not be read, and why."""
 
     uid: str  # the object's key; empty: not even that could be read
@@ -25,23 +25,23 @@ class Fault(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Page(Struct, Generic[T], frozen=True, kw_only=True):
+class ObjectPage(Struct, Generic[T], frozen=True, kw_only=True):
     """One answer to a list request."""
 
     items: tuple[T, ...] = ()
     resource_version: str = ""
     more: str = ""  # the continue token; empty on the last page
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ObjectFault, ...] = ()
 
 
-class Event(Struct, Generic[T], frozen=True, kw_only=True):
+class WatchEvent(Struct, Generic[T], frozen=True, kw_only=True):
     """One line of a watch."""
 
     type: EventType
     uid: str = ""  # the object's key
     item: T | None = None  # None: gone, unreadable, of no interest, or not about an object
     resource_version: str = ""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ObjectFault, ...] = ()
     status: int | None = None  # the HTTP status that an ERROR carries
     message: str = ""
 
@@ -56,7 +56,7 @@ class AnyMeta(Struct, rename="camel"):
     more: str | None = field(default=None, name="continue")
 
 
-class Kind(Struct, Generic[T], frozen=True):
+class ObjectKind(Struct, Generic[T], frozen=True):
     """How one kind of object is read."""
 
     name: str  # as the API spells it: Pod, ResourceQuota
@@ -65,7 +65,7 @@ class Kind(Struct, Generic[T], frozen=True):
     known_by: Literal["uid", "name", "namespace/name"] = "uid"
 
 
-def decode_page(kind: Kind[T], data: bytes, *, origin: str = "") -> Page[T]:
+def decode_page(kind: ObjectKind[T], data: bytes, *, origin: str = "") -> ObjectPage[T]:
     """The objects of a list; KubeUnreadable for anything that is no list of this kind."""
     origin = origin or f"list of {kind.name}s"
     try:
@@ -76,7 +76,7 @@ def decode_page(kind: Kind[T], data: bytes, *, origin: str = "") -> Page[T]:
         got = (found.kind or "an object without kind and items")[:80]
         raise KubeUnreadable(f"{origin}: expected a {kind.name}List, got {got}")
     meta, read = found.metadata or AnyMeta(), [_read(kind, raw) for raw in found.items or ()]
-    return Page(
+    return ObjectPage(
         items=tuple(one.item for one in read if one.item is not None),
         resource_version=meta.resource_version or "",
         more=meta.more or "",
@@ -84,20 +84,20 @@ def decode_page(kind: Kind[T], data: bytes, *, origin: str = "") -> Page[T]:
     )
 
 
-def decode_line(kind: Kind[T], line: bytes) -> Event[T]:
+def decode_line(kind: ObjectKind[T], line: bytes) -> WatchEvent[T]:
     """What one line of a watch says; KubeUnreadable for a line that is no event."""
     try:
         event = _LINE.decode(line)
         if event.type == "ERROR":
             status = _STATUS.decode(event.object)
-            return Event(type="ERROR", status=status.code, message=status.message or status.reason or "")
+            return WatchEvent(type="ERROR", status=status.code, message=status.message or status.reason or "")
         if event.type in {"BOOKMARK", "DELETED"}:
             meta = _META_ONLY.decode(event.object).metadata or AnyMeta()
-            return Event(type=event.type, uid=_key(kind, meta), resource_version=meta.resource_version or "")
+            return WatchEvent(type=event.type, uid=_key(kind, meta), resource_version=meta.resource_version or "")
     except (ValueError, RecursionError) as e:
         _refuse(f"watch of {kind.name}s", line, e)
     found = _read(kind, event.object)
-    return Event(
+    return WatchEvent(
         type=event.type,
         uid=_key(kind, found.meta),
         item=found.item,
@@ -144,7 +144,7 @@ class _Read(Struct, Generic[T], frozen=True):
 
     meta: Any
     item: T | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ObjectFault, ...] = ()
 
 
 _LIST = msgspec.json.Decoder(_List)
@@ -153,7 +153,7 @@ _META_ONLY = msgspec.json.Decoder(_MetaOnly)
 _STATUS = msgspec.json.Decoder(_ApiStatus)
 
 
-def _read(kind: Kind[T], raw: Raw) -> _Read[T]:
+def _read(kind: ObjectKind[T], raw: Raw) -> _Read[T]:
     try:
         found = kind.decoder.decode(raw)
     except (ValueError, RecursionError) as e:
@@ -173,13 +173,13 @@ def _named(raw: Raw) -> AnyMeta:
         return AnyMeta()
 
 
-def _fault(kind: Kind[T], meta: Any, reason: str) -> Fault:
+def _fault(kind: ObjectKind[T], meta: Any, reason: str) -> ObjectFault:
     name = (meta.name or "?")[:253]
     place = name if kind.known_by == "name" else f"{(meta.namespace or '?')[:253]}/{name}"
-    return Fault(uid=_key(kind, meta), object=f"{kind.name}/{place}", reason=reason)
+    return ObjectFault(uid=_key(kind, meta), object=f"{kind.name}/{place}", reason=reason)
 
 
-def _key(kind: Kind[T], meta: Any) -> str:
+def _key(kind: ObjectKind[T], meta: Any) -> str:
     if kind.known_by == "uid":
         return meta.uid or ""
     name = meta.name or ""

@@ -9,6 +9,7 @@ namespace/name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import Annotated
 
@@ -17,11 +18,11 @@ from msgspec import Meta, Struct, field
 
 from vgpuscope.formats.hami.annotation import AssignedDevice, assigned_devices, held_instances
 from vgpuscope.formats.hami.register import registered_devices
-from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.formats.kube.offers import labelled_memory, offered_resources
 from vgpuscope.formats.kube.quantity import whole_number
-from vgpuscope.formats.kube.times import from_rfc3339, from_unix
 from vgpuscope.formats.scheduler.reasons import condition_reasons
+from vgpuscope.formats.times import from_rfc3339, from_unix
 from vgpuscope.knowledge.vendors import (
     BY_ALLOCATED,
     BY_QUOTA,
@@ -33,14 +34,15 @@ from vgpuscope.knowledge.vendors import (
 )
 from vgpuscope.model.allocation import (
     Assignment,
+    ContainerRequest,
     Controller,
     HeldInstance,
     NodeState,
     PodState,
     PodTimes,
     QuotaState,
-    Refusal,
     RegisteredDevice,
+    RegisterRefusal,
 )
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, UnixTime
@@ -49,32 +51,32 @@ from vgpuscope.model.quantity import MIB, UnixTime
 Name = Annotated[str, Meta(max_length=253)]
 
 
-def decode_nodes(data: bytes) -> Page[NodeState]:
+def decode_nodes(data: bytes) -> ObjectPage[NodeState]:
     """The nodes of a list; KubeUnreadable for anything that is no list of nodes."""
     return decode_page(_NODES, data)
 
 
-def decode_node_event(line: bytes) -> Event[NodeState]:
+def decode_node_event(line: bytes) -> WatchEvent[NodeState]:
     """What one line of a watch of nodes says; KubeUnreadable for a line that is no event."""
     return decode_line(_NODES, line)
 
 
-def decode_cluster_pods(data: bytes) -> Page[PodState]:
+def decode_cluster_pods(data: bytes) -> ObjectPage[PodState]:
     """The pods of a list that have, want or had devices; KubeUnreadable for anything that is no list of pods."""
     return decode_page(_PODS, data)
 
 
-def decode_cluster_pod_event(line: bytes) -> Event[PodState]:
+def decode_cluster_pod_event(line: bytes) -> WatchEvent[PodState]:
     """What one line of a watch of pods says, without an item where the pod has nothing to do with devices."""
     return decode_line(_PODS, line)
 
 
-def decode_quotas(data: bytes) -> Page[QuotaState]:
+def decode_quotas(data: bytes) -> ObjectPage[QuotaState]:
     """The resource quotas of a list that limit devices; KubeUnreadable for anything that is no such list."""
     return decode_page(_QUOTAS, data)
 
 
-def decode_quota_event(line: bytes) -> Event[QuotaState]:
+def decode_quota_event(line: bytes) -> WatchEvent[QuotaState]:
     """What one line of a watch of quotas says, without an item where the quota limits no devices."""
     return decode_line(_QUOTAS, line)
 
@@ -291,15 +293,6 @@ class _Pod(Struct):
     status: _PodStatus | None = None
 
 
-class _Holder(Struct, frozen=True):
-    """A container that may hold devices."""
-
-    index: int
-    name: str
-    init: bool  # gives back what it holds when it ends
-    asks: dict[str, int]
-
-
 _MESSAGE = 8192  # characters of a scheduler's words that are kept: Kubernetes itself cuts events at 1,024
 _NODE_KEYS = ("hami.io/vgpu-node", "4pd.io/vgpu-node")
 _DEVICE_KEYS = frozenset({*BY_ALLOCATED, *BY_TO_ALLOCATE, *_NODE_KEYS, "hami.io/vgpu-mig-allocations"})
@@ -328,7 +321,8 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
         assignments=tuple(_assignments(annotations, holders, wrong)),
         instances=_instances(annotations, wrong),
         requests=_together(holders),
-        asking=sum(1 for holder in holders if holder.asks),
+        asking=sum(1 for holder in holders if holder.amounts),
+        containers=tuple(holder for holder in holders if holder.amounts),
         claims=_claims(spec, status),
         scheduler=intern(spec.scheduler_name or "default-scheduler"),
         owner=_owner(meta),
@@ -407,11 +401,11 @@ def _starts(status: _PodStatus) -> Iterator[UnixTime]:
                     yield moment
 
 
-def _refusal(status: _PodStatus) -> Refusal | None:
+def _refusal(status: _PodStatus) -> RegisterRefusal | None:
     for one in status.conditions or ():
         if one.type == "PodScheduled" and one.status == "False":
             reason, message = intern((one.reason or "")[:253]), (one.message or "")[:_MESSAGE]
-            return Refusal(
+            return RegisterRefusal(
                 reason=reason,
                 message=message,
                 at=from_rfc3339(one.last_transition_time),
@@ -432,12 +426,19 @@ def _asks_for_devices(spec: _PodSpec) -> bool:
     return False
 
 
-def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[_Holder]:
+def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
     """Init containers first, as HAMi counts them. One that restarts for ever is a sidecar, and lives with the pod."""
     first = spec.init_containers or []
     for index, container in enumerate([*first, *(spec.containers or ())]):
         init = index < len(first) and container.restart_policy != "Always"
-        yield _Holder(index, intern(container.name), init, _asked(container.resources, wrong))
+        asked = _asked(container.resources, wrong)
+        yield _request(index, intern(container.name), init, tuple(asked.items()))
+
+
+@lru_cache(maxsize=4096)
+def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
+    """One value for all pods that ask for the same, as those of a Deployment do: a dictionary takes 200 bytes."""
+    return ContainerRequest(index, name, init, dict(asked))
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
@@ -449,16 +450,19 @@ def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
     return {name: amount for name, amount in _device_amounts(named, wrong).items() if amount}
 
 
-def _together(holders: list[_Holder]) -> dict[str, int]:
+def _together(holders: list[ContainerRequest]) -> dict[str, int]:
     """What the pod needs at once: its containers together, or the one init container that wants more."""
+    asking = [holder for holder in holders if holder.amounts]
+    if len(asking) == 1:
+        return asking[0].amounts  # the same dictionary: nearly all pods have one container that asks
     total: dict[str, int] = {}
     for holder in holders:
         if not holder.init:
-            for name, amount in holder.asks.items():
+            for name, amount in holder.amounts.items():
                 total[name] = total.get(name, 0) + amount
     for holder in holders:
         if holder.init:
-            for name, amount in holder.asks.items():
+            for name, amount in holder.amounts.items():
                 total[name] = max(total.get(name, 0), amount)
     return total
 
@@ -489,7 +493,9 @@ def _instances(annotations: Mapping[str, str], wrong: list[str]) -> tuple[HeldIn
         return ()
 
 
-def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: list[str]) -> Iterator[Assignment]:
+def _assignments(
+    annotations: Mapping[str, str], holders: list[ContainerRequest], wrong: list[str]
+) -> Iterator[Assignment]:
     for key in annotations:
         vendor = BY_ALLOCATED.get(key)
         if vendor is None or (key != vendor.allocated[0] and vendor.allocated[0] in annotations):
@@ -499,7 +505,7 @@ def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: 
         except AnnotationMalformed as e:
             wrong.append(str(e))
             continue
-        whose: Sequence[_Holder | None] = holders
+        whose: Sequence[ContainerRequest | None] = holders
         if len(segments) != len(holders):
             segments = [devices for devices in segments if devices]
             whose = _asking(holders, vendor, key)
@@ -511,18 +517,20 @@ def _assignments(annotations: Mapping[str, str], holders: list[_Holder], wrong: 
                 yield _assignment(device, vendor, place=len(holders) + place, holder=whose[place])
 
 
-def _asking(holders: list[_Holder], vendor: Vendor, key: str) -> list[_Holder]:
+def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[ContainerRequest]:
     """Who the segments belong to, in order, where some were left out (v2.10.0).
 
     Those who ask for GPUs of the vendor; where nobody counts GPUs, those who ask for any part of them.
     """
     if not key.startswith("hami.io/"):  # until v2.2 one key held the devices of all vendors
-        return [holder for holder in holders if holder.asks]
-    counting = [holder for holder in holders if vendor.count in holder.asks]
-    return counting or [holder for holder in holders if any(vendor_by_resource(name) is vendor for name in holder.asks)]
+        return [holder for holder in holders if holder.amounts]
+    counting = [holder for holder in holders if vendor.count in holder.amounts]
+    return counting or [
+        holder for holder in holders if any(vendor_by_resource(name) is vendor for name in holder.amounts)
+    ]
 
 
-def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: _Holder | None) -> Assignment:
+def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: ContainerRequest | None) -> Assignment:
     vendor = BY_WORD.get(device.word, vendor)
     return Assignment(
         container_index=holder.index if holder else place,
@@ -535,6 +543,6 @@ def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: _
     )
 
 
-_NODES = Kind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
-_PODS = Kind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
-_QUOTAS = Kind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")
+_NODES = ObjectKind[NodeState]("Node", msgspec.json.Decoder(_Node), _node, known_by="name")
+_PODS = ObjectKind[PodState]("Pod", msgspec.json.Decoder(_Pod), _pod)
+_QUOTAS = ObjectKind[QuotaState]("ResourceQuota", msgspec.json.Decoder(_Quota), _quota, known_by="namespace/name")

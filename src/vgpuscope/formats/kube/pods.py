@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Struct, field
 
 from vgpuscope.formats.hami.annotation import mig_allocations, pod_shares
-from vgpuscope.formats.kube.lists import Event, Kind, Page, decode_line, decode_page
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, WatchEvent, decode_line, decode_page
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.pod import Container, Pod
 
 T = TypeVar("T")
 
-PodPage = Page[Pod]
-PodEvent = Event[Pod]
+PodPage = ObjectPage[Pod]
+PodEvent = WatchEvent[Pod]
 
 
 def decode_pods(data: bytes, *, origin: str = "pods", node: str | None = None) -> PodPage:
@@ -94,14 +94,14 @@ class _Pod(Struct):
 # --- from that shape to the model -------------------------------------------------------------------------------------
 
 
-def _pods_of(node: str) -> Kind[Pod]:
+def _pods_of(node: str) -> ObjectKind[Pod]:
     """How pods are read where those of other nodes do not matter."""
 
     def read(found: _Pod, wrong: list[str]) -> Pod | None:
         elsewhere = found.spec is not None and found.spec.node_name not in {None, "", node}
         return None if elsewhere else _pod(found, wrong)
 
-    return Kind("Pod", _PODS.decoder, read)
+    return ObjectKind("Pod", _PODS.decoder, read)
 
 
 def _pod(found: _Pod, wrong: list[str]) -> Pod:
@@ -170,4 +170,4 @@ def _asks_for_gpu(resources: _Resources | None) -> bool:
     return any(amount not in (0, "0", None) for name, amount in named.items() if _GPU.fullmatch(name))
 
 
-_PODS = Kind[Pod]("Pod", msgspec.json.Decoder(_Pod), _pod)
+_PODS = ObjectKind[Pod]("Pod", msgspec.json.Decoder(_Pod), _pod)

@@ -161,7 +161,7 @@ def _wrong(text: str, why: str) -> ConfigInvalid:
 Sample: TypeAlias = tuple[float, float]  # time and value
 
 
-class Row(Struct, gc=False):
+class VectorRow(Struct, gc=False):
     """One series of a vector; its labels are still JSON."""
 
     metric: msgspec.Raw
@@ -204,7 +204,7 @@ class _Envelope(Struct, Generic[T]):
 
 
 # numbers are written as text: not to be strict is to take them
-_VECTOR = msgspec.json.Decoder(_Envelope[_Data[Row]], strict=False)
+_VECTOR = msgspec.json.Decoder(_Envelope[_Data[VectorRow]], strict=False)
 _MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
 _SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
 _INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
@@ -213,7 +213,7 @@ _ANY = msgspec.json.Decoder(_Envelope[msgspec.Raw])
 _LABELS = msgspec.json.Decoder(dict[str, str])
 
 
-def decode_vector(data: bytes) -> Answer[Row]:
+def decode_vector(data: bytes) -> Answer[VectorRow]:
     """The rows of an instant query; AnswerUnreadable or QueryFailed."""
     return _table(_opened(_VECTOR, data), "vector")
 

@@ -1,6 +1,6 @@
-"""What can still be had: of a node, of a type of card, of the cluster.
+"""What can still be had: of a node, of a type of GPU, of the cluster.
 
-A node's figures are made from its cards; those of types and the cluster are sums that nodes are put into and taken
+A node's figures are made from its GPUs; those of types and the cluster are sums that nodes are put into and taken
 out of, so that a change on one node costs one node.
 """
 
@@ -71,7 +71,7 @@ class _Sums:
 
 
 def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capacity, ...]]:
-    """What one node can still take: altogether, and for each type of card."""
+    """What one node can still take: altogether, and for each type of GPU."""
     cards: dict[_TypeKey, list[DeviceLedger]] = {}
     for one in devices:
         cards.setdefault((one.device.vendor, one.device.type), []).append(one)
@@ -79,7 +79,7 @@ def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capa
     if len(types) == 1:
         return structs.replace(types[0], vendor="", type=""), types
     sums = _Sums()
-    whole: dict[str, int] = {}  # a pod asks for cards of one vendor, whatever their type
+    whole: dict[str, int] = {}  # a pod asks for GPUs of one vendor, whatever their type
     for one_type in types:
         sums.add_all(one_type, 1)
         whole[one_type.vendor] = whole.get(one_type.vendor, 0) + one_type.whole_cards
@@ -95,7 +95,7 @@ def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capa
 
 
 def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
-    """Where each card's total and what is left of it belongs."""
+    """Where each GPU's total and what is left of it belongs."""
     sums = _Sums()
     largest_memory = largest_cores = 0
     for one in devices:
@@ -123,7 +123,7 @@ def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
 
 
 def _part(one: DeviceLedger, *, cores_left: int, cores: int) -> str:
-    """What is left is free if some request can have it: every request takes a slot, memory, and a card with compute."""
+    """What is left is free if some request can have it: every request takes a slot, memory, and a GPU with compute."""
     exhausted = (one.device.memory and not one.memory_free) or (cores and not cores_left)
     if not one.slots_free or exhausted:
         return "stranded"
@@ -131,7 +131,7 @@ def _part(one: DeviceLedger, *, cores_left: int, cores: int) -> str:
 
 
 def _percent(one: DeviceLedger) -> tuple[int, int]:
-    """A card's cores and those given away, in percent of a card whatever the vendor counts in; 0, 0: cannot be told."""
+    """A GPU's cores and those given away, in percent of a GPU whatever the vendor counts in; 0, 0: cannot be told."""
     vendor = BY_WORD.get(one.device.vendor)
     unit = vendor.core_unit if vendor else "percent"
     if unit == "percent":
@@ -142,12 +142,12 @@ def _percent(one: DeviceLedger) -> tuple[int, int]:
 
 
 def _largest_cores(left: int, *, cores: int, held: bool) -> int:
-    """A request is for one card at most; one for all of it is exclusive, so a card that somebody holds refuses it."""
+    """A request is for one GPU at most; one for all of it is exclusive, so a GPU that somebody holds refuses it."""
     return 99 if held and cores == 100 and left >= 100 else min(left, 100)
 
 
 class CapacityTotals:
-    """The capacity of the cluster and of each type of card, kept up to date node by node."""
+    """The capacity of the cluster and of each type of GPU, kept up to date node by node."""
 
     def __init__(self) -> None:
         self._sums: dict[_TypeKey, _Sums] = {}
@@ -175,7 +175,7 @@ class CapacityTotals:
         return self._total(_ALL) if _ALL in self._sums else Capacity()
 
     def types(self) -> tuple[Capacity, ...]:
-        """The same, for each type of card."""
+        """The same, for each type of GPU."""
         return tuple(self._total(key) for key in sorted(self._sums) if key != _ALL)
 
     def _total(self, key: _TypeKey) -> Capacity:

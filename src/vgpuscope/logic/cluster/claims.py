@@ -24,7 +24,6 @@ class Claim(Struct, frozen=True, gc=False):
 class Part(Struct, frozen=True):
     """What a pod means to its node; follows from the pod alone, so it is made once for each."""
 
-    pod: PodState
     order: tuple[str, str, str]
     counts: bool
     holders: tuple[Holder, ...]
@@ -37,10 +36,10 @@ def part(pod: PodState) -> Part:
     """What the pod means to its node."""
     order = (pod.namespace, pod.name, pod.uid)
     if not counts(pod):
-        return Part(pod, order, False, (), (), ())
+        return Part(order, False, (), (), ())
     held_by, claimed = tuple(holders(pod)), claims(pod)
     shares = tuple(_shares(pod, held_by, claimed)) if len(held_by) > len(claimed) else ()
-    return Part(pod, order, True, held_by, claimed, tuple(instance_holders(pod)), shares)
+    return Part(order, True, held_by, claimed, tuple(instance_holders(pod)), shares)
 
 
 def counts(pod: PodState) -> bool:

@@ -1,29 +1,31 @@
-"""Joins what Kubernetes' own device allocation says to nodes and pods, so that the ledger need not know of it.
+"""What Kubernetes' own device allocation adds to nodes and pods.
 
-slices ─┐                ┌──► nodes, with the cards that drivers publish on them
-claims ─┤                │
-nodes ──┼──► DraBook ────┤
-pods ───┘                └──► pods, with what their claims hold; and a claim that no pod uses, in the place of a pod
+slices ─┐                ┌──► by node: the GPUs that drivers publish on it
+claims ─┼──► DraIndex ────┼──► by pod: what its claims hold
+pods ───┘                └──► a claim that no pod uses, in the place of a pod
 
-Nodes and pods that have nothing to do with it pass through as they are.
+Of pods it remembers only the UIDs of those that can use a claim. It knows no nodes. A cluster without slices and claims
+needs no such book.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from vgpuscope.knowledge.dra_drivers import is_gpu_driver
-from vgpuscope.logic.cluster.dra_devices import Card, Pool, PoolKey, make_pool, synthetic_id
-from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, RegisteredDevice
-from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimState, DraDevice, SliceState
+from vgpuscope.logic.cluster.dra_devices import DraGpu, PoolKey, ResourcePool, make_pool, synthetic_id
+from vgpuscope.logic.cluster.joins import joined_pod
+from vgpuscope.model.allocation import Assignment, HeldInstance, PodState, RegisteredDevice
+from vgpuscope.model.dra import UNUSED, ClaimedDevice, ClaimShare, ClaimState, DraDevice, SliceState
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
 T = TypeVar("T")
 
 
-class DraBook:
-    """All slices, claims, nodes, and pods that refer to claims. What is joined does not depend on the order of events.
+class DraIndex:
+    """All slices and claims, and which pods can use claims. What follows does not depend on the order of events.
 
     A pod holds what a claim does if the claim is reserved for it, and it has not ended. Several of them share it.
     """
@@ -31,18 +33,18 @@ class DraBook:
     def __init__(
         self,
         *,
-        keep_node: Callable[[NodeState], None],
-        drop_node: Callable[[str], None],
+        keep_cards: Callable[[str, tuple[RegisteredDevice, ...]], None],
+        keep_share: Callable[[PodUID, ClaimShare | None], None],
         keep_pod: Callable[[PodState], None],
         drop_pod: Callable[[PodUID], None],
     ) -> None:
-        self._keep_node, self._drop_node = keep_node, drop_node
+        """`keep_pod` and `drop_pod` are told the claims that no pod uses."""
+        self._keep_cards, self._keep_share = keep_cards, keep_share
         self._keep_pod, self._drop_pod = keep_pod, drop_pod
-        self._nodes: dict[str, NodeState] = {}
-        self._pods: dict[PodUID, PodState] = {}  # only those that refer to claims
+        self._using: set[PodUID] = set()  # pods that refer to claims and have not ended
         self._slices: dict[PoolKey, dict[str, SliceState]] = {}
         self._pool_of: dict[str, PoolKey] = {}  # by slice
-        self._pools: dict[PoolKey, Pool] = {}
+        self._pools: dict[PoolKey, ResourcePool] = {}
         self._at: dict[str, set[PoolKey]] = {}  # by node
         self._drivers: dict[str, int] = {}  # how many pools each has
         self._claims: dict[str, ClaimState] = {}
@@ -51,40 +53,30 @@ class DraBook:
         self._unused: set[str] = set()
 
     @property
+    def empty(self) -> bool:
+        """Whether there is neither a slice nor a claim."""
+        return not self._slices and not self._claims
+
+    @property
     def unplaced(self) -> int | None:
         """How many devices are on no node in particular, and so in no node's ledger; None: nobody publishes any."""
         return sum(pool.unplaced for pool in self._pools.values()) if self._pools else None
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def set_node(self, node: NodeState) -> None:
-        """A node is as given."""
-        self._nodes[node.name] = node
-        self._keep_node(self._joined_node(node))
-
-    def drop_node(self, name: str) -> None:
-        """A node is gone."""
-        self._nodes.pop(name, None)
-        self._drop_node(name)
-
     def set_pod(self, pod: PodState) -> None:
         """A pod is as given."""
-        old = self._pods.get(pod.uid)
-        if not pod.claims:
-            if old is not None:
-                self._forget_pod(pod.uid)
-            self._keep_pod(pod)
-            return
-        self._pods[pod.uid] = pod
-        if old is None or old.ended != pod.ended:
+        if not pod.claims or pod.ended:
+            self.drop_pod(pod.uid)
+        elif pod.uid not in self._using:
+            self._using.add(pod.uid)
             self._settle(self._for.get(pod.uid, ()))
-        self._keep_pod(self._joined_pod(pod))
 
     def drop_pod(self, uid: PodUID) -> None:
-        """A pod is gone."""
-        if uid in self._pods:
-            self._forget_pod(uid)
-        self._drop_pod(uid)
+        """A pod is gone, or can use no claim any more."""
+        if uid in self._using:
+            self._using.discard(uid)
+            self._settle(self._for.get(uid, ()))
 
     def set_slice(self, found: SliceState) -> None:
         """A slice is as given."""
@@ -94,7 +86,7 @@ class DraBook:
             self.drop_slice(found.name)
         self._pool_of[found.name] = pool
         self._slices.setdefault(pool, {})[found.name] = found
-        self._settlemake_pool(pool)
+        self._settle_pool(pool)
 
     def drop_slice(self, name: str) -> None:
         """A slice is gone."""
@@ -104,7 +96,7 @@ class DraBook:
         del self._slices[pool][name]
         if not self._slices[pool]:
             del self._slices[pool]
-        self._settlemake_pool(pool)
+        self._settle_pool(pool)
 
     def set_claim(self, claim: ClaimState) -> None:
         """A claim is as given."""
@@ -146,11 +138,7 @@ class DraBook:
                 if not devices:
                     del self._in[pool]
 
-    def _forget_pod(self, uid: PodUID) -> None:
-        del self._pods[uid]
-        self._settle(self._for.get(uid, ()))
-
-    def _settlemake_pool(self, key: PoolKey) -> None:
+    def _settle_pool(self, key: PoolKey) -> None:
         """Make the pool anew, and tell everyone who has to do with it."""
         old, slices = self._pools.pop(key, None), self._slices.get(key)
         if slices:
@@ -185,14 +173,12 @@ class DraBook:
         if also is not None:
             touched.append(also)
         for pod in {pod: None for claim in touched for pod in claim.pods}:
-            if pod in self._pods:
-                self._keep_pod(self._joined_pod(self._pods[pod]))
+            self._keep_share(pod, self._share_of(pod))
         self._tell_nodes({node for claim in touched for one in claim.devices if (node := self._place(one))})
 
     def _tell_nodes(self, names: Iterable[str]) -> None:
         for name in names:
-            if name in self._nodes:
-                self._keep_node(self._joined_node(self._nodes[name]))
+            self._keep_cards(name, self._cards(name))
 
     def _stand_in(self, uid: str) -> None:
         """A claim that no pod uses is told as a pod of its own, for as long as that is so."""
@@ -209,9 +195,9 @@ class DraBook:
 
     def _users(self, claim: ClaimState) -> list[PodUID]:
         """The pods that use what the claim holds."""
-        return [uid for uid in claim.pods if (pod := self._pods.get(uid)) and not pod.ended]
+        return [uid for uid in claim.pods if uid in self._using]
 
-    def _find(self, one: ClaimedDevice) -> tuple[DraDevice, Card] | None:
+    def _find(self, one: ClaimedDevice) -> tuple[DraDevice, DraGpu] | None:
         pool = self._pools.get((one.driver, one.pool))
         return pool.devices.get(one.device) if pool else None
 
@@ -219,21 +205,17 @@ class DraBook:
         found = self._find(one)
         return found[0].node if found else ""
 
-    def _joined_node(self, node: NodeState) -> NodeState:
-        """The node with its cards; one that HAMi registered too is as HAMi says."""
-        pools = self._at.get(node.name)
-        if not pools:
-            return node
-        devices, known = list(node.devices), {device.id for device in node.devices}
-        for key in sorted(pools):
-            for card in self._pools[key].cards:
-                if card.node == node.name and card.registered.id not in known:
-                    known.add(card.registered.id)
-                    devices.append(self._registered(card))
-        return structs.replace(node, devices=tuple(devices))
+    def _cards(self, name: str) -> tuple[RegisteredDevice, ...]:
+        """The GPUs on a node, each once: of two pools that publish the same one, the first counts."""
+        cards = chain.from_iterable(self._pools[key].cards for key in sorted(self._at.get(name, ())))
+        found: dict[DeviceUUID, RegisteredDevice] = {}
+        for card in cards:
+            if card.node == name and card.registered.id not in found:
+                found[card.registered.id] = self._registered(card)
+        return tuple(found.values())
 
-    def _registered(self, card: Card) -> RegisteredDevice:
-        """The card as it is held: pods that share a claim share a slot, so there are as many as it takes."""
+    def _registered(self, card: DraGpu) -> RegisteredDevice:
+        """The GPU as it is held: pods that share a claim share a slot, so there are as many as it takes."""
         devices = self._in.get(card.pool)
         if not devices:
             return card.registered
@@ -247,26 +229,26 @@ class DraBook:
             return card.registered
         return structs.replace(card.registered, slots=max(held, card.registered.slots), mode=mode)
 
-    def _joined_pod(self, pod: PodState) -> PodState:
-        """The pod with what its claims hold, in the place where that is."""
-        claims = self._for.get(pod.uid)
-        if not claims or pod.ended:
-            return pod
+    def _share_of(self, pod: PodUID) -> ClaimShare | None:
+        """What all claims of a pod hold for it; None: nothing, or it cannot use them."""
+        claims = self._for.get(pod)
+        if not claims or pod not in self._using:
+            return None
         shares = []
         for uid in sorted(claims):
             claim = self._claims[uid]
             users = self._users(claim)
-            shares.append(self._share(claim, rank=users.index(pod.uid), of=len(users)))
-        return _with_shares(pod, shares)
+            shares.append(self._share(claim, rank=users.index(pod), of=len(users)))
+        return _together(shares)
 
     def _as_pod(self, claim: ClaimState) -> PodState | None:
         pod = PodState(
             uid=claim.uid, namespace=claim.namespace, name=f"resourceclaim/{claim.name}", phase=UNUSED, scheduler=""
         )
         share = self._share(claim, rank=0, of=1)
-        return _with_shares(pod, [share]) if share.assignments else None
+        return joined_pod(pod, share) if share.assignments else None
 
-    def _share(self, claim: ClaimState, *, rank: int, of: int) -> "_Share":
+    def _share(self, claim: ClaimState, *, rank: int, of: int) -> ClaimShare:
         """What one of several users has: everyone as much, so that together they have what the claim holds."""
         assignments, instances, node = [], [], ""
         for one in claim.devices:
@@ -288,26 +270,18 @@ class DraBook:
                 device.part and device.profile and device.size and device.slots == 1 and rank == 0
             ):  # an instance is held once
                 instances.append(_instance(device, card.registered.id))
-        return _Share(tuple(assignments), tuple(instances), node)
+        return ClaimShare(tuple(assignments), tuple(instances), node)
 
     def _vanished(self, one: ClaimedDevice) -> bool:
         """Whether the device is gone, and not merely unknown to us: then we know others of its driver."""
         return one.driver in self._drivers and is_gpu_driver(one.driver)
 
 
-class _Share(Struct, frozen=True):
-    assignments: tuple[Assignment, ...]
-    instances: tuple[HeldInstance, ...]
-    node: str
-
-
-def _with_shares(pod: PodState, shares: list[_Share]) -> PodState:
-    node = next((share.node for share in shares if share.node), "")
-    return structs.replace(
-        pod,
-        assigned_node=pod.assigned_node or (node if node != pod.node else ""),
-        assignments=(*pod.assignments, *(one for share in shares for one in share.assignments)),
-        instances=(*pod.instances, *(one for share in shares for one in share.instances)),
+def _together(shares: list[ClaimShare]) -> ClaimShare:
+    return ClaimShare(
+        tuple(one for share in shares for one in share.assignments),
+        tuple(one for share in shares for one in share.instances),
+        next((share.node for share in shares if share.node), ""),
     )
 
 
@@ -333,8 +307,8 @@ def _memory(one: ClaimedDevice, device: DraDevice) -> int:
     return device.memory if one.memory is None else one.memory
 
 
-def _cores(one: ClaimedDevice, device: DraDevice, card: Card) -> int:
-    """Percent of the card; 0: not limited, or not to be told."""
+def _cores(one: ClaimedDevice, device: DraDevice, card: DraGpu) -> int:
+    """Percent of the GPU; 0: not limited, or not to be told."""
     if device.part:
         return round(100 * device.processors / card.processors) if card.processors else 0
     if one.cores is not None and device.cores:

@@ -1,7 +1,7 @@
-"""Cards, as drivers publish them: devices that can be allocated are cards, or are made of the same card.
+"""GPUs, as drivers publish them: devices that can be allocated are GPUs, or are made of the same GPU.
 
-A driver that cuts cards on demand publishes a card and all parts that it could be cut into, and they draw from the same
-counters; one that finds cards cut for good publishes the parts alone. Either way the card is counted once.
+A driver that cuts GPUs on demand publishes a GPU and all parts that it could be cut into, and they draw from the same
+counters; one that finds GPUs cut for good publishes the parts alone. Either way the GPU is counted once.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from vgpuscope.model.quantity import DeviceUUID
 PoolKey: TypeAlias = tuple[str, str]  # driver, pool
 
 
-class Card(Struct, frozen=True):
-    """One card, and the devices that are made of it."""
+class DraGpu(Struct, frozen=True):
+    """One GPU, and the devices that are made of it."""
 
     registered: RegisteredDevice  # as if nobody held it
     node: str
@@ -26,15 +26,15 @@ class Card(Struct, frozen=True):
     processors: int  # 0: cannot be told
 
 
-class Pool(Struct, frozen=True):
+class ResourcePool(Struct, frozen=True):
     """What the newest slices of a pool say."""
 
-    cards: tuple[Card, ...] = ()
-    devices: dict[str, tuple[DraDevice, Card]] = {}
+    cards: tuple[DraGpu, ...] = ()
+    devices: dict[str, tuple[DraDevice, DraGpu]] = {}
     unplaced: int = 0
 
 
-def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> Pool:
+def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
     """The pool that its slices make together; of two that name the same device, one wins."""
     slices = sorted(slices, key=lambda one: one.name)
     newest = max((one.generation for one in slices), default=0)
@@ -43,15 +43,15 @@ def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> Pool:
     for name in sorted(devices):
         made_of.setdefault((devices[name].node, devices[name].card), []).append(devices[name])
     cards = [_card(key, made_of[at]) for at in sorted(made_of)]
-    return Pool(
+    return ResourcePool(
         tuple(card for card in cards if card.node),
         {device.name: (device, card) for card in cards for device in card.devices},
         sum(not device.node for device in devices.values()),
     )
 
 
-def _card(pool: PoolKey, devices: list[DraDevice]) -> Card:
-    """What the devices are made of: one of them is all of the card, or it was cut for good and they are its parts."""
+def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
+    """What the devices are made of: one of them is all of the GPU, or it was cut for good and they are its parts."""
     whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
     parts = [one for one in devices if one.part]
     first = whole or parts[0]
@@ -68,7 +68,7 @@ def _card(pool: PoolKey, devices: list[DraDevice]) -> Card:
         healthy=any(one.healthy for one in devices),
         cordoned=any(one.cordoned for one in devices) and all(one.cordoned or not one.healthy for one in devices),
     )
-    return Card(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
+    return DraGpu(registered, first.node, pool, tuple(devices), whole.processors if whole else 0)
 
 
 def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
@@ -81,7 +81,7 @@ def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:
 
 
 def _slots(whole: DraDevice | None, parts: list[DraDevice]) -> int:
-    """How many claims the card can be for: the parts it was cut into, or as many of the smallest as have room."""
+    """How many claims the GPU can be for: the parts it was cut into, or as many of the smallest as have room."""
     if whole is None:
         return sum(part.slots for part in parts)
     return max([whole.slots, *(fit for part in parts if (fit := _fits(part, whole)))])

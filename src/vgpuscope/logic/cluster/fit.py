@@ -1,8 +1,8 @@
 """What would have to change for a pod to fit: only what is certain from what it asks for and what is free.
 
-A pod's requests are known as sums over its containers, so that of a pod that asks for several cards it cannot be told
-how much it wants of each. A card that is too small is too small whatever else the pod demands of it, its type for
-one; that a card has room is therefore only told together with what it does not mean.
+A pod's requests are known as sums over its containers, so that of a pod that asks for several GPUs it cannot be told
+how much it wants of each. A GPU that is too small is too small whatever else the pod demands of it, its type for
+one; that a GPU has room is therefore only told together with what it does not mean.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +17,10 @@ _GIB = 1 << 30
 
 
 class _Wish(Struct, frozen=True):
-    """What is asked of one card; None: not said, which for memory may mean all of it."""
+    """What is asked of one GPU; None: not said, which for memory may mean all of it."""
 
     memory: Bytes | None
-    percentage: int | None  # of the card's memory
+    percentage: int | None  # of the GPU's memory
     cores: int  # percent
 
 
@@ -84,7 +84,7 @@ def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
 
 
 def _several(count: int, usable: list[_Card]) -> Iterator[str]:
-    """Every card that is given takes a slot, and all of a pod's are on one node."""
+    """Every GPU that is given takes a slot, and all of a pod's are on one node."""
     slots: dict[str, int] = {}
     for card in usable:
         slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
@@ -104,11 +104,11 @@ def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[st
         free = f"{card.one.memory_free / _GIB:.1f} GiB{_scaled(card)} and {min(100, card.one.cores_free)}% of its cores"
         yield f"{_ROOM}: {_named(card)} has a free slot, {free} free."
     for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
-        yield f"{_named(card)} would have room, but takes no pods: {card.one.lost}."
+        yield f"{_named(card)} would have room, but accepts no pods: {card.one.lost}."
 
 
 def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
-    """One sentence for each thing of which no card has enough; a MIG card has at most what is free on it."""
+    """One sentence for each thing of which no GPU has enough; a MIG GPU has at most what is free on it."""
     if not usable:
         yield "No GPU in service has a free slot."
         return
@@ -140,7 +140,7 @@ def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
 
 
 def _cores(one: DeviceLedger) -> int:
-    """The largest request it grants: all of a card's cores are only for who is alone on it."""
+    """The largest request it grants: all of a GPU's cores are only for who is alone on it."""
     alone = one.device.cores != 100 or not one.shared
     return min(one.cores_free, 100 if alone else 99)
 

@@ -5,13 +5,16 @@ time, from the objects as they are now: so neither the order of events nor how o
 a fresh list repairs whatever was missed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from vgpuscope.logic.cluster.claims import Part, counts, part
+from vgpuscope.logic.cluster.joins import joined_node, joined_pod
 from vgpuscope.logic.cluster.node import settle_node
 from vgpuscope.logic.cluster.quota import NamespaceUse, settle_namespace
-from vgpuscope.model.allocation import NodeState, PodState, QuotaState
+from vgpuscope.model.allocation import NodeState, PodState, QuotaState, RegisteredDevice
 from vgpuscope.model.cluster import Changes, NamespaceLedger, NodeLedger
+from vgpuscope.model.dra import ClaimShare
 from vgpuscope.model.quantity import PodUID, Seconds
 
 
@@ -27,13 +30,18 @@ class _Wait:
 
 
 class ClusterLedger:
-    """All nodes, pods with devices and quotas of a cluster. One writer, the watch."""
+    """All nodes, pods with devices and quotas of a cluster. One writer, the watch.
+
+    This is the one place that keeps a pod; all other indexes, here and elsewhere, hold its UID.
+    """
 
     def __init__(self, *, patience: Seconds = 300.0) -> None:
         self._patience = patience
         self._nodes: dict[str, NodeState] = {}
         self._pods: dict[PodUID, PodState] = {}
         self._parts: dict[PodUID, Part] = {}  # of the pods that a node was settled with
+        self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: what DRA drivers publish there
+        self._shares: dict[PodUID, ClaimShare] = {}  # what pods hold through ResourceClaims
         self._quotas: dict[str, dict[str, QuotaState]] = {}
         # By node: pods that are bound or assigned to it. A list comes in order, and who keeps it sorts in no time.
         self._at: dict[str, dict[PodUID, None]] = {}
@@ -60,18 +68,41 @@ class ClusterLedger:
         old = self._pods.get(pod.uid)
         if old == pod:
             return
+        share = self._shares.get(pod.uid) if self._shares else None
         if old is not None:
-            self._take_out(old)
-        if pod.assignments or pod.instances or pod.requests:
-            self._put_in(pod)
-        self._wait(pod)
+            self._take_out(joined_pod(old, share))
+        self._pods[pod.uid] = pod
+        self._put_in(joined_pod(pod, share))
 
     def drop_pod(self, uid: PodUID) -> None:
         """A pod is gone."""
-        old = self._pods.get(uid)
+        old = self.pod(uid)
         if old is not None:
             self._take_out(old)
+            del self._pods[uid]
+            self._shares.pop(uid, None)
             self._waits.pop(uid, None)
+
+    def set_cards(self, name: str, cards: tuple[RegisteredDevice, ...]) -> None:
+        """DRA drivers publish these GPUs on a node, whether the node itself is known or not."""
+        if self._cards.get(name, ()) == cards:
+            return
+        self._cards[name] = cards
+        if not cards:
+            del self._cards[name]
+        if name in self._nodes:
+            self._changed_nodes.add(name)
+
+    def set_share(self, uid: PodUID, share: ClaimShare | None) -> None:
+        """A pod holds this through its ResourceClaims; None: nothing."""
+        old = self.pod(uid)
+        if old is None or self._shares.get(uid) == share:
+            return
+        self._take_out(old)
+        self._shares.pop(uid, None)
+        if share is not None:
+            self._shares[uid] = share
+        self._put_in(joined_pod(self._pods[uid], share))
 
     def set_quota(self, quota: QuotaState) -> None:
         """A quota is as given."""
@@ -116,7 +147,7 @@ class ClusterLedger:
             self.drop_quota(namespace, name)
 
     def pass_time(self, now: Seconds) -> None:
-        """It is `now`, by a clock that is never set: pods that have waited too long for their binding are overdue."""
+        """It is `now`, by a monotonic clock: pods that have waited too long for their binding are overdue."""
         for wait in self._waits.values():
             if wait.since is None or now < wait.since:
                 wait.since = now
@@ -135,11 +166,13 @@ class ClusterLedger:
 
     def node(self, name: str) -> NodeLedger | None:
         """All conclusions about a node; None if there is no such node and no pod refers to it."""
-        node, uids = self._nodes.get(name), self._at.get(name, ())
+        node, uids = self.node_state(name), self._at.get(name, ())
         if node is None and not uids:
             return None
         overdue = {uid for uid in uids if (wait := self._waits.get(uid)) and wait.overdue} if self._waits else ()
         pods = [self._pods[uid] for uid in uids]
+        if self._shares:
+            pods = [joined_pod(pod, self._shares.get(pod.uid)) for pod in pods]
         return settle_node(name, node=node, pods=pods, overdue=overdue, part_of=self._part)
 
     def namespace(self, name: str) -> NamespaceLedger:
@@ -155,14 +188,32 @@ class ClusterLedger:
         """Every namespace there is something to say about, in no order."""
         yield from self._use.keys() | self._quotas.keys()
 
+    def node_state(self, name: str) -> NodeState | None:
+        """A node as it was last seen, with the GPUs that DRA drivers publish on it."""
+        node, cards = self._nodes.get(name), self._cards.get(name)
+        return joined_node(node, cards) if node and cards else node
+
     def pod(self, uid: PodUID) -> PodState | None:
-        """A pod as it was last seen."""
-        return self._pods.get(uid)
+        """A pod as it was last seen, with what its ResourceClaims hold."""
+        pod = self._pods.get(uid)
+        return joined_pod(pod, self._shares.get(uid)) if pod and self._shares else pod
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """All nodes as the API server says, by name; a view that follows every change."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def pods(self) -> Mapping[PodUID, PodState]:
+        """All pods as the API server says, and claims that no pod uses; a view that follows every change."""
+        return MappingProxyType(self._pods)
 
     # ── the books ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put_in(self, pod: PodState) -> None:
-        self._pods[pod.uid] = pod
+        self._wait(pod)
+        if not _matters(pod):
+            return
         for name in _places(pod):
             self._at.setdefault(name, {})[pod.uid] = None
             self._changed_nodes.add(name)
@@ -171,7 +222,8 @@ class ClusterLedger:
             self._changed_namespaces.add(pod.namespace)
 
     def _take_out(self, pod: PodState) -> None:
-        del self._pods[pod.uid]
+        if not _matters(pod):
+            return
         self._parts.pop(pod.uid, None)
         for name in _places(pod):
             at = self._at[name]
@@ -198,6 +250,11 @@ class ClusterLedger:
             self._waits.pop(pod.uid, None)
         elif (wait := self._waits.get(pod.uid)) is None or wait.node != pod.place:
             self._waits[pod.uid] = _Wait(pod.place)
+
+
+def _matters(pod: PodState) -> bool:
+    """Whether a node or namespace has anything to conclude from the pod."""
+    return bool(pod.assignments or pod.instances or pod.requests)
 
 
 def _places(pod: PodState) -> set[str]:

@@ -1,7 +1,6 @@
 """All conclusions about one node, from the node and the pods that have to do with it, and from nothing else."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter
 
 from vgpuscope.knowledge.vendors import BY_WORD
 from vgpuscope.logic.cluster.capacity import node_capacity
@@ -25,9 +24,9 @@ def settle_node(
 
     The pods' order makes no difference. `part_of` may remember what it said of a pod.
     """
-    parts = sorted(map(part_of, pods), key=attrgetter("order"))
-    here = [one.pod for one in parts]
-    counted = [one for one in parts if one.counts and one.pod.place == name]
+    parts = sorted([(part_of(pod), pod) for pod in pods], key=_order)
+    here = [pod for _, pod in parts]
+    counted = [one for one, pod in parts if one.counts and pod.place == name]
     held = tuple([holder for one in counted for holder in one.holders])
     devices = _devices(node, counted) if node else ()
     capacity, types = node_capacity(devices)
@@ -48,6 +47,10 @@ def settle_node(
     )
 
 
+def _order(one: tuple[Part, PodState]) -> tuple[str, str, str]:
+    return one[0].order
+
+
 def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ...]:
     claimed: dict[DeviceUUID, list[Claim]] = {}
     instances: dict[DeviceUUID, list[InstanceHolder]] = {}
@@ -56,7 +59,7 @@ def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ..
             claimed.setdefault(claim.device, []).append(claim)
         for holder in one.instances:
             instances.setdefault(holder.instance.device, []).append(holder)
-    # A plugin writes its devices in no stable order; the same id twice would be the same card twice.
+    # A plugin writes its devices in no stable order; the same id twice would be the same GPU twice.
     unique = {device.id: device for device in reversed(node.devices)}
     return tuple(
         _device(node, device, claimed.get(device.id, ()), instances.get(device.id, ()))

@@ -4,47 +4,51 @@ A Notebook makes a StatefulSet that makes the pod; people know the Notebook. Wha
 is asked of the API server, one object at a time. Where that is not known, or may not be read, the way ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vgpuscope.model.allocation import Controller, PodState
+from vgpuscope.model.quantity import PodUID
 
 _HIGHEST = 8  # steps; a Knative service under an inference service has six
 _FEW = 1000  # objects that may be remembered in vain
 _TOPMOST = frozenset({("v1", "Node")})  # what controls static pods has no namespace, and nothing above it
 
 
-class Rung(NamedTuple):
+class OwnerStep(NamedTuple):
     """An object of a namespace that controls another one."""
 
     namespace: str
     controller: Controller
 
 
-class OwnerBook:
-    """The controllers of pods with devices, and what controls those in turn."""
+class OwnerIndex:
+    """The controllers of pods with devices, and what controls those in turn.
 
-    def __init__(self) -> None:
-        self._pods: dict[str, PodState] = {}
+    The pods themselves are read where the cluster's state keeps them.
+    """
+
+    def __init__(self, pods: Mapping[PodUID, PodState]) -> None:
+        self._pods = pods
         self._above: dict[str, Controller | None] = {}  # by UID; None: nothing, or it is not to be had
-        self._asked_for: dict[str, Rung] = {}  # by UID: where ways end because nobody has asked yet
+        self._asked_for: dict[str, OwnerStep] = {}  # by UID: where ways end because nobody has asked yet
 
     def set_pod(self, pod: PodState) -> None:
-        self._pods[pod.uid] = pod
+        """A pod was added or has changed."""
         self._ask_for(pod.namespace, pod.controller)
 
-    def drop_pod(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+    def drop_pod(self) -> None:
+        """A pod is gone from where they are kept."""
         if len(self._above) + len(self._asked_for) > 2 * _HIGHEST * len(self._pods) + _FEW:
             self._forget()
 
-    def learn(self, one: Rung, controller: Controller | None) -> None:
+    def learn(self, one: OwnerStep, controller: Controller | None) -> None:
         """What controls this object."""
         self._above[one.controller.uid] = controller
         self._asked_for.pop(one.controller.uid, None)
         self._ask_for(one.namespace, controller)
 
-    def unknown(self) -> list[Rung]:
+    def unknown(self) -> list[OwnerStep]:
         """Whose controllers are to be asked for."""
         return list(self._asked_for.values())
 
@@ -59,7 +63,7 @@ class OwnerBook:
 
     def _ask_for(self, namespace: str, one: Controller | None) -> None:
         if one is not None and one.uid not in self._above and (one.api_version, one.kind) not in _TOPMOST:
-            self._asked_for[one.uid] = Rung(namespace, one)
+            self._asked_for[one.uid] = OwnerStep(namespace, one)
 
     def _forget(self) -> None:
         """What no pod leads to any more."""

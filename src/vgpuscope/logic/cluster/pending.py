@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from vgpuscope.logic.cluster.pending_reports import Hearsay
-from vgpuscope.model.allocation import PodState, Refusal
+from vgpuscope.logic.cluster.pending_reports import ReportedReasons
+from vgpuscope.model.allocation import PodState, RegisterRefusal
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.pending import Outcome, PendingPod, PodEvent, Said, WaitingCount
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
@@ -29,10 +29,10 @@ _PHASE = "hami.io/bind-phase"
 class _Entry:
     """One pod; it waits as long as `ended` is None."""
 
-    __slots__ = ("code", "deleted", "ended", "hearsay", "pod", "tick")
+    __slots__ = ("code", "deleted", "ended", "pod", "reported", "tick")
 
-    def __init__(self, pod: PodState, hearsay: Hearsay) -> None:
-        self.pod, self.hearsay = pod, hearsay
+    def __init__(self, pod: PodState, reported: ReportedReasons) -> None:
+        self.pod, self.reported = pod, reported
         self.ended: UnixTime | None = None
         self.tick: Seconds = 0.0  # when it ended, by the book's own clock
         self.deleted = False
@@ -42,14 +42,14 @@ class _Entry:
 class _Early:
     """What was said of a pod that is not known."""
 
-    __slots__ = ("hearsay", "tick")
+    __slots__ = ("reported", "tick")
 
     def __init__(self) -> None:
-        self.hearsay = Hearsay()
+        self.reported = ReportedReasons()
         self.tick: Seconds = 0.0
 
 
-class PendingBook:
+class PendingPods:
     """The pods that wait, and for so long and so many those that waited."""
 
     def __init__(self, keep: Seconds = 86400, most: int = 10_000) -> None:
@@ -103,9 +103,9 @@ class PendingBook:
             self._hear_early(event)
             return
         if self._has_room_for(entry):
-            entry.hearsay.hear(event)
+            entry.reported.hear(event)
         else:
-            entry.hearsay.cut += len(event.said)
+            entry.reported.cut += len(event.said)
         entry.code = None
         if entry.ended is not None and uid not in self._past:
             self._past[uid] = entry
@@ -180,38 +180,38 @@ class PendingBook:
         entry.tick = self._tick - max(0.0, now - ended)
         if _allocation_failed(pod):
             self._hear_plugin(entry)
-        told = entry.hearsay or entry.deleted or entry.pod.refusal
+        told = entry.reported or entry.deleted or entry.pod.refusal
         (self._past if told else self._bound)[pod.uid] = entry
         self._make_room()
 
     def _hear_plugin(self, entry: _Entry) -> None:
         """HAMi's device plugin says on the pod itself that it has not handed out the devices."""
-        entry.hearsay.hear(_plugin_event(entry.pod, entry.ended))
+        entry.reported.hear(_plugin_event(entry.pod, entry.ended))
         if self._bound.pop(entry.pod.uid, None):
             self._past[entry.pod.uid] = entry
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
-    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: Refusal | None, now: UnixTime) -> None:
+    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: RegisterRefusal | None, now: UnixTime) -> None:
         """The condition tells since when the pod is refused; when its words changed, only who sees it knows."""
         refusal = pod.refusal
         if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(entry):
-            entry.hearsay.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
+            entry.reported.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
 
     def _has_room_for(self, entry: _Entry) -> bool:
-        return bool(entry.hearsay) or len(self._waiting) <= self._most
+        return bool(entry.reported) or len(self._waiting) <= self._most
 
     def _hear_early(self, event: PodEvent) -> None:
         early = self._early.pop(event.pod_uid, None) or _Early()
-        early.hearsay.hear(event)
+        early.reported.hear(event)
         early.tick = self._tick
         self._early[event.pod_uid] = early
         if len(self._early) > self._most:
             del self._early[next(iter(self._early))]
 
-    def _heard_early(self, uid: PodUID) -> Hearsay:
+    def _heard_early(self, uid: PodUID) -> ReportedReasons:
         early = self._early.pop(uid, None)
-        return early.hearsay if early else Hearsay()
+        return early.reported if early else ReportedReasons()
 
     # --- bounds -------------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ def _ended(pod: PodState, now: UnixTime) -> UnixTime:
     return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
 
 
-def _slim(pod: PodState, refusal: Refusal | None) -> PodState:
+def _slim(pod: PodState, refusal: RegisterRefusal | None) -> PodState:
     """What is still of interest when it no longer waits, with the last refusal."""
     last = pod.refusal or refusal
     return structs.replace(
@@ -268,7 +268,7 @@ def _slim(pod: PodState, refusal: Refusal | None) -> PodState:
 
 
 def _told(entry: _Entry) -> PendingPod:
-    pod, said = entry.pod, entry.hearsay.said(entry.pod.scheduler, _condition(entry))
+    pod, said = entry.pod, entry.reported.said(entry.pod.scheduler, _condition(entry))
     tried = pod.refusal is not None and pod.refusal.reason != "SchedulingGated"
     return PendingPod(
         namespace=pod.namespace,
@@ -284,15 +284,15 @@ def _told(entry: _Entry) -> PendingPod:
         created=pod.times.created,
         ended=entry.ended,
         node=pod.node,
-        attempts=max(entry.hearsay.attempts, int(tried)),
+        attempts=max(entry.reported.attempts, int(tried)),
         said=tuple(said),
-        said_cut=entry.hearsay.cut,
+        said_cut=entry.reported.cut,
     )
 
 
 def _code(entry: _Entry) -> str:
     if entry.code is None:
-        said = entry.hearsay.said(entry.pod.scheduler, _condition(entry))
+        said = entry.reported.said(entry.pod.scheduler, _condition(entry))
         entry.code = _main(said, entry.pod)
     return entry.code
 
@@ -316,7 +316,7 @@ def _outcome(entry: _Entry) -> Outcome:
         return "waiting"
     if entry.deleted:
         return "deleted"
-    refused = entry.hearsay.by(_KUBELET) or not pod.node
+    refused = entry.reported.by(_KUBELET) or not pod.node
     failed = _allocation_failed(pod) or (refused and pod.phase == "Failed" and pod.times.started is None)
     return "failed" if failed else "scheduled"
 

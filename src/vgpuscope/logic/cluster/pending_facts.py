@@ -194,8 +194,8 @@ def _memory_of(case: _Case, node: NodeLedger) -> _Line:
     asked = case.asked.of(best)
     if asked is None:
         free, total = _sizes(best.memory_free, best.device.memory)
-        rest = "the pod names no amount, which is a whole GPU by HAMi's default." if case.asked.each else ""
-        rest = rest or "how much of it the pod wants on each GPU cannot be told."
+        rest = "the pod names no amount, so HAMi allocates a whole GPU by default." if case.asked.each else ""
+        rest = rest or "how much the pod wants on each GPU is unknown."
     else:
         missing = asked - best.memory_free
         free, total, wanted, lacking = _sizes(best.memory_free, best.device.memory, asked, max(0, missing))

@@ -28,7 +28,7 @@ _VERDICT = "FailedScheduling"  # says what the condition says, but later, and it
 _PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so that an attempt has several
 _ATTEMPT: Seconds = 10.0  # what was said so shortly before the latest word belongs to the same attempt
 
-_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also said of nodes that have no cards at all, and then less news
+_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also said of nodes that have no GPUs at all, and then less news
 _NO_CARDS_AT_ALL = "NodeInsufficientDevice"
 _LOST_CARDS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than what is lacking
 _GENERAL = frozenset(
@@ -83,7 +83,7 @@ class _Heard:
         return [(self.component, self.reason, code) for code in codes]
 
 
-class Hearsay:
+class ReportedReasons:
     """All that was said of one pod."""
 
     __slots__ = ("_events", "_latest", "_spoken", "_tallies", "cut")
@@ -257,7 +257,7 @@ def _rank(said: Said) -> tuple[object, ...]:
 
 
 def _weight(reason: Reason) -> tuple[int, int]:
-    """The stage, and then cards before nodes: that nodes without cards have taints is no news to who wants a card."""
+    """The stage, and then GPUs before nodes: that nodes without GPUs have taints is no news to who wants a GPU."""
     code, row = reason.code, BY_CODE.get(reason.code)
     stage = _STAGES.get(row.stage, 2) if row else 2
     if code in _VAGUE or row is None:

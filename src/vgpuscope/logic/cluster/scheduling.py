@@ -60,7 +60,7 @@ class _Note(Struct, gc=False):
     reports: _Reports | None = None
 
 
-class SchedulingBook:
+class SchedulingTimes:
     """Counts what schedulers do, each thing once. One writer, the watch."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.prom.promql import Line, Row, decode_named, one_of, selector
+from vgpuscope.formats.prom.promql import Line, VectorRow, decode_named, one_of, selector
 from vgpuscope.logic.fleet.queries import Ask
 
 T = TypeVar("T")
@@ -77,13 +77,13 @@ def _union(parts: Sequence[str]) -> str:
     return f"({_union(parts[:half])} or {_union(parts[half:])})"
 
 
-def rows_by_ask(bundle: Bundle, rows: Iterable[Row]) -> dict[int, list[Row]]:
+def rows_by_ask(bundle: Bundle, rows: Iterable[VectorRow]) -> dict[int, list[VectorRow]]:
     """The rows of each question, by its place in the bundle, without the label that says so."""
-    found: dict[int, list[Row]] = {at: [] for at in range(len(bundle.asks))}
+    found: dict[int, list[VectorRow]] = {at: [] for at in range(len(bundle.asks))}
     for row in rows:
         at, metric = _unmarked(bytes(row.metric))
         if at in found:
-            found[at].append(Row(metric, row.value))
+            found[at].append(VectorRow(metric, row.value))
     return found
 
 

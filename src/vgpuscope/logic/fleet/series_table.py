@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from vgpuscope.formats.prom.promql import (
     Line,
     Matcher,
-    Row,
     Sample,
+    VectorRow,
     decode_labels,
     decode_named,
     in_order,
@@ -155,7 +155,7 @@ class Table:
 
     # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, ask: Ask, rows: Sequence[Row], *, missing: str = "") -> None:
+    def take(self, ask: Ask, rows: Sequence[VectorRow], *, missing: str = "") -> None:
         """Rows of an answer become a column."""
         [column], quantity = ask.columns, self.group.quantities[ask.quantity]
         self._note(ask, missing)
@@ -213,7 +213,7 @@ class Table:
             self.states[column] = "partial" if missing else "whole"
             self._names[column] = ask.name
 
-    def _found(self, ask: Ask, series: Sequence[Row] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
+    def _found(self, ask: Ask, series: Sequence[VectorRow] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
         """Labels and cells of the next series of an answer. Engines keep their order, so most need no looking up."""
         raws, begin = _keys(ask.name, series), self._taken.get(ask.columns, 0)
         end = self._taken[ask.columns] = begin + len(raws)
@@ -514,7 +514,7 @@ def _ended(samples: list[Sample]) -> list[Sample]:
     return samples[:-1] if marked else samples
 
 
-def _keys(name: str, series: Sequence[Row] | Sequence[Line]) -> list[bytes]:
+def _keys(name: str, series: Sequence[VectorRow] | Sequence[Line]) -> list[bytes]:
     """The labels of each series, written alike for all metrics.
 
     Engines write them in order, but for VictoriaMetrics where it gives samples; and it keeps names in some answers.

@@ -29,7 +29,7 @@ class HeldTime(NamedTuple):
     pod: str
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class PresentTenant(Struct, frozen=True, kw_only=True):
     """What the last analysis knows of a pod on a GPU."""
 
     share: Ratio | None  # memory limit of the GPU's memory; None: it has no limit, or one is not known
@@ -37,10 +37,10 @@ class Present(Struct, frozen=True, kw_only=True):
     idle_since: UnixTime | None
 
 
-Now: TypeAlias = Mapping[HeldTime, Present]
+Now: TypeAlias = Mapping[HeldTime, PresentTenant]
 
 
-def present(gpus: Iterable[GpuUse]) -> dict[HeldTime, Present]:
+def present(gpus: Iterable[GpuUse]) -> dict[HeldTime, PresentTenant]:
     """The pods of the last analysis, each with all its containers."""
     found: dict[HeldTime, list[TenantUse]] = {}
     totals: dict[tuple[str, str], float] = {}
@@ -53,12 +53,12 @@ def present(gpus: Iterable[GpuUse]) -> dict[HeldTime, Present]:
     return {who: _present(uses, totals[who.gpu_id, who.mig]) for who, uses in found.items()}
 
 
-def _present(uses: Sequence[TenantUse], total: float) -> Present:
+def _present(uses: Sequence[TenantUse], total: float) -> PresentTenant:
     limits = [use.memory_limit for use in uses if use.memory_limit is not None]
     since = [use.idle_since for use in uses if use.idle_since is not None]
     verdicts = {use.verdict for use in uses}
     idle = verdicts == {"idle"}
-    return Present(
+    return PresentTenant(
         share=min(1.0, sum(limits) / total) if total > 0 and len(limits) == len(uses) else None,
         verdict="in_use" if "in_use" in verdicts else "idle" if idle else "unknown",
         idle_since=max(since) if idle and len(since) == len(uses) else None,

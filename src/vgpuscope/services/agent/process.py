@@ -14,30 +14,30 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
-from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source, tell_file
-from vgpuscope.formats.kube.lists import Fault
-from vgpuscope.http import address
-from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
+from vgpuscope.formats.kube.lists import ObjectFault
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
-from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
+from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pod import Pod
-from vgpuscope.runtime import lifecycle
+from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
-from vgpuscope.runtime.log import OnChange, fields, setup
+from vgpuscope.runtime.log import OnChange
+from vgpuscope.runtime.worker import Worker
+from vgpuscope.services import frame
+from vgpuscope.services.agent.api import TITLE, operations
 from vgpuscope.services.agent.sampler import Sampler
+from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
 from vgpuscope.views.exposition.page import Page
 
 if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+    from vgpuscope.services.frame import Guard
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PodSource(Protocol):
     """What tells the pods of this node: API server, kubelet or file."""
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the pods as they are now."""
 
     def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
@@ -68,12 +68,11 @@ def main(config: Config, *, once: bool, file: SettingsFile) -> int:
 
 def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
     """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
-    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
-    tell_file(file)
     tune()
     if once:
+        frame.begin(config, file)
         return asyncio.run(_once(config.agent, binding))
-    return lifecycle.main(lambda life: _serve(config.agent, life, binding))
+    return frame.run(lambda: Agent(config.agent, binding=binding), config=config, listening=config.agent, file=file)
 
 
 def tune() -> None:
@@ -92,35 +91,26 @@ def tidy(sample: int) -> None:
 
 async def _once(config: AgentConfig, binding: Any) -> int:
     agent = Agent(config, binding=binding)
-    listening = [asyncio.ensure_future(loop()) for loop in agent.loops(sampling=False).values()]
+    listening = [asyncio.ensure_future(loop.run()) for loop in agent.listeners().values()]
     try:
         await agent.heard()
         _, page = await asyncio.to_thread(agent.sampler.cycle)
     finally:
         for task in listening:
             task.cancel()
-        agent.close()
+        await agent.close()
     sys.stdout.buffer.write(page.text())
     sys.stdout.buffer.flush()
     return 0
 
 
-async def _serve(config: AgentConfig, life: lifecycle.Lifecycle, binding: Any) -> None:
-    agent = Agent(config, binding=binding)
-    guard = _guard(config, agent.sampler.count)
-    sock = address.bind(config.listen)
-    server = Server(agent.app(guard), sock=sock, guard=guard)
-    log.info("agent starts", extra=fields(node=config.node_name, url=server.url, families=",".join(config.families)))
-    try:
-        await life.run(agent.loops(), server=server)
-    finally:
-        agent.close()
-
-
-class Agent:
+class Agent(Service):
     """The parts of one agent, and what it last saw."""
 
+    name = "agent"
+
     def __init__(self, config: AgentConfig, *, binding: Any = None) -> None:
+        super().__init__()
         self._config = config
         self._latest: tuple[NodeSample, Page] | None = None
         self._stop = threading.Event()
@@ -135,8 +125,10 @@ class Agent:
             driver_deadline=config.driver_deadline,
             ratio=_ratio(config),
             binding=binding,
+            counters=self.counters,
         )
         self._tell = OnChange(log)
+        self._sampling, self._hearing = Worker("sampler"), Worker("xids")
         self._pods = _pod_source(config)
         self._grants = _grant_source(config)
         source_health = self.sampler.source_health
@@ -149,25 +141,33 @@ class Agent:
         if not isinstance(_ratio(config), RatioFile):
             source_health["ratio"].none("no ratio file")
 
-    def loops(self, *, sampling: bool = True) -> Mapping[str, lifecycle.Loop]:
-        """What runs for as long as the agent does; without sampling, only those that listen."""
-        loops: dict[str, lifecycle.Loop] = {"sampler": self._sample, "xids": self._xids} if sampling else {}
+    def loops(self) -> Loops:
+        """What runs for as long as the agent does."""
+        return {"sampler": self._sample, "xids": Restartable(self._xids), **self.listeners()}
+
+    def listeners(self) -> Mapping[str, Restartable]:
+        """The loops that keep pods and grants; the last known ones stay while a loop is down."""
+        loops = {}
         if self._pods is not None:
-            loops["pods"] = self._follow_pods
+            loops["pods"] = Restartable(self._follow_pods)
         if self._grants is not None:
-            loops["podresources"] = self._poll_grants
+            loops["podresources"] = Restartable(self._poll_grants)
         return loops
+
+    def about(self) -> dict[str, object]:
+        return {"node": self._config.node_name, "families": ",".join(self._config.families)}
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self._node, protected=guard is not None)
         return make_app(
-            title="vgpuscope agent",
-            service="agent",
+            title=TITLE,
+            service=self.name,
             metrics=lambda: self._latest[1] if self._latest else _NO_PAGE,
             ready=self.readiness,
             guard=guard,
-            routes=[Route("/api/v1/node", self._node_json)],
-            links=[("api/v1/node", "the last sample as JSON; `vgpuscope top` shows it")],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -184,42 +184,34 @@ class Agent:
         for wait in late:
             wait.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the threads end."""
         self._stop.set()
 
-    async def _node_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
+    async def _node(self, call: Call[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
         if self._latest is None:
-            raise SourceDown("no sample has been taken yet", hint="Ask again in a second.")
-        return Response(msgspec.json.encode(self._latest[0].complete()), media_type="application/json")
+            raise SourceDown("no sample has been taken yet", hint="Retry after 1 s.")
+        return self._latest[0].complete()
 
     async def _sample(self) -> None:
         """Take samples on a thread of their own; whatever ends that thread ends the agent."""
         await self.heard()
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        threading.Thread(target=self._beat, args=(loop, ended), name="sampler", daemon=True).start()
         try:
-            await ended
+            await self._sampling.do(self._beat)
         finally:
             self._stop.set()
 
-    def _beat(self, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]") -> None:
+    def _beat(self) -> None:
         pause = 0.0
-        try:
-            while not self._stop.wait(pause):
-                began = time.monotonic()
-                self._latest = self.sampler.cycle()
-                tidy(self._latest[0].outline.samples)
-                pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
-        except BaseException as error:  # the process must not live on half dead
-            loop.call_soon_threadsafe(_fail, ended, error)
+        while not self._stop.wait(pause):
+            began = time.monotonic()
+            self._latest = self.sampler.cycle()
+            tidy(self._latest[0].outline.samples)
+            pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
 
     async def _xids(self) -> None:
-        """Listen for XIDs on a thread of its own."""
-        thread = threading.Thread(target=self.sampler.nvml.listen, args=(self._stop,), name="xids", daemon=True)
-        thread.start()
-        await asyncio.Event().wait()
+        """Listen for XIDs on a thread of their own; whatever ends that thread ends this loop."""
+        await self._hearing.do(lambda: self.sampler.nvml.listen(self._stop))
 
     async def _follow_pods(self) -> None:
         """Keep the pods of the node; while they cannot be had, the last known ones stay."""
@@ -274,13 +266,8 @@ class Agent:
             self._pods_changed.clear()
 
 
-def _what(fault: Fault) -> dict[str, str]:
+def _what(fault: ObjectFault) -> dict[str, str]:
     return {"error_code": AnnotationMalformed.code, "object": fault.object, "reason": fault.reason}
-
-
-def _fail(ended: "asyncio.Future[None]", error: BaseException) -> None:
-    if not ended.done():
-        ended.set_exception(error)
 
 
 def _ratio(config: AgentConfig) -> float | RatioFile:
@@ -290,14 +277,6 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
     if config.ratio_file is not None:
         return RatioFile(config.ratio_file)
     return RatioFile(RATIO_FILE) if os.path.exists(RATIO_FILE) else 1.0
-
-
-def _guard(config: AgentConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
-    if config.web_config_file is None:
-        return None
-    from vgpuscope.http.guard import Guard
-
-    return Guard(config.web_config_file, on_error=on_error)
 
 
 def _pod_source(config: AgentConfig) -> PodSource | None:

@@ -13,11 +13,12 @@ from vgpuscope.logic.node.region_repair import ContainerName, host_pids
 from vgpuscope.logic.node.second_look import busier
 from vgpuscope.logic.node.snapshot import NodeSample, NodeTracker, Readings, driver_pids
 from vgpuscope.model.device import DeviceReading
-from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionsUnreadable, ScopeError, SourceDown
+from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionRefused, RegionsUnreadable, ScopeError, SourceDown
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.region import Refusal, RegionReading
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.build import this_build
+from vgpuscope.runtime.counters import Counters
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.sources import selfstat
@@ -106,12 +107,13 @@ class Sampler:
         binding: Any = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
+        counters: Counters | None = None,
     ) -> None:
         self.nvml = Nvml(binding, clock=clock)
         self.pods: tuple[Pod, ...] | None = None
         self.grants: tuple[Grant, ...] | None = None
         self.source_health = {name: SourceHealth(name, time.monotonic) for name in _SOURCES}
-        self.errors: dict[str, int] = {}
+        self.counters = counters or Counters()
         self._clock = clock
         self._sleep = sleep
         self._driver_deadline = driver_deadline
@@ -150,7 +152,7 @@ class Sampler:
             grants=self.grants,
             sources=tuple(standing.state() for standing in self.source_health.values()),
         )
-        sample = self._tracker.conclude(readings, ratio=self._ratio, errors=self.errors)
+        sample = self._tracker.conclude(readings, ratio=self._ratio, errors=self.counters.errors)
         sample.outline = structs.replace(sample.outline, sample_seconds=time.perf_counter() - began)
         page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
         self._report(sample.outline, regions)
@@ -164,7 +166,7 @@ class Sampler:
 
     def count(self, error: ScopeError) -> None:
         """One more of this error."""
-        self.errors[error.code] = self.errors.get(error.code, 0) + 1
+        self.counters.count(error)
 
     def _read(self, source: str, read: Callable[[], T]) -> T | None:
         began = time.perf_counter()
@@ -177,7 +179,7 @@ class Sampler:
         return value
 
     def _devices(self, at: float) -> DeviceReading | None:
-        """The driver's reading; while it does not answer, the cards it last showed, without values."""
+        """The driver's reading; while it does not answer, the GPUs it last showed, without values."""
         reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
             reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
@@ -187,14 +189,14 @@ class Sampler:
         return DeviceReading(at=at, gpus=cards) if cards else None
 
     def _left_behind(self) -> bool:
-        """Give up the card in which a call hangs, if it is one card's, so that the others are read without it."""
+        """Give up the GPU in which a call hangs, if it is one GPU's, so that the others are read without it."""
         call = self.nvml.doing
         gpu = self.nvml.leave_behind()
         if gpu is None:
             return False
         self._driver_probe = self._new_driver_probe()
         values = {"gpu": gpu, "call": call, "error_code": DriverHung.code}
-        log.warning("a call hangs in this card; the others are read without it", extra=fields(**values))
+        log.warning("driver call hangs; this GPU is skipped, the others are read", extra=fields(**values))
         return True
 
     def _new_driver_probe(self) -> Probe[DeviceReading]:
@@ -248,6 +250,7 @@ class Sampler:
             resident_bytes=selfstat.resident_bytes(),
             open_fds=self._fds,
             start_time=self._started,
+            loop_restarts=dict(self.counters.restarts),
         )
 
     def _report(self, snapshot: NodeSnapshot, regions: RegionReading | None) -> None:
@@ -280,19 +283,19 @@ class Sampler:
             refusal.reason,
             level=logging.WARNING,
             message="region refused",
-            error_code="REGION_REFUSED",
+            error_code=RegionRefused.code,
             path=refusal.path,
             reason=refusal.reason,
         )
         if new:
-            self.errors["REGION_REFUSED"] = self.errors.get("REGION_REFUSED", 0) + 1
+            self.count(RegionRefused(refusal.reason))
 
 
 _SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")
 
 
 def _summarise(snapshot: NodeSnapshot) -> None:
-    """The node in one line (--v 4), and a line for each card and container (--v 5)."""
+    """The node in one line (--v 4), and a line for each GPU and container (--v 5)."""
     log.log(
         SUMMARY,
         "node",

@@ -60,7 +60,7 @@ class Board(Struct, frozen=True, kw_only=True):
     dropped: int = 0  # samples that could not be true
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class AnalysisCounts(Struct, frozen=True, kw_only=True):
     """How the analyses went so far."""
 
     analyses: int = 0
@@ -87,11 +87,12 @@ class Cycle:
         source: Callable[[], Source],
         *,
         owners: Callable[[], Awaitable[Owners]],
-        done: Callable[[Board], Awaitable[None]],
+        done: Callable[[Board], Awaitable[bool | None]],
         nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`done` is told each analysis that came to a result, after it is on the board.
+        """`done` passes on each analysis that came to a result, after it is on the board, and never raises. True: a
+        part of that broke, so the analysis counts as one with an error.
 
         `nodes` says which nodes the cluster has, or None where that is not known.
         """
@@ -102,7 +103,7 @@ class Cycle:
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
         self._ageing = asyncio.Lock()
-        self.tally = Tally()
+        self.tally = AnalysisCounts()
 
     @property
     def old(self) -> bool:
@@ -183,13 +184,10 @@ class Cycle:
             return
         except Exception:
             log.exception("analysis failed", extra=fields(error_code=ScopeError.code))
-            self._failed(ScopeError("the analysis failed; the log says where"), time.monotonic() - monotonic)
+            self._failed(ScopeError("the analysis failed; see the log"), time.monotonic() - monotonic)
             return
         self._succeeded()
-        try:
-            await self._done(self._board)
-        except Exception:
-            log.exception("result not passed on", extra=fields(error_code=ScopeError.code))
+        if await self._done(self._board):
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
         await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
 
@@ -331,7 +329,7 @@ def _too_short(gpus: Iterable[GpuUse]) -> tuple[Fault, ...]:
     return (Fault(part="window", code=WindowTooShort.code, message=text),)
 
 
-def _with(tally: Tally, **changes: object) -> Tally:
+def _with(tally: AnalysisCounts, **changes: object) -> AnalysisCounts:
     return structs.replace(tally, **changes)
 
 

@@ -238,7 +238,7 @@ class _Target:
         samples = self._reader.read(page, at=at, late=frozen)
         old = self.pages.unchanged_for(at, samples)
         if old > frozen:
-            raise SourceDown(f"has taken no sample for {old:.0f} s", hint="Its log and /healthz say why.")
+            raise SourceDown(f"has taken no sample for {old:.0f} s", hint="See its log and /healthz.")
         self.pages.take(at, samples)
         self.up, self.answered = True, at
         if self.error:
@@ -251,7 +251,7 @@ class _Target:
         self.error, self.up = error, False
 
 
-_CHECK = "Check analyzer.targets or analyzer.discover_services, and that the network lets us reach them."
+_CHECK = "Check analyzer.targets or analyzer.discover_services, and that the network allows connections to them."
 
 
 def _address(url: str) -> tuple[str, str]:
@@ -323,7 +323,7 @@ class _Unpacker:
             try:
                 parts.append(self._member.decompress(chunk, most))
             except zlib.error as e:
-                raise SourceDown(f"the page is not packed as it says: {e}") from e
+                raise SourceDown(f"the page does not match its content encoding: {e}") from e
             most -= len(parts[-1])
             chunk = self._member.unused_data
         return b"".join(parts)

@@ -19,39 +19,48 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config, SettingsFile, tell_file
+from vgpuscope.config import Config, SettingsFile
 from vgpuscope.http import address
-from vgpuscope.http.doorman import Doorman
+from vgpuscope.http.admission import Admission
+from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.events import Feed
+from vgpuscope.http.identity import Identity
+from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
-from vgpuscope.http.server import App, Readiness, Server, make_app
+from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.runtime import lifecycle
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
-from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level, setup
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, Look, Pulse
+from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
-from vgpuscope.sinks.history import History, Outbox, open_history
+from vgpuscope.services.followers import Follower, Followers
+from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.store.lease import Leadership
+from vgpuscope.store.results.history import History, open_history
+from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
 from vgpuscope.views.fleet.metrics import (
     FLEET_METRICS,
+    AnalyzerHealth,
     AnalyzerPage,
     CardsPage,
-    Health,
     cards_page,
     fleet_samples,
 )
 
 if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+    from vgpuscope.services.frame import Guard
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +69,7 @@ _ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is kno
 _LEASE = 15.0  # seconds; who leads renews it thrice in that time
 _PRUNE_EVERY = 600.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
-_OPEN = frozenset({"/docs", "/openapi.json"})  # they say nothing of the fleet
+_PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; what waited for the store is saved as well
 
 
 def main(
@@ -73,98 +82,94 @@ def main(
     """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
-    tell_file(file)
-    one_heap()  # a quarter less at 5,000 cards
-    return lifecycle.main(lambda life: serve(settings, life, source=source))
+    one_heap()  # a quarter less at 5,000 GPUs
+
+    def make() -> Analyzer:
+        return Analyzer(settings, sources=Sources(config, make=source))
+
+    return run(make, config=config, listening=config.analyzer, file=file)
 
 
-async def serve(
-    settings: Settings, life: lifecycle.Lifecycle, *, source: Callable[[Config], Source] | None = None
-) -> None:
-    """Analyse and serve until told to stop."""
-    analyzer = Analyzer(settings, sources=Sources(settings.config, make=source))
-    guard = _guard(settings.config, analyzer.count)
-    sock = address.bind(settings.config.analyzer.listen)
-    server = Server(analyzer.app(guard), sock=sock, guard=guard)
-    log.info("analyzer starts", extra=fields(url=server.url, source=analyzer.source_name))
-    if analyzer.read_only:
-        log.warning("read-only: no token is set and the listener is not on a loopback address")
-    for name in ("ai", "control"):
-        if getattr(settings.config, name).enabled:
-            log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
-    try:
-        with _on_hangup(analyzer.hang_up):
-            await life.run(analyzer.loops(), server=server)
-    finally:
-        await analyzer.close()
-
-
-class Analyzer:
+class Analyzer(Service):
     """The parts of the analyzer, and what the API asks of them."""
 
-    def __init__(self, settings: Settings, *, history: History | None = None, sources: Sources | None = None) -> None:
-        self._settings = settings
+    name = "analyzer"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        history: History | None = None,
+        sources: Sources | None = None,
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        """`clock` is monotonic: for the schedule, and for how often one client may ask."""
+        super().__init__()
+        self._settings, self._clock = settings, clock
         config = settings.config.analyzer
-        self._doorman = _doorman(settings.config)
+        self._admission = _admission(settings.config, clock)
+        self.feed = Feed()
         self._sources = sources or Sources(settings.config)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )
         self._outbox = Outbox(self._history)
+        self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._cycle = Cycle(
             lambda: settings.config,
             lambda: self._sources.current,
             owners=self._sources.owners,
-            done=self._done,
+            done=self._followers.tell,
             nodes=self._sources.nodes,
         )
-        self._look: Look | None = None  # the last one at the source
+        self._look: SourceCheck | None = None  # the last one at the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
-        self._errors: dict[str, int] = {}
-        self._holder = f"{socket.gethostname()}-{os.getpid()}"
-        self._leads = False
-        self._stored: bool | None = None  # whether the store of results answers; None: not asked yet
+        self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
 
-    @property
-    def source_name(self) -> str:
-        return self._sources.name
+    def about(self) -> dict[str, object]:
+        return {"source": self._sources.name}
+
+    def warn(self) -> None:
+        if self.read_only:
+            log.warning("read-only: no token is set and the listener is not on a loopback address")
+        for name in ("ai", "control"):
+            if getattr(self._settings.config, name).enabled:
+                log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
 
     @property
     def read_only(self) -> bool:
-        return self._doorman.read_only
+        return self._admission.identity.read_only
 
-    def loops(self) -> dict[str, lifecycle.Loop]:
-        """What runs for as long as the analyzer does."""
+    def loops(self) -> Loops:
+        """What runs for as long as the analyzer does; what any of them knows lies in its parts."""
         return {
-            "schedule": self._schedule,
-            "lead": self._lead_forever,
-            "settings": self._watch_settings,
-            "look": self._look_forever,
-            "source": lambda: self._sources.run(finished=self._cycle.finished),
-            "prune": self._prune_forever,
+            "schedule": Restartable(self._schedule),
+            "lead": Restartable(self._lead_forever),
+            "settings": Restartable(self._watch_settings),
+            "look": Restartable(self._look_forever),
+            "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
+            "prune": Restartable(self._prune_forever),
         }
+
+    def signals(self) -> dict[signal.Signals, Callable[[], None]]:
+        return {signal.SIGHUP: self.hang_up}
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
-        api = AnalyzerApi(self)
+        api = AnalyzerApi(self, guarded=guard is not None)
         return make_app(
             title=TITLE,
-            service="analyzer",
+            service=self.name,
             metrics=self._metrics,
-            ready=self._readiness,
+            ready=self.readiness,
             guard=guard,
-            routes=routes(api.operations, self._admit),
-            admit=lambda request: self._doorman.admit(request, changes=False),
+            routes=routes(api.operations, self),
+            admit=lambda request: self.admit(request, METRICS),
         )
-
-    def count(self, error: ScopeError) -> None:
-        """One more of this error."""
-        self._errors[error.code] = self._errors.get(error.code, 0) + 1
 
     def hang_up(self) -> None:
         """Read the settings again soon."""
@@ -174,7 +179,7 @@ class Analyzer:
         """Give back what others may want: the lease, connections."""
         await self._cycle.close()
         with contextlib.suppress(HistoryDown):
-            await self._history.resign(self._holder)
+            await self._leadership.resign()
         await self._sources.close()
         await self._history.close()
 
@@ -186,9 +191,9 @@ class Analyzer:
     def config(self) -> Config:
         return self._settings.config
 
-    def pulse(self) -> Pulse:
+    def state(self) -> ServiceState:
         """How it goes, in no time."""
-        return Pulse(
+        return ServiceState(
             tally=self._cycle.tally,
             last=self._cycle.last(),
             old=self._cycle.old,
@@ -196,6 +201,7 @@ class Analyzer:
             look=self._look,
             leader=self._leads,
             history=self._stored is not False,
+            failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
         )
 
     def trigger(self) -> bool:
@@ -210,18 +216,18 @@ class Analyzer:
         self._apply()
         return done
 
-    async def points(self, **asked: Any) -> list[HistoryPoint]:
-        end = asked["end"] if asked["end"] is not None else time.time()
-        begin = asked["begin"] if asked["begin"] is not None else end - 86400
+    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]:
+        end = asked.end if asked.end is not None else time.time()
+        begin = asked.begin if asked.begin is not None else end - 86400
         return await self._history.points(
-            step=asked["step"] or "analysis",
+            step=asked.step,
             begin=begin,
             end=end,
-            gpu_id=asked["gpu_id"],
-            mig=asked["mig"],
-            namespace=asked["namespace"],
-            pod=asked["pod"],
-            limit=asked["limit"],
+            gpu_id=asked.gpu_id,
+            mig=asked.mig,
+            namespace=asked.namespace,
+            pod=asked.pod,
+            limit=asked.limit,
         )
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -232,13 +238,13 @@ class Analyzer:
         await self._sources.begun(within=2 * self._settings.config.analyzer.scrape_interval)
         while True:
             self._wake.clear()
-            began, analyses = time.monotonic(), self._analyses
+            began, analyses = self._clock(), self._analyses
             if analyses:
                 self._cycle.trigger()
                 await self._cycle.finished()
             else:
                 await self._restore()
-            rest = began + self._pause(analyses=analyses) - time.monotonic()
+            rest = began + self._pause(analyses=analyses) - self._clock()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.05, rest))
 
@@ -250,9 +256,18 @@ class Analyzer:
         return max(least, min(most, interval / 5))
 
     @property
+    def _leads(self) -> bool:
+        return self._leadership.leads
+
+    @property
+    def _stored(self) -> bool | None:
+        """Whether the store of results answers; None: not asked yet."""
+        return self._leadership.reachable
+
+    @property
     def _analyses(self) -> bool:
-        """Whether this replica is to analyse: it leads, or there is no store to ask who does; reading harms nobody."""
-        return self._leads or self._stored is False
+        """Whether this replica is to analyse."""
+        return self._leadership.may_read()
 
     def _check_leads(self) -> None:
         if not self._analyses:
@@ -270,21 +285,25 @@ class Analyzer:
             await self._show_cards(latest)
 
     async def _lead_forever(self) -> None:
-        while True:
-            before = self._analyses
-            try:
-                self._lead(await self._history.lead(self._holder, _LEASE))
-            except HistoryDown as e:
-                self._leads = False
-                self._history_failed(e)
-            if self._analyses != before:
-                self._wake.set()
-            await asyncio.sleep(_LEASE / 3)
+        try:
+            while True:
+                await self._ask_for_lead()
+                await asyncio.sleep(_LEASE / 3)
+        finally:
+            self._leadership.store_failed()  # no one renews the lease any more
 
-    def _lead(self, leads: bool) -> None:
-        if leads != self._leads or self._stored is None:
-            log.info("leading" if leads else "following", extra=fields(holder=self._holder))
-        self._leads, self._stored = leads, True
+    async def _ask_for_lead(self) -> None:
+        before, known = self._analyses, (self._stored is not None, self._leads)
+        try:
+            self._lead(await self._leadership.renew(), known=known)
+        except HistoryDown as e:
+            self._history_failed(e)
+        if self._analyses != before:
+            self._wake.set()
+
+    def _lead(self, leads: bool, *, known: tuple[bool, bool]) -> None:
+        if known != (True, leads):
+            log.info("leading" if leads else "following", extra=fields(holder=self._leadership.holder))
         self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
 
     async def _look_forever(self) -> None:
@@ -292,7 +311,7 @@ class Analyzer:
         while True:
             analyses = self._cycle.tally.analyses
             error = await self._source_error()
-            self._look = Look(error=error, analyses=analyses)
+            self._look = SourceCheck(error=error, analyses=analyses)
             if error is not None:
                 self._source_told.tell(
                     "source", error.code, level=logging.WARNING, message="source does not answer", **error_fields(error)
@@ -325,12 +344,12 @@ class Analyzer:
         try:
             late = await asyncio.to_thread(self._settings.reload)
         except ConfigInvalid as e:
-            self.count(e)
-            log.warning("settings not taken", extra=error_fields(e))
+            self.counters.count(e)
+            log.warning("settings rejected", extra=error_fields(e))
             return
-        log.info("settings renewed")
+        log.info("settings reloaded")
         if late:
-            log.warning("settings that need a new start", extra=fields(settings=", ".join(late)))
+            log.warning("settings take effect after a restart", extra=fields(settings=", ".join(late)))
         self._apply()
 
     async def _prune_forever(self) -> None:
@@ -344,20 +363,39 @@ class Analyzer:
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
-    async def _done(self, board: Board) -> None:
+    def _followed_by(self) -> tuple[Follower[Board], ...]:
+        """To add a follower, add a row; it need not care for what the others do."""
+        return (
+            Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
+            Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="store", follow=self._save_board, deadline=_STORE_WITHIN),
+        )
+
+    def _follower_failed(self, name: str, error: ScopeError) -> None:
+        self.counters.failed(name)
+        if isinstance(error, HistoryDown):
+            self._history_failed(error)
+        else:
+            self.counters.count(error)
+
+    async def _show_board(self, board: Board) -> None:
         assert board.analysis is not None
         await self._show_cards(board.analysis)
+        self.feed.publish(analysis_event(board))
+
+    async def _log_board(self, board: Board) -> None:
+        assert board.analysis is not None
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
-        try:
-            await self._outbox.save(board.analysis)
-        except HistoryDown as e:
-            self._history_failed(e)
+
+    async def _save_board(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self._outbox.save(board.analysis)
 
     def _history_failed(self, error: HistoryDown) -> None:
         """Without a store of results every replica analyses for itself."""
-        self._stored = False
-        self.count(error)
+        self._leadership.store_failed()
+        self.counters.count(error)
         self._history_told.tell(
             "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
         )
@@ -378,7 +416,7 @@ class Analyzer:
     def _metrics(self) -> AnalyzerPage:
         """What is old is not shown: whoever looks at it would take it for news."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would be held by it
-        state = (self._cycle.old, self._leads, self._outbox.waiting, sum(self._errors.values()))
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -386,7 +424,7 @@ class Analyzer:
 
     def _fleet_samples(self) -> Iterator[Sample]:
         tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
-        health = Health(
+        health = AnalyzerHealth(
             analyses=tally.analyses,
             errors=tally.errors,
             seconds=tally.seconds,
@@ -396,26 +434,27 @@ class Analyzer:
             unsaved=self._outbox.waiting,
             threshold=config.thresholds.low_utilization,
             interval=config.scheduler.interval,
-            error_counts=self._errors,
+            error_counts=self.counters.errors,
+            loop_restarts=self.counters.restarts,
+            follower_failures=self.counters.failures,
         )
         analysis = None if self._cycle.old else board.analysis
         return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
 
-    def _readiness(self) -> Readiness:
+    def readiness(self) -> Readiness:
         """Ready to answer as soon as there is a result, or it is known why there is none."""
         waiting = self._cycle.last() is None and self._cycle.tally.analyses == 0
         if self._stored is None or (waiting and self._analyses):
             return Readiness(missing=("the first analysis",))
         return Readiness()
 
-    async def _admit(self, request: Request, operation: Operation) -> None:
-        if operation.path != "/health":  # whoever watches over us is never turned away
-            self._doorman.admit(request, changes=operation.changes, open_to_all=operation.path in _OPEN)
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        return self._admission.admit(request, operation)
 
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._doorman = _doorman(config)
+        self._admission = _admission(config, self._clock)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -424,37 +463,15 @@ class Analyzer:
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that nothing can be made of."""
     check_source(config)
-    _doorman(config)
+    _admission(config)
 
 
-def _doorman(config: Config) -> Doorman:
+def _admission(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Admission:
     found = config.analyzer
-    return Doorman(
+    identity = Identity(
         listen_host=address.split(found.listen)[0],
         token=found.api_token,
         protect_reads=found.protect_reads,
         user_header=found.proxy_user_header,
-        rate=found.rate_limit,
     )
-
-
-@contextlib.contextmanager
-def _on_hangup(reload: Any) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGHUP, reload)
-    except (RuntimeError, ValueError):  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
-
-
-def _guard(config: Config, on_error: Any) -> "Guard | None":
-    if config.analyzer.web_config_file is None:
-        return None
-    from vgpuscope.http.guard import Guard
-
-    return Guard(config.analyzer.web_config_file, on_error=on_error)
+    return Admission(identity, ClientLimits(found.rate_limit, clock=clock))

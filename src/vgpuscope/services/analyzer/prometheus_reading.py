@@ -1,7 +1,7 @@
 """Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
 
 Each query asks something of one metric for the whole fleet, so their number depends on what is exported and not on how
-many cards there are. The window's statistics are computed there; where several are wanted of a metric that has few
+many GPUs there are. The window's statistics are computed there; where several are wanted of a metric that has few
 samples in all, the samples themselves are asked for, which is one query. Otherwise only series with a riddle (false
 values, a handover, an end within the window) are asked for samples, and of these only so many.
 """
@@ -9,7 +9,6 @@ values, a handover, an end within the window) are asked for samples, and of thes
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Self, TypeVar, cast, get_args
 
@@ -41,6 +40,7 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.worker import Worker
 from vgpuscope.sources.fleet.promapi import PromApi
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class PrometheusSource:
     ) -> None:
         """ConfigInvalid if the URL, the condition or a certificate cannot be used.
 
-        `interval`: between two samples of a series, at the most. `closer`: cards of which raw samples are asked for at
+        `interval`: between two samples of a series, at the most. `closer`: GPUs of which raw samples are asked for at
         the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
         statistics, because that is as quick as one of these; more of them where each series has few. `progress` is told
         how many of how many queries are answered.
@@ -105,7 +105,7 @@ class PrometheusSource:
             concurrency=concurrency,
             largest=largest_answer,
         )
-        self._thread = ThreadPoolExecutor(1, "prometheus answers")
+        self._worker = Worker("prometheus answers")
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
         self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
@@ -129,7 +129,7 @@ class PrometheusSource:
 
     async def aclose(self) -> None:
         """Let go of connections."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._worker.abandon()
         await self._api.aclose()
 
     async def ready(self) -> None:
@@ -140,7 +140,7 @@ class PrometheusSource:
         except QueryForbidden:
             raise
         except QueryFailed as e:
-            usual = "Check prometheus.url: it is what stands before /api/v1/query."
+            usual = "Check prometheus.url: it is the address without /api/v1/query."
             hint = usual if e.advice == e.hint else e.advice
             raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
 
@@ -148,7 +148,7 @@ class PrometheusSource:
         """The window that ends at `end`; SourceDown when not one query was answered."""
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
-        cycle = _Cycle(self._api, self._thread, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
+        cycle = _Cycle(self._api, self._worker, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
@@ -164,7 +164,7 @@ class PrometheusSource:
         targets = await cycle.targets(self._jobs, _for_all(self._condition))
         found = await cycle.off_loop(lambda: tuple(track for table in tables for track in tracks(table)))
         if not (found or cycle.faults or present & _MEASURES):
-            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has none of the GPU metrics that are known here"))
+            cycle.fault("metrics", NoKnownMetrics(f"{self.url} has no known GPU metric"))
         interval = _shortest(tables, self._interval)
         self._pace = interval if found else None
         if not found:
@@ -238,7 +238,7 @@ class PrometheusSource:
         if not states:
             raise cycle.down(f"{self.url}: no query was answered")
         if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
-            raise cycle.down(f"{self.url}: answers are partial, and nothing is in them")
+            raise cycle.down(f"{self.url}: the answers are partial and empty")
 
     async def _plans(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
         """What is to be found out of each table."""
@@ -326,7 +326,7 @@ class PrometheusSource:
         )
         for table in tables:
             for term, left in refused(table).items():
-                text = f"{left} series hold values that cannot be true, and their samples could not be looked at"
+                text = f"{left} series have impossible values, and their samples could not be read"
                 part = f"{term} of {table.group.schema} {table.group.kind}s"
                 cycle.fault(part, SamplesRefused(text), group=table.group, terms=_terms(term))
 
@@ -353,14 +353,14 @@ class _Cycle:
     def __init__(
         self,
         api: PromApi,
-        thread: ThreadPoolExecutor,
+        worker: Worker,
         *,
         end: UnixTime,
         seconds: Seconds,
         due: Seconds,
         at_once: int,
     ) -> None:
-        self._api, self._thread = api, thread
+        self._api, self._worker = api, worker
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
@@ -386,7 +386,7 @@ class _Cycle:
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Work that takes longer than others who live in this event loop should wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._worker.do(work)
 
     async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
         """Which of these metrics exist."""
@@ -504,7 +504,7 @@ class _Cycle:
         async def take(data: bytes) -> None:
             for row in promql.decode_vector(data).rows:
                 name = target_of(promql.decode_labels(row.metric))
-                self.fault(name, SourceDown("the agent answers, but it takes no samples any more"))
+                self.fault(name, SourceDown("the agent answers, but has stopped taking samples"))
                 for table in tables:
                     if table.group.schema == "vgpuscope":
                         table.frozen.add(name)

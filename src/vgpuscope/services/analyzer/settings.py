@@ -139,7 +139,7 @@ class Settings:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-_WRITABLE = "Mount it writable, or say analyzer.config_updates: memory."
+_WRITABLE = "Mount it writable, or set analyzer.config_updates to memory."
 
 
 def _check_changeable(path: str) -> None:

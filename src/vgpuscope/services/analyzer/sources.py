@@ -50,7 +50,7 @@ class Sources:
             self._renew_owners(config)
             self._renew_source(config)
         except ConfigInvalid as e:
-            log.warning("source not changed", extra=error_fields(e))
+            log.warning("new source rejected; the old one stays", extra=error_fields(e))
 
     def _renew_owners(self, config: Config) -> None:
         if _cluster_url(config) != self._owners_at:

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from vgpuscope.logic.cluster.owners import OwnerBook, Rung
+from vgpuscope.logic.cluster.owners import OwnerIndex, OwnerStep
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
@@ -24,7 +24,7 @@ _AT_ONCE = 4  # requests
 class OwnerSearch:
     """Fills the book; a kind that may not be read ends the ways there, and costs nothing else."""
 
-    def __init__(self, book: OwnerBook, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
+    def __init__(self, book: OwnerIndex, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
         self._book, self._kubeconfig, self._failed = book, kubeconfig, failed
         self._refused: dict[tuple[str, str, str], float] = {}  # namespace, API version and kind; until when
         self._tell = OnChange(log)
@@ -37,12 +37,12 @@ class OwnerSearch:
                 pause = await self._ask_all(wanted)
             await asyncio.sleep(pause)
 
-    def _wanted(self) -> list[Rung]:
+    def _wanted(self) -> list[OwnerStep]:
         now = time.monotonic()
         self._refused = {kind: until for kind, until in self._refused.items() if until > now}
         return [one for one in self._book.unknown() if _kind(one) not in self._refused]
 
-    async def _ask_all(self, wanted: list[Rung]) -> Seconds:
+    async def _ask_all(self, wanted: list[OwnerStep]) -> Seconds:
         """How long to wait after it."""
         pause = _EVERY
         try:
@@ -57,7 +57,7 @@ class OwnerSearch:
                 self._failed(error if isinstance(error, ScopeError) else SourceDown(str(error)))
         return pause
 
-    async def _ask(self, api: Api, turn: asyncio.Semaphore, one: Rung) -> None:
+    async def _ask(self, api: Api, turn: asyncio.Semaphore, one: OwnerStep) -> None:
         async with turn:
             if _kind(one) in self._refused:
                 return
@@ -77,5 +77,5 @@ class OwnerSearch:
                 )
 
 
-def _kind(one: Rung) -> tuple[str, str, str]:
+def _kind(one: OwnerStep) -> tuple[str, str, str]:
     return one.namespace, one.controller.api_version, one.controller.kind

@@ -1,9 +1,9 @@
 """The cluster exporter: the API server's objects → a ledger → a page in shards; a scrape only joins what is there.
 
 nodes, slices ──┐
-pods, claims ───┼─► DraBook ─► ClusterLedger ─► what changed ─► ShardedPage ─► /metrics
-resourcequotas ─┘   (a join)     (a fold)      (node by node)        └───────► /api/v1/nodes
-pods, events ─────► SchedulingBook, PendingBook ─────────────────────┴───────► /api/v1/pending
+pods, claims ───┼─► ClusterState ─► what changed ─► ShardedPage ──────────────► /metrics
+resourcequotas ─┘     (a fold)      (node by node) └─► kept conclusions ──────► /api/v1/nodes
+pods, events ─────► SchedulingTimes, PendingPods ─────────────────────┴───────► /api/v1/pending
 """
 
 import asyncio
@@ -11,39 +11,47 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import structs
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from vgpuscope.catalog import cluster as catalog
-from vgpuscope.config import ClusterConfig, Config, SettingsFile, tell_file
+from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
-from vgpuscope.http import address
-from vgpuscope.http.operations import Param, read_params
-from vgpuscope.http.server import App, Readiness, Server, make_app
-from vgpuscope.logic.cluster.capacity import CapacityTotals
-from vgpuscope.logic.cluster.dra import DraBook
+from vgpuscope.http.operations import Call, links, routes
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.server import App, Readiness, make_app
+from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
-from vgpuscope.logic.cluster.ledger import ClusterLedger
-from vgpuscope.logic.cluster.owners import OwnerBook
-from vgpuscope.logic.cluster.pending import PendingBook
+from vgpuscope.logic.cluster.owners import OwnerIndex
+from vgpuscope.logic.cluster.pending import PendingPods
 from vgpuscope.logic.cluster.pending_facts import explain, facts
-from vgpuscope.logic.cluster.scheduling import SchedulingBook
+from vgpuscope.logic.cluster.scheduling import SchedulingTimes
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
-from vgpuscope.model.errors import AnnotationMalformed, ScopeError, SourceDown
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    QuotaGone,
+    QuotaSet,
+    SliceGone,
+    SliceSet,
+)
+from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
-from vgpuscope.runtime import lifecycle
+from vgpuscope.model.quantity import PodUID
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.log import DEBUG, OnChange, fields, setup
+from vgpuscope.runtime.log import DEBUG, OnChange, fields
+from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
-from vgpuscope.services.cluster.watch import Group, Kind, merged
+from vgpuscope.services.cluster.watch import WatchedKind, WatchGroup, merged
+from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
@@ -52,7 +60,7 @@ from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 if TYPE_CHECKING:
-    from vgpuscope.http.guard import Guard
+    from vgpuscope.services.frame import Guard
 
 log = logging.getLogger(__name__)
 
@@ -62,78 +70,68 @@ _FIRST_EVERY = 0.1  # seconds, until everything was listed once
 _AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
 _GC_EVERY = 20_000  # objects more than before, until garbage is looked for: what comes here has hardly any in cycles
 _FACTS = 200  # pods of a list that are told with a number
-_DRA = Group("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
+_DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
 _CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
     """`vgpuscope cluster`."""
-    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
-    tell_file(file)
     gc.set_threshold(_GC_EVERY)
-    return lifecycle.main(lambda life: _serve(config.cluster, life))
+    return run(lambda: _exporter(config.cluster), config=config, listening=config.cluster, file=file)
 
 
-async def _serve(config: ClusterConfig, life: lifecycle.Lifecycle) -> None:
+def _exporter(config: ClusterConfig) -> "ClusterExporter":
     if config.kubeconfig is not None:
         check_kubeconfig(config.kubeconfig)
-    exporter = ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
-    guard = _guard(config, exporter.count)
-    server = Server(exporter.app(guard), sock=address.bind(config.listen), guard=guard)
-    log.info("cluster exporter starts", extra=fields(url=server.url, families=",".join(config.families)))
-    await life.run(exporter.loops(), server=server)
+    return ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
 
 
-class ClusterExporter:
+class ClusterExporter(Service):
     """The parts of the exporter, and what it knows. Everything but the watches' waiting happens on one thread."""
 
+    name = "cluster exporter"
+
     def __init__(self, config: ClusterConfig, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
         self._config, self._on_ready = config, on_ready
-        self._ledger = ClusterLedger()
-        self._dra = DraBook(
-            keep_node=self._ledger.set_node,
-            drop_node=self._ledger.drop_node,
-            keep_pod=self._ledger.set_pod,
-            drop_pod=self._ledger.drop_pod,
-        )
-        self._scheduling = SchedulingBook()
-        self._pending = PendingBook()
-        self._owners = OwnerBook()
-        self._totals = CapacityTotals()
+        self._state = ClusterState()
+        self._scheduling = SchedulingTimes()
+        self._pending = PendingPods()
+        self._owners = OwnerIndex(self._state.pods)
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
-        self._errors: dict[str, int] = {}
         self._tell = OnChange(log)
-        self._news = ClusterNews(self._ledger.node, self._totals.cluster)
+        self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
 
-    def loops(self) -> dict[str, lifecycle.Loop]:
-        """What runs for as long as the exporter does."""
-        search = OwnerSearch(self._owners, self._config.kubeconfig, failed=self.count)
-        loops: dict[str, lifecycle.Loop] = {"settle": self._settle_forever, "owners": search.run}
-        for number, kind in enumerate(self._kinds):
-            loops[f"watch-{kind.name}-{number}"] = partial(kind.follow, self._config.kubeconfig, self.count)
-        return loops
+    def loops(self) -> Loops:
+        """What runs for as long as the exporter does.
+
+        A watch or a settling that dies may leave its work half done, which only a new process repairs.
+        """
+        count, kubeconfig = self.counters.count, self._config.kubeconfig
+        search = OwnerSearch(self._owners, kubeconfig, failed=count)
+        watches = {
+            f"watch-{kind.name}-{number}": partial(kind.follow, kubeconfig, count)
+            for number, kind in enumerate(self._kinds)
+        }
+        return {"settle": self._settle_forever, "owners": Restartable(search.run), **watches}
+
+    def about(self) -> dict[str, object]:
+        return {"families": ",".join(self._config.families)}
 
     def app(self, guard: "Guard | None") -> App:
         """What is served."""
+        table = operations(self, protected=guard is not None)
         return make_app(
-            title="vgpuscope cluster",
-            service="cluster exporter",
+            title=TITLE,
+            service=self.name,
             metrics=lambda: self._page,
             ready=self.readiness,
             guard=guard,
-            routes=[
-                Route("/api/v1/nodes", self._nodes_json),
-                Route("/api/v1/pending", self._pending_json),
-                Route("/api/v1/owners", self._owners_json),
-            ],
-            links=[
-                ("api/v1/nodes", "the ledger of every node as JSON"),
-                ("api/v1/pending", "pods that wait for devices, and why, as JSON"),
-                ("api/v1/owners", "who made the pods that have devices, as JSON"),
-            ],
+            routes=routes(table),
+            links=links(table),
         )
 
     def readiness(self) -> Readiness:
@@ -143,24 +141,15 @@ class ClusterExporter:
             missing = ["the first page"]
         return Readiness(missing=tuple(dict.fromkeys(missing)))
 
-    def count(self, error: ScopeError) -> None:
-        """One more of this error."""
-        self._errors[error.code] = self._errors.get(error.code, 0) + 1
+    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]:  # noqa: ARG002 - the shape of a handler
+        return list(self._state.settled_nodes())
 
-    async def _nodes_json(self, request: Request) -> Response:  # noqa: ARG002 - the shape of a route
-        return Response(msgspec.json.encode(list(self._node_ledgers())), media_type="application/json")
-
-    def _node_ledgers(self) -> Iterator[NodeLedger]:
-        nodes = (self._ledger.node(name) for name in sorted(self._ledger.node_names()))
-        return (node for node in nodes if node)
-
-    async def _pending_json(self, request: Request) -> Response:
-        asked = read_params(_PENDING_PARAMS, request.query_params)
-        known = self._pending.pods(namespace=asked["namespace"], name=asked["pod"], all=asked["all"])
+    async def pending(self, call: Call[PendingQuery, None]) -> PendingList:
+        asked = call.asked
+        known = self._pending.pods(namespace=asked.namespace, name=asked.pod, all=asked.all)
         found = [structs.replace(pod, owner=self._owners.owner(pod.pod_uid) or pod.owner) for pod in known]
-        one = found[0] if asked["namespace"] and asked["pod"] and found else None
-        answer = self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        one = found[0] if asked.namespace and asked.pod and found else None
+        return self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
 
     def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
         """The answer about one pod: what to do has its names, and if it waits, each code the numbers behind it."""
@@ -168,51 +157,53 @@ class ClusterExporter:
         codes = answer.codes | explain(one)
         if one.outcome != "waiting":
             return structs.replace(answer, codes=codes)
-        nodes = {node.name: node for node in self._node_ledgers()}
-        numbers = facts(one, nodes, node_of=nodes.get, namespace=self._ledger.namespace(one.namespace))
+        nodes = {node.name: node for node in self._state.settled_nodes()}
+        numbers = facts(one, nodes, node_of=nodes.get, namespace=self._state.settled_namespace(one.namespace))
         tips = advice(one.requests, nodes.values(), blocker=_blocker(one))
         return structs.replace(answer, codes=codes, facts=numbers, advice=tips)
 
     def _with_facts(self, found: Sequence[PendingPod]) -> Iterator[PendingPod]:
         """The same pods; the first ones that wait have the number behind their code, if it names nodes or a quota."""
-        node_of = cache(self._ledger.node)  # a node is settled when it is asked for, so once for all of them
         for place, pod in enumerate(found):
             if place >= _FACTS or pod.outcome != "waiting" or not pod.said:
                 yield pod
                 continue
             first = structs.replace(pod, said=pod.said[:1])
-            numbers = facts(first, (), node_of=node_of, namespace=self._ledger.namespace(pod.namespace))
+            namespace = self._state.settled_namespace(pod.namespace)
+            numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
-    async def _owners_json(self, request: Request) -> Response:  # noqa: ARG002
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:  # noqa: ARG002
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return Response(msgspec.json.encode(dict(self._owners.owners())), media_type="application/json")
+        return dict(self._owners.owners())
 
-    def _watched(self) -> Iterator[Kind[Any]]:
-        resync = self._config.resync_interval
-        yield Kind(
+    def _watched(self) -> Iterator[WatchedKind[Any]]:
+        resync, apply = self._config.resync_interval, self._state.apply
+        yield WatchedKind(
             "nodes",
             resync=resync,
             decoders=(objects.decode_nodes, objects.decode_node_event),
             key=lambda node: node.name,
-            keep=self._dra.set_node,
-            drop=lambda node: self._dra.drop_node(node.name),
+            keep=lambda node: apply(NodeSet(node)),
+            drop=lambda name: apply(NodeGone(name)),
+            kept=self._state.nodes,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourceslices",
             group=_DRA,
             resync=resync,
             decoders=(dra.decode_slices, dra.decode_slice_event),
             key=lambda found: found.name,
-            keep=self._dra.set_slice,
-            drop=lambda found: self._dra.drop_slice(found.name),
+            keep=lambda found: apply(SliceSet(found)),
+            drop=lambda name: apply(SliceGone(name)),
         )
         for namespace in self._config.namespaces or ("",):
             yield from self._watched_in(namespace, resync)
 
-    def _watched_in(self, namespace: str, resync: float) -> Iterator[Kind[Any]]:
-        yield Kind(
+    def _watched_in(self, namespace: str, resync: float) -> Iterator[WatchedKind[Any]]:
+        apply = self._state.apply
+        yield WatchedKind(
             "pods",
             namespace=namespace,
             resync=resync,
@@ -221,17 +212,18 @@ class ClusterExporter:
             begin=self._scheduling.begin,
             keep=self._set_pod,
             drop=self._drop_pod,
+            kept=self._state.pods,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourcequotas",
             namespace=namespace,
             resync=resync,
             decoders=(objects.decode_quotas, objects.decode_quota_event),
             key=lambda quota: f"{quota.namespace}/{quota.name}",
-            keep=self._ledger.set_quota,
-            drop=lambda quota: self._ledger.drop_quota(quota.namespace, quota.name),
+            keep=lambda quota: apply(QuotaSet(quota)),
+            drop=lambda key: apply(QuotaGone(*key.split("/", 1))),
         )
-        yield Kind(
+        yield WatchedKind(
             "events",
             namespace=namespace,
             fields="involvedObject.kind=Pod",
@@ -240,30 +232,31 @@ class ClusterExporter:
             key=lambda event: event.uid,
             begin=self._scheduling.begin_events,
             keep=self._set_event,
-            drop=lambda event: self._scheduling.drop_event(event.uid),
+            drop=self._scheduling.drop_event,
         )
-        yield Kind(
+        yield WatchedKind(
             "resourceclaims",
             namespace=namespace,
             group=_DRA,
             resync=resync,
             decoders=(dra.decode_claims, dra.decode_claim_event),
             key=lambda claim: claim.uid,
-            keep=self._dra.set_claim,
-            drop=lambda claim: self._dra.drop_claim(claim.uid),
+            keep=lambda claim: apply(ClaimSet(claim)),
+            drop=lambda uid: apply(ClaimGone(uid)),
         )
 
     def _set_pod(self, pod: PodState) -> None:
-        self._dra.set_pod(pod)
+        self._state.apply(PodSet(pod))
         self._scheduling.set_pod(pod)
         self._pending.set_pod(pod, time.time())
         self._owners.set_pod(pod)
 
-    def _drop_pod(self, pod: PodState) -> None:
-        self._dra.drop_pod(pod.uid)
-        self._scheduling.drop_pod(pod.uid)
-        self._pending.drop_pod(pod.uid, time.time())
-        self._owners.drop_pod(pod.uid)
+    def _drop_pod(self, uid: PodUID) -> None:
+        """Whoever needs the pod a last time is told before it is gone."""
+        self._scheduling.drop_pod(uid)
+        self._pending.drop_pod(uid, time.time())
+        self._state.apply(PodGone(uid))
+        self._owners.drop_pod()
 
     def _set_event(self, event: PodEvent) -> None:
         """Why a pod waits is kept when the event itself is gone."""
@@ -273,7 +266,7 @@ class ClusterExporter:
     async def _settle_forever(self) -> None:
         while True:
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
-            self._ledger.pass_time(time.monotonic())
+            self._state.pass_time(time.monotonic())
             self._pending.pass_time(time.time())
             await self._settle()
             self._settle_cluster()
@@ -304,7 +297,7 @@ class ClusterExporter:
 
     async def _settle(self) -> None:
         """Make the shards anew of what changed, a little at a time."""
-        changes = self._ledger.changed()
+        changes = self._state.changed()
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
         for name in changes.nodes:
@@ -313,7 +306,7 @@ class ClusterExporter:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         for name in changes.namespaces:
-            namespace = self._ledger.namespace(name)
+            namespace = self._state.namespace(name)
             if namespace.quotas:
                 self._page.update(("namespace", name), namespace_samples(namespace))
             else:
@@ -323,23 +316,22 @@ class ClusterExporter:
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_node(self, name: str) -> None:
-        node = self._ledger.node(name)
+        node = self._state.node(name)
         if node is None:
-            self._totals.drop(name)
             self._node_samples.forget(name)
             self._page.drop(("node", name))
             return
-        self._totals.put(node)
         self._page.update_rows(("node", name), self._node_samples.of(node))
 
     def _settle_cluster(self) -> None:
         samples = cluster_samples(
             build=this_build(),
-            cluster=self._totals.cluster(),
-            types=self._totals.types(),
-            unplaced=self._dra.unplaced,
+            cluster=self._state.capacity(),
+            types=self._state.capacity_types(),
+            unplaced=self._state.unplaced,
             watches=merged([kind.state() for kind in self._kinds]),
-            errors=self._errors,
+            errors=self.counters.errors,
+            loop_restarts=self.counters.restarts,
         )
         self._page.update(_CLUSTER, samples)
 
@@ -350,7 +342,7 @@ class ClusterExporter:
         ]
         self._page.update(_PODS, samples)
 
-    def _report(self, kind: Kind[Any]) -> None:
+    def _report(self, kind: WatchedKind[Any]) -> None:
         """Log what changed, once."""
         state = kind.state()
         level = logging.INFO if state.up else logging.WARNING
@@ -361,25 +353,10 @@ class ClusterExporter:
         for uid, fault in kind.faults().items():
             values = {"kind": kind.name, "object": fault, "error_code": AnnotationMalformed.code}
             if self._tell.tell((kind, uid), fault, level=logging.WARNING, message="malformed", **values):
-                self.count(AnnotationMalformed(fault))
-
-
-_PENDING_PARAMS = (
-    Param(name="namespace", help="Only pods of this namespace."),
-    Param(name="pod", help="Only pods of this name."),
-    Param(name="all", type="boolean", help="Those too that no longer wait.", default=False),
-)
+                self.counters.count(AnnotationMalformed(fault))
 
 
 def _blocker(pod: PendingPod) -> str:
     """What keeps a pod away for which there is room."""
     quota = pod.code == "SCHED_QUOTA_EXCEEDED"
     return f"the quota of namespace {pod.namespace}" if quota else ""
-
-
-def _guard(config: ClusterConfig, on_error: Callable[[ScopeError], None]) -> "Guard | None":
-    if config.web_config_file is None:
-        return None
-    from vgpuscope.http.guard import Guard
-
-    return Guard(config.web_config_file, on_error=on_error)

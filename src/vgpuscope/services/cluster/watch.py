@@ -1,4 +1,4 @@
-"""One kind of object of the cluster, watched for as long as the exporter runs and told on, change by change."""
+"""Watches one kind of object of the cluster for as long as the exporter runs, and passes every change on."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from vgpuscope.formats.kube.lists import Event, Page
+from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.watch import WatchState
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
@@ -19,14 +19,14 @@ _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a kind is tried 
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
-class Group(msgspec.Struct, frozen=True):
+class WatchGroup(msgspec.Struct, frozen=True):
     """An API group that not every cluster serves, and the versions of it that we can read, best first."""
 
     name: str
     versions: tuple[str, ...]
 
 
-class Kind(Generic[T]):
+class WatchedKind(Generic[T]):
     """One kind of object, in all namespaces or in one."""
 
     def __init__(
@@ -34,21 +34,28 @@ class Kind(Generic[T]):
         name: str,
         *,
         namespace: str = "",
-        group: Group | None = None,
+        group: WatchGroup | None = None,
         fields: str = "",
         resync: float,
-        decoders: tuple[Callable[[bytes], Page[T]], Callable[[bytes], Event[T]]],
+        decoders: tuple[Callable[[bytes], ObjectPage[T]], Callable[[bytes], WatchEvent[T]]],
         key: Callable[[T], str],
         keep: Callable[[T], None],
-        drop: Callable[[T], None],
+        drop: Callable[[str], None],
         begin: Callable[[Iterable[T]], None] = lambda _: None,
+        kept: Mapping[str, T] | None = None,
     ) -> None:
-        """`begin` is told the first list, before any `keep`; `fields` selects objects by their fields."""
+        """`begin` is told the first list, before any `keep`; `fields` selects objects by their fields.
+
+        `drop` is told an object's key. `kept` is where `keep` puts the objects; without it they are kept here too, so
+        that a fresh list passes on only what changed.
+        """
         self.name = name
         self._keep, self._drop, self._begin = keep, drop, begin
         self._group, self._resync = group, resync
         self._place = f"{f'namespaces/{namespace}/' if namespace else ''}{name}"
-        self._known: dict[str, T] = {}
+        self._keys: set[str] = set()
+        self._own: dict[str, T] = {}
+        self._kept = self._own if kept is None else kept
         self._error: ScopeError | None = None
         self._heard: float | None = None
         self.told = 0
@@ -61,6 +68,7 @@ class Kind(Generic[T]):
             key=key,
             resync=resync,
             paged=True,  # a cluster's pods in one answer can be a gigabyte
+            keep=False,
             on_list=self._take_list,
             on_change=self._take,
         )
@@ -99,7 +107,7 @@ class Kind(Generic[T]):
         return WatchState(
             kind=self.name,
             up=self.listed and error is None,
-            objects=len(self._known) if self.listed else None,
+            objects=len(self._keys) if self.listed else None,
             events=self.told,
             faults=len({fault.uid for fault in self._watch.faults}),
             age_seconds=None if self._heard is None else time.monotonic() - self._heard,
@@ -130,21 +138,30 @@ class Kind(Generic[T]):
     def _take_list(self, found: Mapping[str, T]) -> None:
         if not self.listed:
             self._begin(found.values())
-        for uid in [uid for uid in self._known if uid not in found]:
-            self._drop(self._known.pop(uid))
+        for uid in [uid for uid in self._keys if uid not in found]:
+            self._gone(uid)
         for uid, item in found.items():
-            if self._known.get(uid) != item:
-                self._known[uid] = item
-                self._keep(item)
+            if uid not in self._keys or self._kept.get(uid) != item:
+                self._there(uid, item)
         self.listed = True
 
     def _take(self, uid: str, item: T | None) -> None:
         self.told += 1
         if item is not None:
-            self._known[uid] = item
-            self._keep(item)
-        elif uid in self._known:
-            self._drop(self._known.pop(uid))
+            self._there(uid, item)
+        elif uid in self._keys:
+            self._gone(uid)
+
+    def _there(self, uid: str, item: T) -> None:
+        self._keys.add(uid)
+        if self._kept is self._own:
+            self._own[uid] = item
+        self._keep(item)
+
+    def _gone(self, uid: str) -> None:
+        self._keys.discard(uid)
+        self._own.pop(uid, None)
+        self._drop(uid)
 
 
 def merged(states: Sequence[WatchState]) -> list[WatchState]:

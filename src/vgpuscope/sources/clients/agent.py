@@ -3,15 +3,16 @@
 import time
 from email.utils import parsedate_to_datetime
 
+from vgpuscope.model.service import AGENT_PORT
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.sources.clients import served_api
-from vgpuscope.sources.clients.served_api import Kind, ServedApi
+from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 
-AGENT = Kind(
+AGENT = ServiceKind(
     name="agent",
     an="an agent",
     path="/api/v1/node",
-    port=9394,
+    port=AGENT_PORT,
     gives="sample",
     content="the sample of a node",
     start="vgpuscope agent",

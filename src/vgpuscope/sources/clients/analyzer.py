@@ -1,12 +1,13 @@
 """Where an analyzer's results are fetched over HTTP."""
 
-from vgpuscope.sources.clients.served_api import Kind
+from vgpuscope.model.service import ANALYZER_PORT
+from vgpuscope.sources.clients.served_api import ServiceKind
 
-ANALYZER = Kind(
+ANALYZER = ServiceKind(
     name="analyzer",
     an="an analyzer",
     path="/results",
-    port=8080,
+    port=ANALYZER_PORT,
     gives="result",
     content="results",
     start="vgpuscope analyzer",

@@ -8,15 +8,16 @@ import msgspec
 
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.pending import PendingList
-from vgpuscope.sources.clients.served_api import Kind, ServedApi
+from vgpuscope.model.service import CLUSTER_PORT
+from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
 
 T = TypeVar("T")
 
-CLUSTER = Kind(
+CLUSTER = ServiceKind(
     name="cluster exporter",
     an="a cluster exporter",
     path="/api/v1/nodes",
-    port=31993,
+    port=CLUSTER_PORT,
     gives="ledger",
     content="the ledger of nodes",
     start="vgpuscope cluster",

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
 
 
-class Kind(NamedTuple):
+class ServiceKind(NamedTuple):
     """One kind of process, in the words that people read."""
 
     name: str  # agent
@@ -42,7 +42,7 @@ class _FaultBody(msgspec.Struct):
 class ServedApi(Generic[T]):
     """The door to one process; a connection is kept between two requests."""
 
-    def __init__(self, kind: Kind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
+    def __init__(self, kind: ServiceKind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
         self.url, self._base = addresses(kind, url)
         self._kind, self._content, self._timeout = kind, content, timeout
         try:
@@ -95,7 +95,7 @@ class ServedApi(Generic[T]):
             raise SourceDown(
                 f"{self.url} answers, but not with {self._kind.content}: {e}",
                 hint=f"Is it a vgpuscope {self._kind.name}, and of this version? "
-                "`vgpuscope --version` on both sides tells.",
+                "Compare `vgpuscope --version` on both sides.",
             ) from e
 
     def _nobody(self, why: str) -> SourceDown:
@@ -116,8 +116,8 @@ class ServedApi(Generic[T]):
         status, kind = answer.status_code, self._kind
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
-                f"the {kind.name} at {self.url} refuses us ({status})",
-                hint="Put its bearer token into VGPUSCOPE_TOKEN, or name and password into the URL.",
+                f"the {kind.name} at {self.url} rejects the request ({status})",
+                hint="Set VGPUSCOPE_TOKEN to its bearer token, or put user name and password into the URL.",
             )
         if status == httpx2.codes.NOT_FOUND:
             return SourceDown(
@@ -127,11 +127,11 @@ class ServedApi(Generic[T]):
         nothing = f"the {kind.name} at {self.url} has no {kind.gives} ({status})"
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             said = msgspec.json.decode(answer.content, type=_FaultBody).error.message
-            return SourceDown(f"{nothing}: {said}", hint="It may have just started.")
-        return SourceDown(nothing, hint=f"The {kind.name}'s log says why.")
+            return SourceDown(f"{nothing}: {said}", hint="Retry in a few seconds if it has just started.")
+        return SourceDown(nothing, hint=f"See the log of the {kind.name}.")
 
 
-def addresses(kind: Kind, url: str) -> tuple[str, str]:
+def addresses(kind: ServiceKind, url: str) -> tuple[str, str]:
     """What to call the process (without a password) and what its paths begin with, from anything a person may type."""
     parts = _split(kind, url.strip())
     path = parts.path.rstrip("/").removesuffix(kind.path).removesuffix("/metrics")
@@ -139,11 +139,11 @@ def addresses(kind: Kind, url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{host}{path}", f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _split(kind: Kind, url: str) -> SplitResult:
+def _split(kind: ServiceKind, url: str) -> SplitResult:
     bare = "://" not in url
     wrong = ConfigInvalid(
         f"{_without_password(url)!r} is not the address of {kind.an}",
-        hint="Say HOST, HOST:PORT or http(s)://HOST:PORT.",
+        hint="Use HOST, HOST:PORT or http(s)://HOST:PORT.",
     )
     if bare and url.count(":") > 1 and not url.startswith("[") and "@" not in url:
         url = f"[{url}]"  # an IPv6 address as `ip addr` shows it

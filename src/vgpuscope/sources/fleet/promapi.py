@@ -33,7 +33,7 @@ _CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
     64: "Name the server in prometheus.url as its certificate does.",
 }
 _TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster exporters belong in analyzer.targets."
-_AUTHORITY_HINT = "Name the authority that signed it in prometheus.ca_file, in PEM."
+_AUTHORITY_HINT = "Set prometheus.ca_file to the CA that signed it (PEM)."
 
 
 class PromApi:
@@ -150,7 +150,7 @@ class PromApi:
         if status in _FORBIDDEN:
             raise QueryForbidden(f"refused: {said}")
         if 300 <= status < 400:
-            raise AnswerUnreadable(f"sent elsewhere ({status}), as to a page for logging in")
+            raise AnswerUnreadable(f"redirected ({status}), perhaps to a login page")
         error = QueryFailed(f"answered {said}")
         error.answered = True
         raise _Passing(error, wait=_seconds(headers.get("retry-after"))) if status in _AGAIN else error
@@ -203,10 +203,10 @@ class PromApi:
         except (httpx2.NetworkError, httpx2.RemoteProtocolError, OSError) as e:
             if refusal := _refusal(e):
                 hint = _CERTIFICATE_HINTS.get(refusal.verify_code, _AUTHORITY_HINT)
-                raise QueryFailed(f"its certificate is refused: {refusal.verify_message}", hint=hint) from e
+                raise QueryFailed(f"its certificate is rejected: {refusal.verify_message}", hint=hint) from e
             raise _Passing(QueryFailed(str(e) or type(e).__name__)) from e
         except httpx2.DecodingError as e:
-            raise AnswerUnreadable(f"the answer is not compressed as it says: {e}") from e
+            raise AnswerUnreadable(f"the answer does not match its content encoding: {e}") from e
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as e:
             raise QueryFailed(str(e) or type(e).__name__) from e
 

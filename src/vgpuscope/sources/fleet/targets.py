@@ -105,7 +105,9 @@ def parse_service(text: str) -> Service:
     """NAMESPACE/NAME:PORT; ConfigInvalid."""
     found = _SERVICE.fullmatch(text.strip())
     if found is None:
-        raise ConfigInvalid(f"{text!r} is not a Service", hint="Say NAMESPACE/NAME:PORT, the port by number or name.")
+        raise ConfigInvalid(
+            f"{text!r} is not a Service", hint="The form is NAMESPACE/NAME:PORT; the port is a number or a name."
+        )
     return Service(found["namespace"], found["name"], found["port"])
 
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from vgpuscope.formats.kube.lists import Fault, decode_status
+from vgpuscope.formats.kube.lists import ObjectFault, decode_status
 from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -39,11 +39,11 @@ class KubeletPods:
         self._page = PodPage()
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the last answer."""
         return self._page.faults
 
-    async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
+    async def follow(self) -> AsyncGenerator[tuple[Pod, ...], None]:
         """The pods at every poll; KubeForbidden when the token is refused, else KubeUnreadable."""
         import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
 

@@ -3,9 +3,9 @@
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
-from vgpuscope.formats.kube.lists import Fault
+from vgpuscope.formats.kube.lists import ObjectFault
 from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeUnreadable
 from vgpuscope.model.pod import Pod
@@ -23,11 +23,11 @@ class PodFile:
         self._page = PodPage()
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ObjectFault, ...]:
         """What could not be read in the list as it is now."""
         return self._page.faults
 
-    async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
+    async def follow(self) -> AsyncGenerator[tuple[Pod, ...], None]:
         """The pods at once and then at every poll; KubeUnreadable as soon as the file is missing or bad."""
         while True:
             self._refresh()

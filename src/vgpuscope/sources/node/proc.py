@@ -101,7 +101,7 @@ def _require(root: str) -> None:
     what = "cannot be read" if os.path.lexists(root) else "does not exist"
     raise SourceDown(
         f"the proc root {root} {what}",
-        hint="Say --proc-root with the directory where the host's /proc is mounted, or run with hostPID: true.",
+        hint="Set --proc-root to the directory where the host's /proc is mounted, or run with hostPID: true.",
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from vgpuscope.formats.hami.region import Known, decode, identify
+from vgpuscope.formats.hami.region import LastDecoded, decode, identify
 from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadable
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
@@ -85,7 +85,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
     container: str
     file: str | None = None
     refused: str | None = None
-    known: Known = field(default_factory=Known)  # what was last decoded of the file
+    known: LastDecoded = field(default_factory=LastDecoded)  # what was last decoded of the file
 
 
 def _directories(root: str) -> list[os.DirEntry[str]]:
@@ -132,7 +132,7 @@ def _list(directory: str) -> tuple[str | None, str | None]:
     return first.path, None
 
 
-def _read(path: str, known: Known) -> Region:
+def _read(path: str, known: LastDecoded) -> Region:
     file = os.open(path, _FLAGS)
     try:
         status = os.fstat(file)
@@ -145,7 +145,7 @@ def _read(path: str, known: Known) -> Region:
         os.close(file)
 
 
-def _decode(file: int, size: int, known: Known) -> Region:
+def _decode(file: int, size: int, known: LastDecoded) -> Region:
     """The region in an open file of that size: a few kB of its two million, since the slots in use come first."""
     head = os.pread(file, _FIRST_READ, 0)
     layout = identify(size, head)

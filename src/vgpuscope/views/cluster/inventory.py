@@ -1,7 +1,7 @@
 """The ledger of the cluster as two tables: one row for each node, one row for each GPU.
 
-GPUs that are only counted (nodes without HAMi) have one row together: nobody says which of them a pod has. What would
-surprise in a table is explained below it.
+GPUs that are only counted (nodes without HAMi) share one row: the API server does not know which of them a pod has.
+Notes below the table explain unexpected values.
 """
 
 import re
@@ -17,16 +17,17 @@ from vgpuscope.model.quantity import DeviceUUID, Ratio
 from vgpuscope.views.table import table
 from vgpuscope.views.text import UNKNOWN, clean, percent, size, sizes
 
-_FULL = 0.9  # of a card's memory; from here on a number is coloured
+_FULL = 0.9  # of a GPU's memory; from here on a number is coloured
 _FEW = 3  # nodes that a note names
 _WIDE = 110  # cells: a terminal that has less has no room for the kinds of findings
 _ALL_IN_PIECES = 0.995  # from here on it says 100 %
 
 
-class DeviceRow(Struct, frozen=True, kw_only=True):
+class InventoryDevice(Struct, frozen=True, kw_only=True):
     """One device of one node and who holds it; without a ledger the node no longer registers it.
 
-    Or all counted GPUs of one resource: then there is no UUID, and `counted` says how many they are and who asks.
+    Or all counted GPUs of one resource: then there is no UUID, and `counted` has their number and the pods that
+    request them.
     """
 
     node: str
@@ -36,28 +37,30 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     counted: OfferLedger | None = None
 
 
-def device_rows(nodes: Iterable[NodeLedger]) -> list[DeviceRow]:
+def device_rows(nodes: Iterable[NodeLedger]) -> list[InventoryDevice]:
     """Every device that is registered, held or counted, node by node."""
     return [row for node in nodes for row in _of_node(node)]
 
 
-def _of_node(node: NodeLedger) -> Iterator[DeviceRow]:
+def _of_node(node: NodeLedger) -> Iterator[InventoryDevice]:
     held: dict[DeviceUUID, list[Holder]] = {}
     for holder in node.holders:
         held.setdefault(holder.device, []).append(holder)
     ledgers = {one.device.id: one for one in node.devices}
     for uuid in (*ledgers, *sorted(held.keys() - ledgers.keys())):
-        yield DeviceRow(node=node.name, uuid=uuid, ledger=ledgers.get(uuid), holders=tuple(held.get(uuid, ())))
+        yield InventoryDevice(node=node.name, uuid=uuid, ledger=ledgers.get(uuid), holders=tuple(held.get(uuid, ())))
     for one in node.offers:
-        yield DeviceRow(node=node.name, uuid="", ledger=None, holders=(), counted=one)
+        yield InventoryDevice(node=node.name, uuid="", ledger=None, holders=(), counted=one)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
 def nodes_table(nodes: Sequence[NodeLedger], width: int | None) -> RenderableType:
-    """A row for each node: what it has, what is allocated, what still fits, and what does not add up."""
-    apart = width is not None and width < _WIDE  # then a row has the number of findings, and their kinds stand below
+    """A row for each node: its GPUs, what is allocated, what still fits, and findings."""
+    apart = (
+        width is not None and width < _WIDE
+    )  # then a row has the number of findings, and notes below list their kinds
     last = "FOUND" if apart else "FINDINGS"
     titles = ("NODE", "STATE", "GPUS>", "MEMORY>", "FREE SLOTS>", "LARGEST FIT", "FRAGMENTED>", last)
     spared = ("FRAGMENTED>", "FREE SLOTS>", "LARGEST FIT", "STATE")
@@ -85,7 +88,7 @@ def _state(node: NodeLedger) -> Text:
 
 
 def _capacity_cells(node: NodeLedger) -> list[Text]:
-    """Of registered GPUs; those that are counted besides, of another vendor, are added where numbers can be."""
+    """The cells of registered GPUs; counted GPUs of another vendor are added where numbers can be added."""
     capacity, allocated = node.capacity, sum(one.memory_allocated for one in node.devices)
     total, usable = capacity.total.cards, capacity.usable.cards
     counted = [_offer_fit(one) for one in node.offers if one.free]
@@ -147,7 +150,7 @@ def _offer_fit(one: OfferLedger) -> str:
 
 
 def _offer_memory(offers: Iterable[OfferLedger]) -> Text:
-    """What is behind the requests; of shared GPUs, whose pods have no limit, only how much there is."""
+    """Requested and total memory; only the total for shared GPUs, whose pods have no memory limit."""
     used, total = 0, 0
     shared = False
     for one in offers:
@@ -162,8 +165,8 @@ def _offer_memory(offers: Iterable[OfferLedger]) -> Text:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> RenderableType:
-    """A row for each GPU: what it is, how much of it is allocated, and to whom."""
+def gpus_table(rows: Sequence[InventoryDevice], width: int | None) -> RenderableType:
+    """A row for each GPU: its model, how much of it is allocated, and its holders."""
     titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
     # Node and number say which GPU it is, so its UUID is the first to go.
     spared = ("UUID", "MODE", "TYPE", "CORES>")
@@ -171,7 +174,7 @@ def gpus_table(rows: Sequence[DeviceRow], width: int | None) -> RenderableType:
     return _with_notes(drawn, (*_scaled((row.node, [row.ledger] if row.ledger else []) for row in rows), *_once(rows)))
 
 
-def _gpu_cells(row: DeviceRow) -> list[Text]:
+def _gpu_cells(row: InventoryDevice) -> list[Text]:
     if row.counted:
         number, *rest = _counted_cells(row.counted)
         holders = [clean(f"{one.namespace}/{one.pod}") + _times(one.count) for one in row.counted.holders]
@@ -245,7 +248,7 @@ def _times(count: int) -> str:
     return f" ×{count}" if count > 1 else ""
 
 
-# --- what would surprise ---------------------------------------------------------------------------------------------
+# --- notes -----------------------------------------------------------------------------------------------------------
 
 
 def _with_notes(drawn: RenderableType, notes: Sequence[tuple[str, str]]) -> RenderableType:
@@ -269,7 +272,7 @@ def _fragmented(nodes: Iterable[NodeLedger]) -> Iterator[tuple[str, str]]:
         if (node.capacity.fragmentation or 0) >= _ALL_IN_PIECES:
             yield (
                 node.name,
-                "100% fragmented: every GPU with free memory already has a tenant, so no whole GPU is free.",
+                "100% fragmented. Every GPU with free memory already has a tenant, so no whole GPU is free.",
             )
 
 
@@ -285,18 +288,18 @@ def _scaled(nodes: Iterable[tuple[str, Iterable[DeviceLedger]]]) -> Iterator[tup
                 )
 
 
-def _once(rows: Iterable[DeviceRow]) -> Iterator[tuple[str, str]]:
-    """What a row of counted GPUs leaves open."""
+def _once(rows: Iterable[InventoryDevice]) -> Iterator[tuple[str, str]]:
+    """The note about rows of counted GPUs."""
     for row in rows:
         if row.counted:
-            yield row.node, "only counted, from capacity and requests: which GPU a pod has is known to its node alone."
+            yield row.node, "GPUs are counted from capacity and requests. Only the node knows which GPU a pod has."
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------
 
 
 def _share(used: int, total: int) -> Text:
-    """So much of so much, and the share of it; above 100 % it says so."""
+    """Used of total, and the share, which can exceed 100 %."""
     ratio: Ratio | None = used / total if total else None
     style = "" if ratio is None or ratio < _FULL else "yellow" if ratio <= 1 else "red"
     return Text(f"{sizes(used, total)} {percent(ratio)}", style)

@@ -123,7 +123,7 @@ def _shares(node: NodeLedger) -> Iterator[Sample]:
 
 
 def _offers(node: NodeLedger) -> Iterator[Sample]:
-    """Counted GPUs: never under HAMi's names, whose cards have a UUID."""
+    """Counted GPUs: never under HAMi's names, whose GPUs have a UUID."""
     for one in node.offers:
         offer = one.offer
         row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
@@ -157,6 +157,7 @@ def cluster_samples(
     unplaced: int | None,
     watches: Iterable[WatchState],
     errors: dict[str, int],
+    loop_restarts: dict[str, int],
 ) -> Iterator[Sample]:
     """What is shown of the cluster as a whole, and of the exporter itself."""
     row = ClusterRow(**structs.asdict(build))
@@ -165,6 +166,8 @@ def cluster_samples(
     yield Sample(m.UNPLACED, row, unplaced)
     for code, count in errors.items():
         yield Sample(m.ERRORS, row, count, (code,))
+    for loop, count in loop_restarts.items():
+        yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
     for capacity in types:
         yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
     for watch in watches:

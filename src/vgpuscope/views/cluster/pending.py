@@ -1,4 +1,4 @@
-"""Pods that wait for devices: a row for each, or everything that is known of one."""
+"""Pods that wait for GPUs: a row for each, or the details of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ from vgpuscope.views.table import table
 from vgpuscope.views.text import UNKNOWN, clean, span
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
-_NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of what it also says reason by reason
+_NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of reasons that it also reports one by one
 _FEW_NODES = 3  # that a row names; the view of one pod names all that are known
 
 
@@ -22,11 +22,20 @@ _FEW_NODES = 3  # that a row names; the view of one pod names all that are known
 
 
 def pending_table(found: PendingList, width: int | None, *, outcomes: bool) -> Table:
-    """A row for each pod: how long it waits, for what and why; if asked for, also what became of it."""
-    titles = ("POD", *(("OUTCOME",) if outcomes else ()), "AGE>", "CODE", "SCHEDULER", "ASKS FOR", "TRIES>", "REASON")
+    """A row for each pod: how long it waits, for what and why; with `outcomes`, also how the wait ended."""
+    titles = (
+        "POD",
+        *(("OUTCOME",) if outcomes else ()),
+        "AGE>",
+        "CODE",
+        "SCHEDULER",
+        "ASKS FOR",
+        "ATTEMPTS>",
+        "REASON",
+    )
     rows = [_cells(pod, found.now, outcomes=outcomes) for pod in found.pending]
-    # The code says the reason in a word, so that of a narrow terminal's columns names and codes stay.
-    return table(titles, rows, width, spared=("SCHEDULER", "TRIES>", "ASKS FOR", "REASON"))
+    # A narrow terminal keeps names and codes: the code is the reason in one word.
+    return table(titles, rows, width, spared=("SCHEDULER", "ATTEMPTS>", "ASKS FOR", "REASON"))
 
 
 def _cells(pod: PendingPod, now: UnixTime, *, outcomes: bool) -> list[Text]:
@@ -43,7 +52,7 @@ def _cells(pod: PendingPod, now: UnixTime, *, outcomes: bool) -> list[Text]:
 
 
 def _short(pod: PendingPod) -> str:
-    """What counts most, in the scheduler's words, the number behind it, and how many more reasons there are."""
+    """The main reason in the scheduler's words, the number behind it, and how many more reasons there are."""
     if not pod.said:
         return ""
     more = len(pod.said) - 1 + pod.said_cut
@@ -78,7 +87,7 @@ def _waited(pod: PendingPod, now: UnixTime) -> str:
 
 
 def pod_view(pod: PendingPod, found: PendingList) -> Group:
-    """Who it is, what became of it, and each reason: what it means, the numbers, what to do, and who reported it."""
+    """The pod, its outcome, and each reason: its meaning, the numbers, what to do, and who reported it."""
     parts: list[RenderableType] = [_headline(pod, found.now), _pairs(_identity(pod, found.now))]
     reasons = _reasons(pod)
     for code, said in reasons.items():
@@ -91,12 +100,12 @@ def pod_view(pod: PendingPod, found: PendingList) -> Group:
     if history:
         parts += ["", Text("reported earlier", "bold"), *(_line(_history(one, found.now)) for one in history)]
     if pod.said_cut:
-        parts.append(_line(f"and {pod.said_cut} more that are not kept"))
+        parts.append(_line(f"and {pod.said_cut} more, which are not stored"))
     return Group(*parts)
 
 
 def _reasons(pod: PendingPod) -> dict[str, list[Said]]:
-    """By code that is said now, everything that was said of it; a summary that names no cause only if it is alone."""
+    """All reports by code, for codes that are reported now; the summary only if it is the only one."""
     now = dict.fromkeys(one.reason.code for one in pod.said if one.current)
     telling = [code for code in now if code != _NO_CAUSE] or list(now)
     return {code: [one for one in pod.said if one.reason.code == code] for code in telling}
@@ -118,7 +127,7 @@ def _identity(pod: PendingPod, now: UnixTime) -> Iterator[tuple[str, str]]:
     yield "scheduler", pod.scheduler or UNKNOWN
     yield "asks for", _asks(pod, short=False)
     yield "created", _ago(pod.created, now)
-    yield "tries", f"{pod.attempts} refused" if pod.attempts else "none known"
+    yield "attempts", f"{pod.attempts} failed" if pod.attempts else "none reported"
     yield "uid", pod.pod_uid
 
 
@@ -154,7 +163,7 @@ def _who(one: Said, now: UnixTime) -> str:
 
 
 def _nodes(reason: Reason) -> str | None:
-    """How many, and those that are named."""
+    """The number of nodes, and the names that are known."""
     count = len(reason.nodes) if reason.node_count is None else reason.node_count
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""The fuller resources of the analyzer's API: the fleet in a few figures, cards with evidence, groups, workloads."""
+"""The fuller resources of the analyzer's API: the fleet in a few figures, GPUs with evidence, groups, workloads."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from vgpuscope.views.fleet.evidence import sentences
 from vgpuscope.views.fleet.results import (
     ResultRow,
     Stats,
-    TenantRow,
+    TenantResult,
     average,
     by_gpu,
     by_namespace,
@@ -49,7 +49,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     requests: int
     errors_total: int
     faults: tuple[Fault, ...]
-    gpus: int  # physical cards
+    gpus: int  # physical GPUs
     instances: int  # MIG instances among the rows
     rows: int
     nodes: int
@@ -64,10 +64,19 @@ class Summary(Struct, frozen=True, kw_only=True):
     down_targets: tuple[Target, ...] = ()  # the first of these
 
 
-class TenantDetail(Struct, frozen=True, kw_only=True):
-    """One tenant of a card, with what its verdict rests on."""
+class Shown(Struct, frozen=True, kw_only=True):
+    """Which analysis is shown now."""
 
-    tenant: TenantRow
+    number: int | None  # null: none yet
+    timestamp: str | None
+    gpus: int
+    stale: bool
+
+
+class TenantDetail(Struct, frozen=True, kw_only=True):
+    """One tenant of a GPU, with what its verdict rests on."""
+
+    tenant: TenantResult
     terms: dict[Term, Stat]
     evidence: Evidence
     why: tuple[str, ...]
@@ -75,7 +84,7 @@ class TenantDetail(Struct, frozen=True, kw_only=True):
 
 
 class GpuDetail(Struct, frozen=True, kw_only=True):
-    """One card or MIG instance, with what its verdict rests on; quantities are in base units."""
+    """One GPU or MIG instance, with what its verdict rests on; quantities are in base units."""
 
     gpu_id: str
     mig: str
@@ -100,7 +109,7 @@ class GpuDetail(Struct, frozen=True, kw_only=True):
     xids: tuple[int, ...]
 
 
-class GroupRow(Struct, frozen=True, kw_only=True):
+class GroupResult(Struct, frozen=True, kw_only=True):
     """The GPUs of one node or one namespace. A shared GPU is in the namespace of each of its tenants, and is judged
     there by the tenants of that namespace alone. Fields named tenants_* count tenants, all others count GPUs."""
 
@@ -188,7 +197,7 @@ def target_counts(analysis: Analysis | None) -> tuple[int | None, int | None]:
 
 
 def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
-    """Everything that is known of one card."""
+    """Everything that is known of one GPU."""
     return GpuDetail(
         gpu_id=gpu.gpu_id,
         mig=gpu.mig,
@@ -214,7 +223,7 @@ def detail(gpu: GpuUse, *, lang: Language, stale: bool) -> GpuDetail:
     )
 
 
-def groups(rows: Iterable[ResultRow], *, by: str) -> list[GroupRow]:
+def groups(rows: Iterable[ResultRow], *, by: str) -> list[GroupResult]:
     """The rows by node, or the units by namespace, in order of name."""
     if by == "namespace":
         found = by_namespace(unit for row in rows for unit in units(row))
@@ -227,7 +236,7 @@ def groups(rows: Iterable[ResultRow], *, by: str) -> list[GroupRow]:
 
 def workloads(rows: Iterable[ResultRow]) -> list[WorkloadRow]:
     """The tenants by owner, in order of namespace and name."""
-    found: dict[tuple[str, str], list[tuple[ResultRow, TenantRow]]] = {}
+    found: dict[tuple[str, str], list[tuple[ResultRow, TenantResult]]] = {}
     for unit in (unit for row in rows for unit in units(row)):
         for tenant in unit.tenants:
             owner = tenant.owner or f"Pod/{tenant.pod}"
@@ -275,11 +284,11 @@ def _tenant(use: TenantUse, gpu: GpuUse, lang: Language, *, stale: bool) -> Tena
     )
 
 
-def _group(name: str, parts: list[ResultRow]) -> GroupRow:
+def _group(name: str, parts: list[ResultRow]) -> GroupResult:
     gpus = list(by_gpu(parts).values())
     tenants = [one for part in parts for one in part.tenants]
     verdicts = [one.verdict for one in tenants]
-    return GroupRow(
+    return GroupResult(
         name=name,
         gpus=len(gpus),
         avg_score=average(parts),
@@ -301,7 +310,7 @@ def _gpus_of(parts: Iterable[ResultRow], use_class: UseClass) -> int:
     return len({(part.gpu_id, part.mig) for part in parts if part.use_class == use_class})
 
 
-def _workload(namespace: str, owner: str, held: list[tuple[ResultRow, TenantRow]]) -> WorkloadRow:
+def _workload(namespace: str, owner: str, held: list[tuple[ResultRow, TenantResult]]) -> WorkloadRow:
     parts = list({id(unit): unit for unit, _ in held}.values())
     tenants = [tenant for _, tenant in held]
     gpus, verdicts, score = list(by_gpu(parts).values()), [one.verdict for one in tenants], average(parts)

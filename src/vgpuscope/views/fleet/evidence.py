@@ -55,8 +55,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "且没有其他活动。可能是集合通信挂起或 kernel 空转。",
     ),
     "VERDICT_LOW_SCORE": (
-        "Low use: the score is below the threshold of low use.",
-        "使用率偏低：评分低于低利用率阈值。",
+        "Low use: the score is below thresholds.low_utilization.",
+        "使用率偏低：评分低于 thresholds.low_utilization。",
     ),
     "VERDICT_NO_SIGNAL": (
         "Unknown: no compute metric was collected in {window}.",
@@ -64,14 +64,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "VERDICT_MIG_NO_SIGNAL": (
         "Unknown: no compute metric of this MIG instance was collected in {window}. GPU utilisation is not defined for "
-        "MIG instances, so a value of 0 proves nothing. dcgm-exporter has what is missing: enable "
+        "MIG instances, so a value of 0 proves nothing. dcgm-exporter can report the missing metric: enable "
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE or DCGM_FI_PROF_SM_ACTIVE.",
         "无法判断：{window}内没有采集到该 MIG 实例的计算指标。GPU 利用率对 MIG 实例没有定义，因此数值 0 不能说明空闲。"
         "缺少的指标可由 dcgm-exporter 提供：请启用 DCGM_FI_PROF_GR_ENGINE_ACTIVE 或 DCGM_FI_PROF_SM_ACTIVE。",
     ),
     "VERDICT_GPU_LOST": (
-        "Unknown: the driver reports that this GPU cannot be used (lost, unresponsive, or waiting for a reset). Its "
-        "health and its XIDs say more.",
+        "Unknown: the driver reports that this GPU cannot be used (lost, unresponsive, or waiting for a reset). See "
+        "its health and its XIDs.",
         "无法判断：驱动报告该 GPU 不可用（丢失、无响应或等待重置）。详见其健康状态和 XID。",
     ),
     "VERDICT_NOT_STARTED": (
@@ -79,13 +79,13 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "尚未启动：容器已分配到该 GPU，但还没有启动 CUDA。",
     ),
     "VERDICT_NUMBERS_WITHHELD": (
-        "The GPU's own numbers are not shown: they cover {window}, and the current tenants have had it for {held_for} "
-        "of it.",
-        "未显示整卡数值：这些数值覆盖{window}，而当前租户仅持有其中 {held_for}。",
+        "The GPU's own numbers are not shown: they cover {window}, and the current tenants have had the GPU for only "
+        "{held_for}.",
+        "未显示整张 GPU 的数值：这些数值覆盖{window}，而当前租户仅持有其中 {held_for}。",
     ),
     "VERDICT_TENANT_IS_NEW": (
         "The GPU's numbers cover {window}; those of the newest tenant cover its {held_for} on the GPU.",
-        "整卡数值覆盖{window}；最新租户的数值仅覆盖其持有的 {held_for}。",
+        "整张 GPU 的数值覆盖{window}；最新租户的数值仅覆盖其持有的 {held_for}。",
     ),
     "VERDICT_NO_AGE": (
         "Unknown: the time of the last sample is not known.",
@@ -141,9 +141,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "无法判断：该 GPU 正在使用且为共享，只有整个 GPU 的数据，没有该租户自身的数据。",
     ),
     "VERDICT_UNEXPLAINED_WORK": (
-        "Unknown: this tenant's own processes show at most {max}, but the GPU works, or draws power as if it did, and "
-        "the tenants' own numbers do not show whose work it is.",
-        "无法判断：该租户自身的进程最高 {max}，但 GPU 在工作（或功耗如同工作），而各租户自身的数据无法说明是谁的工作。",
+        "Unknown: this tenant's own processes reached at most {max}, but the GPU works or draws power as if it did. "
+        "The tenants' own numbers do not show which tenant causes it.",
+        "无法判断：该租户自身的进程最高 {max}，但 GPU 在工作（或功耗如同工作），而各租户自身的数据无法说明来自谁。",
     ),
     "VERDICT_ENDED": (
         "This tenant had the GPU earlier in the window; its last sample is {age} old.",

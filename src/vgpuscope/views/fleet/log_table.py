@@ -6,7 +6,7 @@ lines of their own below it.
 
 from collections.abc import Iterator, Sequence
 
-from vgpuscope.views.fleet.results import ResultRow, TenantRow, low
+from vgpuscope.views.fleet.results import ResultRow, TenantResult, low
 
 _MOST = 40  # lines of GPUs; how many more there are is said
 _TENANTS = 8  # lines of tenants below a GPU
@@ -51,7 +51,7 @@ def _row_lines(row: ResultRow) -> Iterator[str]:
             yield f"  … and {len(row.tenants) - _TENANTS} more tenants of {_gpu(row)}"
 
 
-def _tenant_line(row: ResultRow, tenant: TenantRow) -> str:
+def _tenant_line(row: ResultRow, tenant: TenantResult) -> str:
     """A tenant by its own numbers."""
     used = (_percent(tenant.score), _percent(tenant.gpu_util), _number(tenant.mem_used_mb))
     return _line(f"  {tenant.namespace}/{tenant.pod}", _gpu(row), *used, tenant.status, tenant.verdict)

@@ -1,6 +1,6 @@
 """An analysis and how the analyses went → samples, and the page they are shown on.
 
-What is said of cards is most of the page, and all of it changes with each analysis and with nothing else: it is written
+What is said of GPUs is most of the page, and all of it changes with each analysis and with nothing else: it is written
 once, compressed, and kept as it is. What is said of the fleet and of the analyzer is little and changes at any time.
 """
 
@@ -20,11 +20,11 @@ from vgpuscope.model.quantity import MIB, Bytes, UnixTime
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
-from vgpuscope.views.fleet.podshare import VERDICT_ORDER, PodShare, pod_shares
+from vgpuscope.views.fleet.podshare import VERDICT_ORDER, PodPart, pod_shares
 from vgpuscope.views.fleet.results import Stats, memory_percent
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     """How the analyses went so far, and the settings they run by."""
 
     analyses: int
@@ -37,6 +37,8 @@ class Health(Struct, frozen=True, kw_only=True):
     threshold: float
     interval: float
     error_counts: Mapping[str, int]
+    loop_restarts: Mapping[str, int] = {}
+    follower_failures: Mapping[str, int] = {}
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -52,7 +54,7 @@ def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]
     yield from _tenants(gpu)
 
 
-def _whole(gpu: GpuUse, pods: Sequence[PodShare], means: Mapping[Term, float]) -> Iterator[Sample]:
+def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) -> Iterator[Sample]:
     """The GPU's numbers, with the one pod that has it."""
     row = _card_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
     yield Sample(m.SCORE, row, _points(gpu.score.value), (gpu.status,))
@@ -65,7 +67,7 @@ def _whole(gpu: GpuUse, pods: Sequence[PodShare], means: Mapping[Term, float]) -
     yield Sample(m.SM_CLOCK, row, _times(means.get("sm_clock"), 1e-6))
 
 
-def _shared(gpu: GpuUse, pods: Sequence[PodShare], total: float | None) -> Iterator[Sample]:
+def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterator[Sample]:
     """Each pod's own numbers. Power, clock and memory traffic are known of the whole GPU only."""
     for pod in pods:
         row = _card_row(gpu, pod.namespace, pod.pod)
@@ -82,7 +84,7 @@ def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
     return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
 
 
-def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: Health) -> Iterator[Sample]:
+def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: AnalyzerHealth) -> Iterator[Sample]:
     """Everything shown of the fleet as a whole, and of the analyzer itself."""
     row = FleetRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
@@ -105,7 +107,7 @@ def _targets(row: FleetRow, analysis: Analysis) -> Iterator[Sample]:
         yield Sample(m.TARGETS, row, len(analysis.targets) - up, ("down",))
 
 
-def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
+def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sample]:
     yield Sample(m.ANALYSES, row, health.analyses)
     yield Sample(m.ANALYSIS_ERRORS, row, health.errors)
     yield Sample(m.ANALYSIS_SECONDS, row, health.seconds)
@@ -116,6 +118,10 @@ def _service(row: FleetRow, build: Build, health: Health) -> Iterator[Sample]:
     yield Sample(m.UNSAVED, row, health.unsaved)
     for code, count in health.error_counts.items():
         yield Sample(m.ERRORS, row, count, (code,))
+    for loop, count in health.loop_restarts.items():
+        yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
+    for follower, count in health.follower_failures.items():
+        yield Sample(m.FOLLOWER_FAILURES, row, count, (follower,))
 
 
 def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:
@@ -156,7 +162,7 @@ _GPU_MEANS: tuple[tuple[Metric, Term], ...] = (
 )
 
 
-def _pods(gpu: GpuUse, pods: Sequence[PodShare], end: UnixTime | None) -> Iterator[Sample]:
+def _pods(gpu: GpuUse, pods: Sequence[PodPart], end: UnixTime | None) -> Iterator[Sample]:
     for pod in pods:
         row = GpuPodRow(
             gpu_id=gpu.gpu_id,
@@ -170,7 +176,7 @@ def _pods(gpu: GpuUse, pods: Sequence[PodShare], end: UnixTime | None) -> Iterat
         yield Sample(m.TENANT_IDLE, row, _idle_for(pod, end))
 
 
-def _idle_for(pod: PodShare, end: UnixTime | None) -> float | None:
+def _idle_for(pod: PodPart, end: UnixTime | None) -> float | None:
     if pod.verdict == "in_use":
         return 0
     if pod.verdict == "unknown" or pod.idle_since is None or end is None:
@@ -216,7 +222,7 @@ CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metri
 FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
 
 _LEVEL, _GZIP = 1, 31  # most of the gain, a fifth of the time; zlib's word for a gzip member
-_AT_ONCE = 256  # cards
+_AT_ONCE = 256  # GPUs
 _Known = dict[tuple[int, tuple[str, ...], tuple[str, ...]], str]  # labels as they are written
 _PLAIN_MOST: Bytes = 64 * 1024 * 1024  # above this, plain text is made from the compressed when somebody asks for it
 
@@ -228,7 +234,7 @@ class _Part(Protocol):
 
 
 class CardsPage:
-    """What is said of all cards, in both formats: gauges have the same heads in either."""
+    """What is said of all GPUs, in both formats: gauges have the same heads in either."""
 
     def __init__(self, plain: bytes | None = b"", packed: bytes = b"") -> None:
         self._plain, self._packed = plain, packed
@@ -243,7 +249,7 @@ class CardsPage:
 
 
 class AnalyzerPage:
-    """The page of one moment: names of cards first, then those of the fleet."""
+    """The page of one moment: names of GPUs first, then those of the fleet."""
 
     def __init__(self, cards: CardsPage, fleet: _Part) -> None:
         self._cards, self._fleet = cards, fleet
@@ -292,7 +298,7 @@ class _Block:
         self.plain: list[bytes] = []
 
     def add(self, sample: Sample, known: _Known) -> None:
-        """One more line; most of a card's lines have the same labels, which are written once."""
+        """One more line; most of a GPU's lines have the same labels, which are written once."""
         exposed, extra = self._exposed, sample.extra
         same = (self._kind, sample.row, extra)
         labels = known.get(same)

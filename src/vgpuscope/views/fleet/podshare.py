@@ -25,7 +25,7 @@ _CLASS_ORDER: tuple[UseClass, ...] = (
 _STATUS_ORDER: tuple[Status, ...] = ("high", "normal", "unknown", "low", "idle")  # idle and low only if all are known
 
 
-class PodShare(Struct, frozen=True, kw_only=True):
+class PodPart(Struct, frozen=True, kw_only=True):
     """What one pod has and does on one GPU; None is not measured."""
 
     namespace: str
@@ -41,7 +41,7 @@ class PodShare(Struct, frozen=True, kw_only=True):
     idle_since: UnixTime | None  # since when all its containers are idle
 
 
-def pod_shares(tenants: Iterable[TenantUse]) -> list[PodShare]:
+def pod_shares(tenants: Iterable[TenantUse]) -> list[PodPart]:
     """The tenants of one GPU by pod, in their order."""
     pods: dict[tuple[str, str], list[TenantUse]] = {}
     for use in tenants:
@@ -49,12 +49,12 @@ def pod_shares(tenants: Iterable[TenantUse]) -> list[PodShare]:
     return [_share(namespace, pod, uses) for (namespace, pod), uses in pods.items()]
 
 
-def _share(namespace: str, pod: str, uses: Sequence[TenantUse]) -> PodShare:
+def _share(namespace: str, pod: str, uses: Sequence[TenantUse]) -> PodPart:
     verdict = min((use.verdict for use in uses), key=VERDICT_ORDER.index)
     of_verdict = [use.use_class for use in uses if use.verdict == verdict]
     own = [use for use in uses if use.own]
     idle = [use.idle_since for use in uses]
-    return PodShare(
+    return PodPart(
         namespace=namespace,
         pod=pod,
         owner=next((use.owner for use in uses if use.owner), ""),

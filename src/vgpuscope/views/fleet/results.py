@@ -32,17 +32,17 @@ from vgpuscope.model.quantity import MIB, Ratio, UnixTime
 W = TypeVar("W", bound=str)
 
 
-class TenantRow(Struct, frozen=True, kw_only=True):
+class TenantResult(Struct, frozen=True, kw_only=True):
     """A tenant of a GPU, or one that had it earlier in the window."""
 
     namespace: str
     pod: str
     container: str
     owner: str
-    own_numbers: bool  # whether verdict and numbers are the tenant's own, or only the card's are known
+    own_numbers: bool  # whether verdict and numbers are the tenant's own, or only the GPU's are known
     verdict: Verdict
     use_class: UseClass
-    gpu_util: float | None  # percent of the whole card
+    gpu_util: float | None  # percent of the whole GPU
     mem_used_mb: float | None
     since: str | None  # null: since before the window
     until: str | None  # null: has it still
@@ -56,7 +56,7 @@ class TenantRow(Struct, frozen=True, kw_only=True):
 
 
 class OourRow(Struct, frozen=True):
-    """What gpu-oour says of a card, in its order."""
+    """What gpu-oour says of a GPU, in its order."""
 
     gpu_id: str
     pod: str
@@ -77,7 +77,7 @@ class OourRow(Struct, frozen=True):
 
 
 class ResultRow(OourRow, frozen=True, kw_only=True):
-    """One card, or one MIG instance of one: gpu-oour's fields, and ours."""
+    """One GPU, or one MIG instance of one: gpu-oour's fields, and ours."""
 
     verdict: Verdict
     use_class: UseClass
@@ -87,7 +87,7 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     mig: str
     mig_profile: str
     shared: bool
-    tenants: tuple[TenantRow, ...]
+    tenants: tuple[TenantResult, ...]
     stale: bool = False
     idle_since: str | None = None  # null: its verdict is not idle
     health: str = ""  # as the exporter reports it: ok, lost, …; "": it does not
@@ -124,7 +124,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     by_verdict: dict[Verdict, int]
     by_class: dict[UseClass, int]
     unknown_count: int
-    scored: int  # cards that have a score; without any, the three scores above are 0 as gpu-oour has them
+    scored: int  # GPUs that have a score; without any, the three scores above are 0 as gpu-oour has them
     timestamp: str | None
     tenants_total: int
     tenants_low: int  # idle, or with a score below the threshold: those that /results/low lists
@@ -213,7 +213,7 @@ def _by_score(row: ResultRow) -> tuple[object, ...]:
     return row.score is None, row.score or 0, row.gpu_id, row.mig
 
 
-def _unit(row: ResultRow, one: TenantRow) -> ResultRow:
+def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
     """Numbers that are the whole GPU's are not the tenant's."""
     total, used = row.mem_total_mb, one.mem_used_mb
     return replace(
@@ -249,7 +249,7 @@ def mean(terms: dict[Term, Stat], term: Term, *, scale: float, digits: int) -> f
 
 
 def only_tenant(gpu: GpuUse) -> tuple[str, str]:
-    """Namespace and pod that have the card; of several, what they have in common."""
+    """Namespace and pod that have the GPU; of several, what they have in common."""
     if len(gpu.tenants) == 1:
         tenant = gpu.tenants[0].tenant
         return tenant.namespace, tenant.pod
@@ -269,7 +269,7 @@ def memory_percent(terms: dict[Term, Stat]) -> float | None:
 def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     namespace, pod = only_tenant(gpu)
     terms, evidence = gpu.terms, gpu.evidence
-    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each card
+    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each GPU
         gpu.gpu_id,
         pod,
         namespace,
@@ -302,12 +302,12 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     )
 
 
-def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantRow:
+def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantResult:
     """One tenant as the API shows it; an old verdict is none."""
     tenant, terms = use.tenant, use.terms
     # what is known of a GPU that one tenant has alone is known of that tenant: one score, wherever it is read
     score, status = (gpu.score, gpu.status) if _has_alone(use, gpu) else (use.score, use.status)
-    return TenantRow(
+    return TenantResult(
         namespace=tenant.namespace,
         pod=tenant.pod,
         container=tenant.container,

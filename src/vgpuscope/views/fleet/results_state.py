@@ -1,4 +1,4 @@
-"""What a reader of results has to know beside the rows: that they are stale, and which targets do not answer."""
+"""Lines below the rows of results: that they are stale, and which targets do not answer."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _NAMED = 3  # targets of one line
 
 
 def stale_line(since: str, reason: str) -> str:
-    """That the rows are not what an analysis would find now."""
+    """The results are stale: since when, and why."""
     return clean(f"Stale since {since}: {reason}")
 
 

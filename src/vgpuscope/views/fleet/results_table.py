@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vgpuscope.model.quantity import MIB
-from vgpuscope.views.fleet.results import ResultRow, TenantRow
+from vgpuscope.views.fleet.results import ResultRow, TenantResult
 from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
@@ -30,7 +30,7 @@ _NOTHING = Text()
 
 
 def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = "") -> Group:
-    """The rows in the order given, with sums below, or what is given instead.
+    """The rows in the given order, with sums or the given text below.
 
     `rows` may also hold single tenants of shared GPUs, as /results/low has them.
     """
@@ -46,7 +46,7 @@ def results_table(rows: Sequence[ResultRow], width: int | None, *, below: str = 
 
 
 def looked_at(*, listed: int, threshold: float, gpus: int, unknown: int, tenants: int, tenants_unknown: int) -> str:
-    """What a list of low GPUs means: how much is on it, and how much was looked at."""
+    """The line below a list of low GPUs: how many are listed, and how many were analysed."""
     of_tenants = f"; {_count(tenants, 'tenant')}, {tenants_unknown} unknown" if tenants else ""
     found = f"{listed} {'is' if listed == 1 else 'are'} idle or below" if listed else "No GPU is below"
     return f"{found} {threshold:g}. {_count(gpus, 'GPU')} analysed, {unknown} unknown{of_tenants}."
@@ -65,13 +65,13 @@ def _cut(name: str, length: int) -> str:
     return name if len(name) <= length + 1 else f"{name[:length]}…"
 
 
-# ── what stands in a line ────────────────────────────────────────────────────────────────────────────────────────
+# ── the text of a line ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Layout(Struct, frozen=True):
     """How much is shown."""
 
-    names: Mapping[str, str]  # what stands for a UUID
+    names: Mapping[str, str]  # the shown form of each UUID
     spared: tuple[str, ...] = ()
 
     @property
@@ -84,7 +84,7 @@ class _Block(Struct):
 
     row: ResultRow
     single: bool  # the row is one tenant, so the GPU's own numbers are not known here
-    tenants: list[tuple[ResultRow, TenantRow]]
+    tenants: list[tuple[ResultRow, TenantResult]]
 
 
 class _Line(Struct, frozen=True):
@@ -131,37 +131,29 @@ def _remarks(row: ResultRow) -> Iterable[str]:
 
 
 def _gpu_cells(row: ResultRow) -> tuple[Text, ...]:
-    return (
-        _number(row.score),
-        _percent(row.gpu_util),
-        _memory(row.mem_used_mb, row.mem_total_mb),
-        Text(row.status),
-        Text(row.verdict, _COLOURS[row.verdict]),
-        Text(row.use_class, _MARKED.get(row.use_class, "")),
-        _idle(row.idle_since, row.timestamp),
-        _percent(None if row.coverage is None else 100 * row.coverage),
-        Text(clean(row.model_name), "dim"),
-        _NOTHING,
-    )
+    return *_measured(row, row.mem_total_mb, row.timestamp), Text(clean(row.model_name), "dim"), _NOTHING
 
 
-def _tenant_cells(row: ResultRow, one: TenantRow) -> tuple[Text, ...]:
+def _tenant_cells(row: ResultRow, one: TenantResult) -> tuple[Text, ...]:
+    return *_measured(one, one.memory_limit_mb, row.timestamp), _NOTHING, Text(clean(one.owner))
+
+
+def _measured(one: ResultRow | TenantResult, memory: float | None, at: str) -> tuple[Text, ...]:
+    """What a GPU and a tenant have in common, of which `memory` is the whole."""
     return (
         _number(one.score),
         _percent(one.gpu_util),
-        _memory(one.mem_used_mb, one.memory_limit_mb),
+        _memory(one.mem_used_mb, memory),
         Text(one.status),
         Text(one.verdict, _COLOURS[one.verdict]),
         Text(one.use_class, _MARKED.get(one.use_class, "")),
-        _idle(one.idle_since, row.timestamp),
+        _idle(one.idle_since, at),
         _percent(None if one.coverage is None else 100 * one.coverage),
-        _NOTHING,
-        Text(clean(one.owner)),
     )
 
 
-def _named(one: TenantRow) -> tuple[Text, ...]:
-    """A tenant that has the GPU of the line above alone: what is said there is said of it."""
+def _named(one: TenantResult) -> tuple[Text, ...]:
+    """A tenant that has the GPU alone: the numbers of the line above are its own."""
     memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
     shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
     return tuple(shown.get(title, _NOTHING) for title in _TITLES)

@@ -22,14 +22,14 @@ _WHAT = {
 
 
 def waste_table(found: Waste, width: int | None, *, limit: int) -> Group:
-    """The rows, most idle GPU-hours first, and what became of all GPU-hours."""
+    """The rows, most idle GPU-hours first, and the totals of all GPU-hours."""
     parts: list[RenderableType] = []
     if found.rows:
         titles = ("IDLE GPU-H>", "IDLE>", "GPUS>", "PODS>", "MEMORY>", "NOW", "IDLE FOR>", _WHAT[found.group_by])
         rows = [_cells(row, found) for row in found.rows[:limit]]
         parts.append(table(titles, rows, width, spared=("PODS>", "GPUS>")))
     if len(found.rows) > limit:
-        parts.append(Text(f"… and {len(found.rows) - limit} more; --limit shows more of them, --json all."))
+        parts.append(Text(f"… and {len(found.rows) - limit} more: use --limit {len(found.rows)} or --json."))
     return Group(*parts, *_sums(found))
 
 
@@ -71,10 +71,10 @@ def _sums(found: Waste) -> Iterable[Text]:
     if found.rows:
         yield Text()
     elif not found.history:
-        yield Text("This analyzer stores no results (analyzer.history is none), so idle hours are not known.")
+        yield Text("Idle GPU-hours are unknown: this analyzer stores no results (analyzer.history is none).")
         return
     elif not found.gpu_hours:
-        yield Text(f"No analysis is stored since {found.begin}.")
+        yield Text(f"No results are stored since {found.begin}.")
         return
     else:
         yield Text("No tenant was idle.")
@@ -83,13 +83,13 @@ def _sums(found: Waste) -> Iterable[Text]:
         f"{found.unallocated_gpu_hours:.1f} not allocated."
     )
     yield Text(
-        f"Of the held: {found.in_use_gpu_hours:.1f} in use, {found.idle_gpu_hours:.1f} idle, "
+        f"Of the held GPU-hours: {found.in_use_gpu_hours:.1f} in use, {found.idle_gpu_hours:.1f} idle, "
         f"{found.unknown_gpu_hours:.1f} unknown{_rest(found)}."
     )
 
 
 def _rest(found: Waste) -> str:
-    """Limits of tenants may add up to less than their GPU: that part was held by none of them."""
+    """The memory limits of tenants can add up to less than the GPU: no tenant held the rest."""
     rest = found.held_gpu_hours - found.in_use_gpu_hours - found.idle_gpu_hours - found.unknown_gpu_hours
     return f", {rest:.1f} beyond the limits of the pods that share a GPU" if rest >= _SHOWN else ""
 

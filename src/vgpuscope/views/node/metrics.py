@@ -33,6 +33,7 @@ class SelfUse(Struct, frozen=True, kw_only=True):
     resident_bytes: int | None = None
     open_fds: int | None = None
     start_time: float | None = None
+    loop_restarts: dict[str, int] = {}
 
 
 def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> Iterator[Sample]:
@@ -165,6 +166,7 @@ def _node(snapshot: NodeSnapshot, build: Build, self_use: SelfUse) -> Iterator[S
     yield from _counts(m.DROPPED, row, tally.dropped)
     yield from _counts(m.SCALED, row, tally.scaled)
     yield from _counts(m.ERRORS, row, tally.errors)
+    yield from _counts(m.LOOP_RESTARTS, row, self_use.loop_restarts)
     yield Sample(m.PROCESS_CPU, row, self_use.cpu_seconds)
     yield Sample(m.PROCESS_RSS, row, self_use.resident_bytes)
     yield Sample(m.PROCESS_FDS, row, self_use.open_fds)

@@ -14,15 +14,15 @@ from rich.text import Text
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.views.node.top_notes import heading, notices
-from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Row, Sort, narrowed, rows
+from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
 from vgpuscope.views.node.top_table import table_lines
 from vgpuscope.views.text import clean, span
 
 __all__ = [
     "SORTS",
-    "Row",
     "Sort",
     "State",
+    "TopRow",
     "missed",
     "narrowed",
     "page",
@@ -38,12 +38,12 @@ Panel = Literal["", "help", "notices"]
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """All that the screen depends on."""
+    """Everything that the screen depends on."""
 
     url: str = ""
     snapshot: NodeSnapshot | None = None
     arrived: NodeSnapshot | None = None  # the newest one; differs from the one shown while paused
-    error: str | None = None  # why the last fetch gave nothing
+    error: str | None = None  # why the last fetch failed
     hint: str = ""
     now: float = 0.0  # by the agent's clock
     utc_offset: Seconds = 0.0
@@ -52,7 +52,7 @@ class State(Struct, frozen=True, kw_only=True):
     pattern: str = ""
     typing: str | None = None  # a pattern being typed; None: keys are commands
     group: bool = True
-    rest: bool = True  # show what the containers leave over
+    rest: bool = True  # show the rows that belong to no container
     paused: bool = False
     panel: Panel = ""
     quit: bool = False
@@ -64,7 +64,7 @@ class State(Struct, frozen=True, kw_only=True):
     def needle(self) -> str:
         return self.pattern if self.typing is None else self.typing
 
-    def table(self) -> tuple[Row, ...]:
+    def table(self) -> tuple[TopRow, ...]:
         """The rows to show now."""
         if self.snapshot is None:
             return ()
@@ -79,7 +79,7 @@ def sampled(state: State, snapshot: NodeSnapshot, *, now: float) -> State:
 
 
 def missed(state: State, error: str, *, hint: str, now: float) -> State:
-    """A fetch failed; the last data stay."""
+    """A fetch failed; the last data is kept."""
     return replace(state, error=error, hint=hint, now=now)
 
 
@@ -146,20 +146,20 @@ _MOVES: dict[str, Callable[[State], State]] = {
 
 _HELP = (
     ("q, Esc", "quit"),
-    ("s", "sort by the next of: gpu, memory, sm, power, name"),
+    ("s", "sort by the next column: gpu, memory, sm, power, name"),
     ("r", "reverse the order"),
-    ("/", "filter by namespace, pod, container, UUID or model; Enter keeps it, Esc does not"),
-    ("g", "containers below their GPU, or containers alone"),
-    ("l", "show or hide what containers leave over: system, unattributed, free"),
-    ("n", "all notices: sources that fail, lost cards, refused regions"),
-    ("space", "hold the picture, or let it go on"),
+    ("/", "filter by namespace, pod, container, UUID or model; Enter applies, Esc cancels"),
+    ("g", "list containers below their GPU, or without GPUs"),
+    ("l", "show or hide memory outside containers: system, unattributed, free"),
+    ("n", "all notices: failed sources, lost GPUs, rejected regions"),
+    ("space", "pause or continue updates"),
     ("j k ↑ ↓", "scroll; also PgUp PgDn Home End"),
     ("?", "this page"),
     ("", ""),
-    ("–", "not measured: not the same as 0"),
-    ("!", "before a name: uses a card that nobody gave it"),
-    ("mean max", "over the agent's last window, so that no burst between two samples is lost"),
-    ("may use", "the HAMi limit, the MIG instance, or the card divided by the ratio"),
+    ("–", "not measured; not the same as 0"),
+    ("!", "before a name: uses a GPU without an allocation"),
+    ("mean max", "over the agent's last window; includes bursts between two samples"),
+    ("limit", "of HAMi, of the MIG instance, or the GPU's memory divided by the ratio"),
 )
 _MOST_NOTICES = 4
 
@@ -197,17 +197,17 @@ def _parts(state: State, size: tuple[int, int]) -> tuple[list[Text], list[Text],
     if state.snapshot is None:
         return title, _waiting(state), bottom
     if state.panel == "notices":
-        return title, notices(state.snapshot) or [Text(" nothing to report")], bottom
+        return title, notices(state.snapshot) or [Text(" no notices")], bottom
     width, height = size
     titles, body = table_lines(state.table(), width, group=state.group)
     head = heading(state.snapshot, now=state.now, utc_offset=state.utc_offset, paused=state.paused, width=width)
-    said = _folded(notices(state.snapshot), max(1, min(_MOST_NOTICES, height // 8)))
+    below = _folded(notices(state.snapshot), max(1, min(_MOST_NOTICES, height // 8)))
     above, body = [*head, Text(), *titles], body or [_nothing(state)]
     if state.error:
         above, body = ([Text(line.plain, "dim") for line in lines] for lines in (above, body))
         age = span(max(0.0, state.now - state.snapshot.at))
-        said = [Text(f" ✗ {clean(state.error)}", "bold red"), Text(f" last data, {age} old; trying again", "yellow")]
-    return above, body, [*said, *bottom]
+        below = [Text(f" ✗ {clean(state.error)}", "bold red"), Text(f" data is {age} old; retrying", "yellow")]
+    return above, body, [*below, *bottom]
 
 
 def _folded(lines: list[Text], most: int) -> list[Text]:
@@ -222,11 +222,11 @@ def _help_lines() -> list[Text]:
 
 def _waiting(state: State) -> list[Text]:
     if state.error is None:
-        return [Text(f" asking {clean(state.url)} …")]
+        return [Text(f" connecting to {clean(state.url)} …")]
     return [
         Text(f" ✗ {clean(state.error)}", "bold red"),
         Text(f"   hint: {state.hint}"),
-        Text("   trying again", "yellow"),
+        Text("   retrying", "yellow"),
     ]
 
 
@@ -243,14 +243,14 @@ def _keys(state: State) -> Text:
     if state.typing is not None:
         return Text().append(" filter: ", "bold reverse").append(f" {clean(state.typing)}").append("▏", "blink")
     if state.panel:
-        return Text().append(" any key goes back ", "reverse")
+        return Text().append(" press any key to go back ", "reverse")
     arrow = "↑" if (state.sort in DESCENDING) == state.reverse else "↓"
     keys = (
         ("q", "quit"),
         ("s", f"sort {state.sort}{arrow}"),
         ("/", f"filter “{clean(state.pattern)}”" if state.pattern else "filter"),
         ("g", "containers" if state.group else "by GPU"),
-        ("space", "go on" if state.paused else "pause"),
+        ("space", "continue" if state.paused else "pause"),
         ("?", "help"),
     )
     line = Text()
@@ -260,7 +260,7 @@ def _keys(state: State) -> Text:
 
 
 def page(state: State, width: int | None) -> list[Text]:
-    """Everything at once, for a printer: heading, table, notices."""
+    """The whole page, for `--once`: heading, table, notices."""
     assert state.snapshot is not None
     snapshot = state.snapshot
     titles, body = table_lines(state.table(), width, group=state.group)
@@ -279,5 +279,5 @@ def _trimmed(line: Text, width: int | None) -> Text:
 
 def _nothing(state: State) -> Text:
     if state.needle:
-        return Text(f" nothing here matches “{clean(state.needle)}”", "italic")
-    return Text(" no containers use a GPU" if not state.group else " no GPUs", "italic")
+        return Text(f" no rows match “{clean(state.needle)}”", "italic")
+    return Text(" no container uses a GPU" if not state.group else " no GPUs", "italic")

@@ -1,4 +1,4 @@
-"""What stands around the table: the heading, and what a person should know beyond the numbers."""
+"""The lines around the table: the heading above it and the notices below it."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from vgpuscope.views.text import UNKNOWN, clean, label, percent, sizes, span, wa
 
 
 def heading(snapshot: NodeSnapshot, *, now: float, utc_offset: Seconds, paused: bool, width: int | None) -> list[Text]:
-    """Which node, when, how much of it all, and which sources speak."""
+    """The node, the time of the sample, the totals and the state of the sources."""
     when = datetime.fromtimestamp(snapshot.at, UTC) + timedelta(seconds=utc_offset)
     age = max(0.0, now - snapshot.at)
     right = Text(f"{when:%H:%M:%S}  ").append(f"sampled {span(age)} ago", "yellow" if age > 10 else "dim")
@@ -63,7 +63,7 @@ _LIVELIEST: tuple[State, ...] = ("active", "idle", "unknown", "not-started")
 
 
 def _states(snapshot: NodeSnapshot) -> list[State]:
-    """One state for each container, the liveliest of those it has on its GPUs."""
+    """One state for each container: the most active of its states on several GPUs."""
     found: dict[ContainerKey, State] = {}
     for usage in snapshot.containers:
         found[usage.key] = min(usage.state, found.get(usage.key, usage.state), key=_LIVELIEST.index)
@@ -75,7 +75,7 @@ def _count(n: int, word: str) -> str:
 
 
 def _sources(sources: Iterable[SourceState]) -> Text:
-    """The ones that fail first: a narrow screen cuts the line."""
+    """Failed sources come first, because a narrow screen cuts the line."""
     line = Text().append(" sources", "dim")
     for source in sorted(sources, key=lambda s: (not s.up and s.absent, s.up)):
         if source.up:
@@ -87,21 +87,31 @@ def _sources(sources: Iterable[SourceState]) -> Text:
     return line
 
 
-_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the others are how a GPU is meant to work
+_ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the other reasons are normal operation
 
 
 def notices(snapshot: NodeSnapshot) -> list[Text]:
-    """What a person should know beyond the numbers, the worst first."""
-    found = [*_card_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
-    uninvited = dict.fromkeys(usage.key for usage in snapshot.containers if not usage.allocated)
-    found += (("!", "yellow", f"{label(key)} uses a card that nobody gave it") for key in uninvited)
-    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, however many GPUs it is on
+    """Problems that the numbers do not show, most severe first."""
+    found = [*_gpu_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
+    found += (("!", "yellow", text) for text in _unallocated(snapshot))
+    waiting = dict.fromkeys(vgpu.key for vgpu in snapshot.vgpus if vgpu.blocked)  # once, even if it is on several GPUs
     found += (("!", "yellow", f"{label(key)} waits for a container of higher priority") for key in waiting)
     found.sort(key=lambda notice: notice[0] != "✗")
     return [Text(f" {sign} {clean(text)}", style) for sign, style, text in found]
 
 
-def _card_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
+def _unallocated(snapshot: NodeSnapshot) -> Iterator[str]:
+    """Containers that use a GPU that was not allocated to them, each with its GPUs."""
+    index = {usage.gpu.uuid: str(usage.gpu.index) for usage in snapshot.gpus}
+    used: dict[ContainerKey, dict[str, None]] = {}
+    for usage in snapshot.containers:
+        if not usage.allocated:
+            used.setdefault(usage.key, {})[index.get(usage.gpu, usage.gpu)] = None
+    for key, gpus in used.items():
+        yield f"{label(key)} uses GPU {', '.join(gpus)} without an allocation"
+
+
+def _gpu_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     last_xid = dict(snapshot.last_xid)
     for usage in snapshot.gpus:
         gpu = usage.gpu
@@ -110,19 +120,19 @@ def _card_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
         if gpu.uuid in last_xid:
             yield _xid_notice(gpu, last_xid[gpu.uuid], [x for x in snapshot.xids if x.gpu == gpu.uuid])
         if slow := sorted(_ALARMING & (gpu.throttle or frozenset())):
-            yield "!", "yellow", f"GPU {gpu.index} is slowed down: {', '.join(slow)}"
+            yield "!", "yellow", f"GPU {gpu.index} is throttled: {', '.join(slow)}"
         if gpu.remap_failed or gpu.ecc_uncorrected:
-            yield "!", "yellow", f"GPU {gpu.index} has memory errors that could not be corrected"
+            yield "!", "yellow", f"GPU {gpu.index} has uncorrectable memory errors"
 
 
 def _xid_notice(gpu: Gpu, last: int, seen: Collection[XidCount]) -> tuple[str, str, str]:
     """The last XID of a GPU, or an earlier one if that is fatal and the last is not."""
     xid = next((x for x in (last, *(x.xid for x in seen)) if advice(x).fatal), last)
-    said = advice(xid)
-    name = f" ({said.name})" if said.name else ""
+    known = advice(xid)
+    name = f" ({known.name})" if known.name else ""
     count = sum(x.count for x in seen) or 1
-    text = f"GPU {gpu.index} reported XID {xid}{name}: {ADVICE[said.action]}; {_count(count, 'XID')} so far"
-    return ("✗", "bold red", text) if said.fatal else ("!", "yellow", text)
+    text = f"GPU {gpu.index} reported XID {xid}{name}: {ADVICE[known.action]}; {_count(count, 'XID')} so far"
+    return ("✗", "bold red", text) if known.fatal else ("!", "yellow", text)
 
 
 def _source_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
@@ -131,14 +141,14 @@ def _source_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
             since = "" if source.age_seconds is None else f" (last read {span(source.age_seconds)} ago)"
             yield "✗", "red", f"{source.source} {source.code or 'down'}: {source.message or 'no reason given'}{since}"
         elif source.source == "nvml" and source.absent:
-            yield "!", "yellow", f"no driver, so no GPUs: {source.message} ({source.code})"
+            yield "!", "yellow", f"no GPUs, because the driver is missing: {source.message} ({source.code})"
 
 
 def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     if snapshot.regions_refused:
         reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(snapshot.regions_refused.items()))
         total = sum(snapshot.regions_refused.values())
-        yield "!", "yellow", f"{_count(total, 'HAMi region')} refused: {reasons}"
+        yield "!", "yellow", f"{_count(total, 'HAMi region')} rejected: {reasons}"
     if snapshot.regions_orphaned:
         n = snapshot.regions_orphaned
-        yield "!", "yellow", f"{_count(n, 'HAMi region')} left behind by pods that are gone"
+        yield "!", "yellow", f"{_count(n, 'HAMi region')} of deleted pods not removed"

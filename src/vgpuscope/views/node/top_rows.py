@@ -1,4 +1,4 @@
-"""Which lines `vgpuscope top` shows of a node, in numbers: filtered, sorted, and hung below their GPUs."""
+"""The rows that `vgpuscope top` shows of a node, in numbers: filtered, sorted, and placed below their GPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -15,16 +15,16 @@ Sort = Literal["gpu", "memory", "sm", "power", "name"]
 SORTS: tuple[Sort, ...] = ("gpu", "memory", "sm", "power", "name")
 
 Kind = Literal["gpu", "mig", "container", "system", "unattributed", "free", "ended"]
-REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # what containers leave over
+REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # rows that belong to no container
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class TopRow(Struct, frozen=True, kw_only=True):
     """One line of the table, in numbers. None: not measured."""
 
     kind: Kind
     name: str
     gpu: DeviceUUID
-    place: str = ""  # index of the GPU, and of the instance on it
+    place: str = ""  # index of the GPU, and of the MIG instance on it
     usage: ContainerUsage | None = None  # where it came from, for a container
     branch: str = ""  # the lines of the tree before the name
     state: str | None = None
@@ -45,8 +45,8 @@ class Row(Struct, frozen=True, kw_only=True):
 
 def rows(
     snapshot: NodeSnapshot, *, sort: Sort = "gpu", reverse: bool = False, pattern: str = "", group: bool = True
-) -> tuple[Row, ...]:
-    """The table of a node: GPUs with what is on them, or the containers alone."""
+) -> tuple[TopRow, ...]:
+    """The table of a node: GPUs with their containers, or only the containers."""
     shown = narrowed(snapshot, pattern)
     if not group:
         places = _places(snapshot)
@@ -57,7 +57,7 @@ def rows(
 
 
 def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
-    """The snapshot with only the GPUs and containers that a pattern names; a named GPU keeps all of its own."""
+    """The snapshot with only the GPUs and containers that match a pattern; a matching GPU keeps its containers."""
     needle = pattern.strip().casefold()
     if not needle:
         return snapshot
@@ -95,25 +95,25 @@ def _counts(snapshot: NodeSnapshot) -> dict[DeviceUUID, int]:
 
 
 class _Branch(Struct, frozen=True, kw_only=True):
-    """A GPU or instance with what hangs below it."""
+    """A GPU or MIG instance with the rows below it."""
 
     gpu: DeviceUUID
-    row: Row
+    row: TopRow
     instances: tuple["_Branch", ...] = ()
-    containers: tuple[Row, ...] = ()
+    containers: tuple[TopRow, ...] = ()
     ledger: Ledger | None = None
 
 
 def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
     places, ledgers = _places(snapshot), {(entry.gpu, entry.mig): entry for entry in snapshot.ledgers}
-    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[Row]] = {}
+    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[TopRow]] = {}
     for usage in snapshot.containers:
         at = usage.mig if (usage.gpu, usage.mig) in places else None
         below.setdefault((usage.gpu, at), []).append(_container_row(usage, places))
     cards = {g.gpu.uuid: _card(g, below, ledgers) for g in snapshot.gpus}
     for (gpu, _), held in below.items():
         if gpu not in cards:  # a GPU that the driver no longer lists still has its containers
-            row = Row(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
+            row = TopRow(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
             cards[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
     by_row = {card.row: card for card in cards.values()}
     return [by_row[row] for row in _ordered(list(by_row), sort, reverse)]
@@ -121,7 +121,7 @@ def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
 
 def _card(
     usage: GpuUsage,
-    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[Row]],
+    below: dict[tuple[DeviceUUID, DeviceUUID | None], list[TopRow]],
     ledgers: dict[tuple[DeviceUUID, DeviceUUID | None], Ledger],
 ) -> _Branch:
     uuid = usage.gpu.uuid
@@ -143,30 +143,32 @@ def _card(
     )
 
 
-def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[Row]:
-    """The GPU's own row and those below it; what containers leave over is shown only where all of them are."""
+def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[TopRow]:
+    """The GPU's row and those below it; rows outside containers are shown only if no container is filtered out."""
     yield card.row
-    children: list[_Branch | Row] = [*card.instances, *_ordered(card.containers, sort, reverse)]
+    children: list[_Branch | TopRow] = [*card.instances, *_ordered(card.containers, sort, reverse)]
     children += _rest_rows(card) if whole else ()
     yield from _hang(children, "", sort, reverse, whole)
 
 
-def _hang(children: Sequence[_Branch | Row], indent: str, sort: Sort, reverse: bool, whole: bool) -> Iterator[Row]:
+def _hang(
+    children: Sequence[_Branch | TopRow], indent: str, sort: Sort, reverse: bool, whole: bool
+) -> Iterator[TopRow]:
     for n, child in enumerate(children, 1):
         last = n == len(children)
         branch = indent + ("└ " if last else "├ ")
-        if isinstance(child, Row):
+        if isinstance(child, TopRow):
             yield replace(child, branch=branch)
             continue
         yield replace(child.row, branch=branch)
-        own: list[_Branch | Row] = [*_ordered(child.containers, sort, reverse)]
+        own: list[_Branch | TopRow] = [*_ordered(child.containers, sort, reverse)]
         own += _rest_rows(child) if whole and own else ()
         yield from _hang(own, indent + ("  " if last else "│ "), sort, reverse, whole)
 
 
-def _card_row(usage: GpuUsage) -> Row:
+def _card_row(usage: GpuUsage) -> TopRow:
     gpu, burst = usage.gpu, usage.utilization_burst
-    return Row(
+    return TopRow(
         kind="gpu",
         name=f"{gpu.index} {clean(gpu.model)}",
         gpu=gpu.uuid,
@@ -186,9 +188,9 @@ def _card_row(usage: GpuUsage) -> Row:
     )
 
 
-def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> Row:
+def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> TopRow:
     memory = instance.memory
-    return Row(
+    return TopRow(
         kind="mig",
         name=f"mig {instance.index}" + (f" {clean(instance.profile)}" if instance.profile else ""),
         gpu=card.gpu.uuid,
@@ -200,11 +202,11 @@ def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> Row:
     )
 
 
-def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceUUID | None], str]) -> Row:
+def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceUUID | None], str]) -> TopRow:
     burst = usage.sm_burst
     place = places.get((usage.gpu, usage.mig)) or places.get((usage.gpu, None), "?")
     methods = dict.fromkeys(m for m in (usage.memory_method, usage.sm_method) if m)
-    return Row(
+    return TopRow(
         kind="container",
         name=label(usage.key),
         gpu=usage.gpu,
@@ -224,8 +226,8 @@ def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceU
     )
 
 
-def _rest_rows(branch: _Branch) -> list[Row]:
-    """What no container has, by the ledger; parts that are zero in every respect are left out."""
+def _rest_rows(branch: _Branch) -> list[TopRow]:
+    """The rows that belong to no container, from the ledger; empty ones are skipped."""
     if branch.ledger is None:
         return []
     memory, energy = branch.ledger.memory, branch.ledger.energy
@@ -241,7 +243,7 @@ def _rest_rows(branch: _Branch) -> list[Row]:
         if used or joules:
             total = int(memory.total) if memory else None
             held = None if used is None else int(used)
-            row = Row(kind=kind, name=kind, gpu=branch.gpu, memory=held, memory_total=total, energy=joules)
+            row = TopRow(kind=kind, name=kind, gpu=branch.gpu, memory=held, memory_total=total, energy=joules)
             found.append(replace(row, place=branch.row.place))
     return found
 
@@ -255,17 +257,17 @@ def _places(snapshot: NodeSnapshot) -> dict[tuple[DeviceUUID, DeviceUUID | None]
     return places
 
 
-_KEYS: dict[Sort, Callable[[Row], float | str | tuple[int, ...] | None]] = {
+_KEYS: dict[Sort, Callable[[TopRow], float | str | tuple[int, ...] | None]] = {
     "gpu": lambda row: tuple(int(n) if n.isdecimal() else 1 << 30 for n in row.place.split(":")),
     "memory": lambda row: row.memory,
     "sm": lambda row: row.busy,
     "power": lambda row: row.power,
     "name": lambda row: row.name.partition(" ")[2] if row.kind == "gpu" else row.name,
 }
-DESCENDING = {"memory", "sm", "power"}  # who uses most is what one looks for
+DESCENDING = {"memory", "sm", "power"}  # the largest consumers first
 
 
-def _ordered(found: Sequence[Row], sort: Sort, reverse: bool) -> list[Row]:
+def _ordered(found: Sequence[TopRow], sort: Sort, reverse: bool) -> list[TopRow]:
     """By one column, the unmeasured last in either direction, equals in the order of place and name."""
     key = _KEYS[sort]
     settled = sorted(found, key=lambda row: (_KEYS["gpu"](row), row.name))

@@ -1,4 +1,4 @@
-"""Rows as lines of text: which columns fit, how wide they are, and what stands in each cell."""
+"""Rows as lines of text: which columns fit, how wide they are, and the text of each cell."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,10 +8,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from vgpuscope.model.quantity import Ratio
-from vgpuscope.views.node.top_rows import REST, Row
+from vgpuscope.views.node.top_rows import REST, TopRow
 from vgpuscope.views.text import UNKNOWN, bar, fit, joules, percent, size, sizes, watts
 
-_STATES: dict[str, tuple[str, str]] = {  # what a container or GPU does: sign before the word, colour
+_STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
     "active": ("●", "green"),
     "idle": ("○", "yellow"),
     "not-started": ("◌", "blue"),
@@ -20,7 +20,7 @@ _STATES: dict[str, tuple[str, str]] = {  # what a container or GPU does: sign be
 }
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class ColumnPlan(Struct, frozen=True, kw_only=True):
     """How the table uses the width it has."""
 
     name: int = 24
@@ -35,22 +35,22 @@ _NO_ENERGY = ("place", "state", "busy", "burst", "memory", "power", "extra", "me
 _NO_METHOD = ("place", "state", "busy", "burst", "memory", "power", "extra")
 _NO_BURST = ("place", "state", "busy", "memory", "power", "extra")
 _PLANS = (  # from rich to poor; the first that leaves room for the names is taken
-    Plan(columns=_ALL, busy_bar=10, memory_bar=10),
-    Plan(columns=_ALL, busy_bar=6, memory_bar=8),
-    Plan(columns=_NO_ENERGY, busy_bar=6, memory_bar=8),
-    Plan(columns=_NO_METHOD, busy_bar=6, memory_bar=8),
-    Plan(columns=_NO_BURST, busy_bar=6, memory_bar=8),
-    Plan(columns=_NO_BURST, busy_bar=4, memory_bar=4, spacious=False),
-    Plan(columns=("place", "state", "busy", "memory"), busy_bar=4, memory_bar=4, spacious=False),
-    Plan(columns=("place", "state", "busy", "memory"), busy_bar=0, memory_bar=0, spacious=False),
-    Plan(columns=("place", "busy", "memory"), busy_bar=0, memory_bar=0, spacious=False),
-    Plan(columns=("memory",), busy_bar=0, memory_bar=0, spacious=False),
+    ColumnPlan(columns=_ALL, busy_bar=10, memory_bar=10),
+    ColumnPlan(columns=_ALL, busy_bar=6, memory_bar=8),
+    ColumnPlan(columns=_NO_ENERGY, busy_bar=6, memory_bar=8),
+    ColumnPlan(columns=_NO_METHOD, busy_bar=6, memory_bar=8),
+    ColumnPlan(columns=_NO_BURST, busy_bar=6, memory_bar=8),
+    ColumnPlan(columns=_NO_BURST, busy_bar=4, memory_bar=4, spacious=False),
+    ColumnPlan(columns=("place", "state", "busy", "memory"), busy_bar=4, memory_bar=4, spacious=False),
+    ColumnPlan(columns=("place", "state", "busy", "memory"), busy_bar=0, memory_bar=0, spacious=False),
+    ColumnPlan(columns=("place", "busy", "memory"), busy_bar=0, memory_bar=0, spacious=False),
+    ColumnPlan(columns=("memory",), busy_bar=0, memory_bar=0, spacious=False),
 )
 _LEAST_NAME = {True: 28, False: 20}  # cells that names get before columns do, by whether the plan is spacious
 _GOOD_NAME, _GOOD_BAR, _LONGEST_BAR = 36, 8, 20
 
 
-def plan(table: Sequence[Row], width: int | None, *, group: bool) -> Plan:
+def plan(table: Sequence[TopRow], width: int | None, *, group: bool) -> ColumnPlan:
     """The richest plan that fits; with no width given, the one where nothing is cut."""
     wanted = max((cell_len(row.branch + row.name) + 2 * (not row.allocated) for row in table), default=0)
     wanted = max(wanted, 16)
@@ -69,31 +69,31 @@ def plan(table: Sequence[Row], width: int | None, *, group: bool) -> Plan:
     return replace(chosen, name=max(1, min(room, wanted)))
 
 
-def _grown(chosen: Plan, room: int, *, keep: int, longest: int) -> tuple[Plan, int]:
+def _grown(chosen: ColumnPlan, room: int, *, keep: int, longest: int) -> tuple[ColumnPlan, int]:
     """Longer bars from the room that the names do not need."""
     more = max(0, min((room - keep) // 2, longest - chosen.busy_bar))
     return replace(chosen, busy_bar=chosen.busy_bar + more, memory_bar=chosen.memory_bar + more), room - 2 * more
 
 
-def _for(candidate: Plan, group: bool) -> Plan:
+def _for(candidate: ColumnPlan, group: bool) -> ColumnPlan:
     columns = tuple(c for c in candidate.columns if not (group and c == "place"))
     return replace(candidate, columns=columns)
 
 
-def _fixed_width(chosen: Plan, table: Sequence[Row]) -> int:
+def _fixed_width(chosen: ColumnPlan, table: Sequence[TopRow]) -> int:
     return 1 + sum(_width(column, chosen, table) + len(_gap(chosen)) for column in chosen.columns)
 
 
-def _gap(chosen: Plan) -> str:
+def _gap(chosen: ColumnPlan) -> str:
     return "  " if chosen.spacious else " "
 
 
-_TITLES: dict[str, tuple[str, str]] = {  # the first line speaks of GPUs, the second of containers
+_TITLES: dict[str, tuple[str, str]] = {  # the first line is about GPUs, the second about containers
     "place": ("GPU", ""),
     "state": ("MODE", "state"),
     "busy": ("UTIL", "SM"),
     "burst": ("mean  max", ""),
-    "memory": ("MEMORY", "used / may use"),
+    "memory": ("MEMORY", "used / limit"),
     "power": ("POWER", ""),
     "energy": ("ENERGY", ""),
     "extra": ("TEMP", "proc"),
@@ -103,7 +103,7 @@ _RIGHT = {"place", "burst", "power", "energy", "extra"}
 _LEAST = {"place": 3, "state": 12, "burst": 9, "energy": 6, "extra": 4, "method": 6}
 
 
-def _width(column: str, chosen: Plan, table: Sequence[Row]) -> int:
+def _width(column: str, chosen: ColumnPlan, table: Sequence[TopRow]) -> int:
     if column == "busy":
         return chosen.busy_bar + bool(chosen.busy_bar) + 4
     if column == "memory":
@@ -112,30 +112,30 @@ def _width(column: str, chosen: Plan, table: Sequence[Row]) -> int:
     return max(least, *(cell_len(_TEXTS[column](row, chosen)) for row in table), 0)
 
 
-def _sizes_width(table: Sequence[Row]) -> int:
+def _sizes_width(table: Sequence[TopRow]) -> int:
     return max(11, *(len(_memory_text(row)) for row in table), 0)
 
 
-def _state_text(row: Row, chosen: Plan) -> str:
+def _state_text(row: TopRow, chosen: ColumnPlan) -> str:
     if row.health not in {None, "ok"}:
         return f"✗ {row.health}"
     sign, _ = _STATES.get(row.state or "", ("", ""))
     return f"{sign} {row.state}" if sign and chosen.spacious else row.state or ""
 
 
-def _burst_text(row: Row) -> str:
+def _burst_text(row: TopRow) -> str:
     if row.kind in REST or row.kind == "mig":
         return ""
     return f"{percent(row.busy_mean):>4} {percent(row.busy_max):>4}"
 
 
-def _power_text(row: Row, chosen: Plan) -> str:
+def _power_text(row: TopRow, chosen: ColumnPlan) -> str:
     if row.kind in REST or row.kind == "mig":
         return ""
     return watts(row.power, row.power_limit if chosen.spacious else None)
 
 
-def _extra_text(row: Row) -> str:
+def _extra_text(row: TopRow) -> str:
     if row.kind in REST:
         return ""
     if row.kind != "gpu":
@@ -143,17 +143,17 @@ def _extra_text(row: Row) -> str:
     return UNKNOWN if row.temperature is None else f"{row.temperature:.0f}°C"
 
 
-def _method_text(row: Row) -> str:
+def _method_text(row: TopRow) -> str:
     if row.kind == "gpu":
         return row.health or UNKNOWN
     return (row.method or UNKNOWN) if row.kind == "container" else ""
 
 
-def _memory_text(row: Row) -> str:
+def _memory_text(row: TopRow) -> str:
     return size(row.memory) if row.kind in REST else sizes(row.memory, row.memory_total)
 
 
-_TEXTS: dict[str, Callable[[Row, Plan], str]] = {
+_TEXTS: dict[str, Callable[[TopRow, ColumnPlan], str]] = {
     "place": lambda row, _: row.place,
     "state": _state_text,
     "burst": lambda row, _: _burst_text(row),
@@ -164,7 +164,7 @@ _TEXTS: dict[str, Callable[[Row, Plan], str]] = {
 }
 
 
-def table_lines(table: Sequence[Row], width: int | None, *, group: bool) -> tuple[list[Text], list[Text]]:
+def table_lines(table: Sequence[TopRow], width: int | None, *, group: bool) -> tuple[list[Text], list[Text]]:
     """The two lines of titles, and a line for each row."""
     chosen = plan(table, width, group=group)
     shown = [row for row in table if row.kind != "ended" or "energy" in chosen.columns]
@@ -172,7 +172,7 @@ def table_lines(table: Sequence[Row], width: int | None, *, group: bool) -> tupl
     return _titles(chosen, widths, group=group), [_line(row, chosen, widths) for row in shown]
 
 
-def _titles(chosen: Plan, widths: dict[str, int], *, group: bool) -> list[Text]:
+def _titles(chosen: ColumnPlan, widths: dict[str, int], *, group: bool) -> list[Text]:
     first = Text(" " + fit("GPU" if group else "CONTAINER", chosen.name), "bold")
     second = Text(" " + fit("  container" if group else "", chosen.name), "dim")
     for column, width in widths.items():
@@ -185,7 +185,7 @@ def _titles(chosen: Plan, widths: dict[str, int], *, group: bool) -> list[Text]:
     return [first, second] if group else [first]
 
 
-def _line(row: Row, chosen: Plan, widths: dict[str, int]) -> Text:
+def _line(row: TopRow, chosen: ColumnPlan, widths: dict[str, int]) -> Text:
     line = Text(" ")
     mark = "" if row.allocated else "! "
     room = max(0, chosen.name - cell_len(row.branch) - len(mark))
@@ -198,15 +198,15 @@ def _line(row: Row, chosen: Plan, widths: dict[str, int]) -> Text:
     return line
 
 
-def _name_style(row: Row) -> str:
+def _name_style(row: TopRow) -> str:
     return {"gpu": "bold", "mig": "cyan", "container": ""}.get(row.kind, "dim italic")
 
 
-def _is_lost(row: Row) -> bool:
+def _is_lost(row: TopRow) -> bool:
     return row.kind == "gpu" and row.health not in {None, "ok"} and row.memory is None
 
 
-def _cell(column: str, row: Row, chosen: Plan, width: int) -> Text:
+def _cell(column: str, row: TopRow, chosen: ColumnPlan, width: int) -> Text:
     if column == "busy":
         return _busy_cell(row, chosen, width)
     if column == "memory":
@@ -216,7 +216,7 @@ def _cell(column: str, row: Row, chosen: Plan, width: int) -> Text:
     return Text(text.rjust(width) if column in _RIGHT else set_cell_size(text, width), style)
 
 
-def _busy_cell(row: Row, chosen: Plan, width: int) -> Text:
+def _busy_cell(row: TopRow, chosen: ColumnPlan, width: int) -> Text:
     if row.kind in REST or row.kind == "mig":
         return Text(" " * width)
     style = "bold magenta" if row.busy is not None and row.busy > 1 else "cyan"
@@ -226,7 +226,7 @@ def _busy_cell(row: Row, chosen: Plan, width: int) -> Text:
     return bar(row.busy, chosen.busy_bar, style).append(f" {number}", style if row.busy else "")
 
 
-def _memory_cell(row: Row, chosen: Plan, width: int) -> Text:
+def _memory_cell(row: TopRow, chosen: ColumnPlan, width: int) -> Text:
     ratio = row.memory / row.memory_total if row.memory is not None and row.memory_total else None
     text = f"{_memory_text(row)} {percent(ratio):>4}"
     if row.kind in REST:
@@ -242,7 +242,7 @@ def _fullness(ratio: Ratio | None) -> str:
     return "bold magenta" if ratio > 1 else "red" if ratio >= 0.9 else "yellow" if ratio >= 0.75 else "green"
 
 
-def _style(column: str, row: Row) -> str:
+def _style(column: str, row: TopRow) -> str:
     if row.kind in REST:
         return "dim"
     if column == "state" or (column == "method" and row.kind == "gpu"):

@@ -98,7 +98,7 @@ class Counter:
         return self._odd is not None and 0 <= value - self._odd <= room
 
 
-class Card:
+class GpuHandle:
     """What is remembered of one GPU between two reads."""
 
     def __init__(self, uuid: str, index: int, model: str) -> None:
@@ -181,7 +181,7 @@ class Calls:
         finally:
             self._returned()
 
-    def ask(self, card: Card, question: Question, *more: Any, handle: Any = None) -> Any:
+    def ask(self, card: GpuHandle, question: Question, *more: Any, handle: Any = None) -> Any:
         """The answer, or None if the GPU does not say; () where the question's error codes mean none."""
         for name, key in question.names:
             if key in card.quiet and self.quiet(card, key):
@@ -211,12 +211,12 @@ class Calls:
             raise Abandoned
         self.under_way = None
 
-    def quiet(self, card: Card, key: str) -> bool:
+    def quiet(self, card: GpuHandle, key: str) -> bool:
         """Whether the GPU said lately that it does not support this."""
         learned = card.quiet.get(key)
         return learned is not None and 0.0 <= self.now - learned < QUIET
 
-    def learn(self, card: Card, key: str, code: int) -> bool:
+    def learn(self, card: GpuHandle, key: str, code: int) -> bool:
         """Takes an error code in; True if it means unsupported, which is remembered."""
         if code in UNSUPPORTED:
             if key not in card.quiet:

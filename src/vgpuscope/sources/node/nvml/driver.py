@@ -24,9 +24,9 @@ from vgpuscope.sources.node.nvml.calls import (
     UNKNOWN,
     Abandoned,
     Calls,
-    Card,
     CardDown,
     DriverGone,
+    GpuHandle,
     Question,
     Refused,
 )
@@ -50,7 +50,7 @@ _NAME = Question("nvmlDeviceGetName")
 class _Session:
     """The handles of one initialisation, for the listener."""
 
-    def __init__(self, cards: list[Card]) -> None:
+    def __init__(self, cards: list[GpuHandle]) -> None:
         self.handles = tuple((card.uuid, card.handle) for card in cards if card.handle is not None)
         self.by_handle = {_address(handle): uuid for uuid, handle in self.handles}
         self.deaf: set[str] = set()  # GPUs that spoil an event set
@@ -65,7 +65,7 @@ class Nvml:
         self._calls = Calls(binding)
         self._ears = Calls(binding)  # the listener's own, so that its waiting is never taken for a hang
         self._clock = clock
-        self._cards: list[Card] = []
+        self._cards: list[GpuHandle] = []
         self._hidden = 0  # GPUs the library counts but does not let us see
         self._known: tuple[Gpu, ...] = ()
         self._versions: tuple[str | None, str | None] = (None, None)
@@ -100,7 +100,7 @@ class Nvml:
             try:
                 return self._read()
             except Abandoned:
-                raise DriverHung(f"{calls.left_with}: the call has come back, but nobody waited any more") from None
+                raise DriverHung(f"{calls.left_with}: the call returned after its deadline") from None
             finally:
                 self._stuck.discard(calls.left_with)
 
@@ -128,7 +128,7 @@ class Nvml:
                 self._give_up(f"the driver is gone: {e}")
                 continue
             if gpus and all(gpu.health == "error" for gpu in gpus):
-                self._give_up("every call fails on every card")
+                self._give_up("every call fails on every GPU")
                 continue
             return self._reading(at, gpus)
         raise self._down()
@@ -239,7 +239,7 @@ class Nvml:
             dropped=tuple(self._calls.dropped.items()),
         )
 
-    def _read_one(self, card: Card, at: float) -> Gpu:
+    def _read_one(self, card: GpuHandle, at: float) -> Gpu:
         """The GPU's values; only its identity and health while it is down."""
         if card.uuid in self._stuck:
             return Gpu(**card.identity(), health="unresponsive")
@@ -257,7 +257,7 @@ class Nvml:
             card.health, card.down_since, card.down_tries = "ok", None, 0
         return gpu
 
-    def _set_down(self, card: Card, health: Health, at: float) -> Gpu:
+    def _set_down(self, card: GpuHandle, health: Health, at: float) -> Gpu:
         card.health, card.down_since, card.down_tries = health, at, card.down_tries + 1
         card.static.clear()
         card.counters.clear()
@@ -288,7 +288,7 @@ class Nvml:
         """Finds who is there. A GPU without an answer keeps the identity that its index had, or that is missing."""
         count = self._calls.call("nvmlDeviceGetCount")
         missing = {card.uuid: card for card in self._cards}
-        cards: dict[int, Card] = {}
+        cards: dict[int, GpuHandle] = {}
         silent: dict[int, Health] = {}
         for index in range(count):
             try:
@@ -308,16 +308,16 @@ class Nvml:
         self._hidden = count - len(cards)
         self._take(at, [cards[index] for index in sorted(cards)])
 
-    def _take(self, at: float, cards: list[Card]) -> None:
+    def _take(self, at: float, cards: list[GpuHandle]) -> None:
         others = {card.uuid for card in cards} != {card.uuid for card in self._cards}
         if others and self._cards:
-            log.info("cards changed", extra={"gpus": len(cards), "were": len(self._cards)})
+            log.info("GPUs changed", extra={"gpus": len(cards), "were": len(self._cards)})
         self._cards, self._scanned = cards, at
         self._known = tuple(Gpu(**card.identity(), health="unresponsive") for card in cards)
         if others and self._session is not None:
             self._session = _Session(cards)
 
-    def _meet(self, index: int, missing: dict[str, Card]) -> Card:
+    def _meet(self, index: int, missing: dict[str, GpuHandle]) -> GpuHandle:
         """The GPU at an index, with a fresh handle: the one we know by its UUID, or a new one."""
         handle = self._calls.call("nvmlDeviceGetHandleByIndex", index, about=f"index {index}")
         uuid = self._calls.call("nvmlDeviceGetUUID", handle, about=f"index {index}")
@@ -326,8 +326,8 @@ class Nvml:
         card.index, card.handle = index, handle
         return card
 
-    def _new_card(self, uuid: str, index: int, handle: Any) -> Card:
-        card = Card(uuid, index, "unknown")
+    def _new_card(self, uuid: str, index: int, handle: Any) -> GpuHandle:
+        card = GpuHandle(uuid, index, "unknown")
         card.model = self._calls.ask(card, _NAME, handle=handle) or card.model
         card.serial = self._calls.ask(card, _SERIAL, handle=handle) or None
         card.minor = self._calls.ask(card, _MINOR, handle=handle)
@@ -359,7 +359,7 @@ class Nvml:
                 while self._session is session and not stop.is_set():
                     self._hear(session, events)
             except Refused as e:
-                log.debug("event set is dead", extra={"reason": str(e)})
+                log.debug("event set failed", extra={"reason": str(e)})
                 return False
             finally:
                 self._free(events)
@@ -410,21 +410,21 @@ def _backoff(first: float, tries: int) -> float:
     return min(first * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT)
 
 
-def _waits(card: Card, at: float) -> bool:
+def _waits(card: GpuHandle, at: float) -> bool:
     """Whether a GPU that is down is to be left alone for now."""
     if card.down_since is None:
         return False
     return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
 
 
-def _guess(index: int, health: Health, missing: dict[str, Card]) -> Card | None:
+def _guess(index: int, health: Health, missing: dict[str, GpuHandle]) -> GpuHandle | None:
     """Whose silence this is. A GPU that was never seen has no name yet; one we may not see is none of ours."""
     card = next((card for card in missing.values() if card.index == index), None)
     if card is None:
         card = next(iter(missing.values()), None)
     if card is not None:
         return missing.pop(card.uuid)
-    return None if health == "no-permission" else Card(f"unknown-{index}", index, "unknown")
+    return None if health == "no-permission" else GpuHandle(f"unknown-{index}", index, "unknown")
 
 
 def _address(handle: Any) -> Any:

@@ -19,9 +19,9 @@ from vgpuscope.sources.node.nvml.calls import (
     NOT_SUPPORTED,
     SUCCESS,
     Calls,
-    Card,
     Counter,
     Garbage,
+    GpuHandle,
     Question,
     attribute,
 )
@@ -145,7 +145,7 @@ _INFO = Question("nvmlGpuInstanceGetInfo", of="instance ")
 _COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
-def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
+def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
     """Everything the GPU says now. Raises CardDown or DriverGone; any other failure is one absent value."""
     card.answered = card.failed = card.denied = 0
     mode = calls.ask(card, _MIG_MODE)
@@ -177,7 +177,9 @@ def read_card(calls: Calls, card: Card, clock: Callable[[], float]) -> Gpu:
 # -- values of a GPU -------------------------------------------------------------------------------------------------
 
 
-def _fill(calls: Calls, card: Card, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]) -> None:
+def _fill(
+    calls: Calls, card: GpuHandle, table: tuple[tuple[str, Question, Convert], ...], values: dict[str, Any]
+) -> None:
     ask = calls.ask
     for field, question, convert in table:
         _put(calls, values, field, ask(card, question), convert)
@@ -192,13 +194,13 @@ def _put(calls: Calls, values: dict[str, Any], field: str, raw: Any, convert: Co
         calls.drop(e.reason)
 
 
-def _static(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _static(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     if len(card.static) < len(_STATIC):
         _fill(calls, card, tuple(row for row in _STATIC if row[0] not in card.static), card.static)
     values.update(card.static)
 
 
-def _slow(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     """What was last read, if not too long ago. What fails, or is garbage, is asked for again at the next read."""
     if not 0.0 <= calls.now - card.slow_at < SLOW:
         before, card.slow = _faults(calls, card), {}
@@ -208,7 +210,7 @@ def _slow(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     values.update(card.slow)
 
 
-def _calm(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _calm(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     """The same for what changes slowly."""
     if not 0.0 <= calls.now - card.calm_at < CALM:
         before, card.calm = _faults(calls, card), {}
@@ -218,11 +220,11 @@ def _calm(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     values.update(card.calm)
 
 
-def _faults(calls: Calls, card: Card) -> int:
+def _faults(calls: Calls, card: GpuHandle) -> int:
     return card.failed + sum(calls.dropped.values())
 
 
-def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _utilization(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     rates = calls.ask(card, _UTILIZATION)
     if rates is None:
         return
@@ -230,13 +232,13 @@ def _utilization(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     _put(calls, values, "memory_controller", rates.memory, _percent)
 
 
-def _energy(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _energy(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     millijoules = calls.ask(card, _ENERGY)
     if millijoules is not None and _counts(calls, card, "energy", millijoules):
         values["energy"] = millijoules / 1000
 
 
-def _counts(calls: Calls, card: Card, field: str, value: int) -> bool:
+def _counts(calls: Calls, card: GpuHandle, field: str, value: int) -> bool:
     counter = card.counters.get(field)
     if counter is None:
         counter = card.counters[field] = Counter(_RATES[field])
@@ -248,7 +250,7 @@ def _counts(calls: Calls, card: Card, field: str, value: int) -> bool:
     return True
 
 
-def _remapped(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _remapped(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     rows = calls.ask(card, _REMAPPED)
     if rows is None:
         return
@@ -261,7 +263,7 @@ def _remapped(calls: Calls, card: Card, values: dict[str, Any]) -> None:
     values.update(counts, remap_pending=bool(pending), remap_failed=bool(failed))
 
 
-def _fields(calls: Calls, card: Card, values: dict[str, Any]) -> None:
+def _fields(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     wanted = [(field, key) for field, key in _FIELD_IDS if not calls.quiet(card, key)]
     answers = calls.ask(card, _FIELDS, [field for field, _ in wanted]) if wanted else None
     for (field, key), answer in zip(wanted, answers or (), strict=False):
@@ -275,7 +277,7 @@ def _fields(calls: Calls, card: Card, values: dict[str, Any]) -> None:
             _field(calls, card, field, getattr(attribute(answer, "value"), _MEMBERS[kind]), values)
 
 
-def _field(calls: Calls, card: Card, field: int, value: Any, values: dict[str, Any]) -> None:
+def _field(calls: Calls, card: GpuHandle, field: int, value: Any, values: dict[str, Any]) -> None:
     if field == _MEMORY_TEMPERATURE:
         # boards without the sensor answer 0 °C
         _put(calls, values, "memory_temperature", value or None, _celsius)
@@ -288,7 +290,7 @@ def _field(calls: Calls, card: Card, field: int, value: Any, values: dict[str, A
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _memory(calls: Calls, card: Card, holder: _Holder, handle: Any = None) -> Memory | None:
+def _memory(calls: Calls, card: GpuHandle, holder: _Holder, handle: Any = None) -> Memory | None:
     version, key = calls.memory_version, holder.memory2.names[0][1]
     if version is not None and not calls.quiet(card, key):
         info = calls.ask(card, holder.memory2, version, handle=handle)
@@ -313,7 +315,7 @@ def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
 # -- MIG --------------------------------------------------------------------------------------------------------------
 
 
-def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
+def _instances(calls: Calls, card: GpuHandle) -> tuple[MigInstance, ...]:
     """Every instance there is; handles are asked for anew, since a destroyed instance's may come back as another."""
     found = []
     for index in range(calls.ask(card, _MIG_COUNT) or 0):
@@ -325,7 +327,7 @@ def _instances(calls: Calls, card: Card) -> tuple[MigInstance, ...]:
     return instances
 
 
-def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance | None:
+def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInstance | None:
     """One instance, or None if it went away while we looked."""
     uuid = calls.ask(card, _UUID, handle=handle)
     gi = calls.ask(card, _GPU_INSTANCE, handle=handle)
@@ -350,7 +352,7 @@ def _instance(calls: Calls, card: Card, index: int, handle: Any) -> MigInstance 
     )
 
 
-def _place(calls: Calls, card: Card, gi: int) -> tuple[int | None, int | None]:
+def _place(calls: Calls, card: GpuHandle, gi: int) -> tuple[int | None, int | None]:
     """Profile id and first memory slice of a GPU instance, which stay as they are; a driver may keep them for root."""
     handle = calls.ask(card, _BY_ID, gi)
     info = calls.ask(card, _INFO, handle=handle) if handle else None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from vgpuscope.model.device import GpuProcess, Memory, ProcessKind
-from vgpuscope.sources.node.nvml.calls import NOT_FOUND, SUCCESS, Calls, Card, Question, attribute
+from vgpuscope.sources.node.nvml.calls import NOT_FOUND, SUCCESS, Calls, GpuHandle, Question, attribute
 from vgpuscope.sources.node.nvml.lists import LISTS, as_row
 
 _NONE = 0xFFFFFFFF  # NVML's "no such instance"
@@ -30,7 +30,7 @@ Listed: TypeAlias = dict[int, list[Any]]  # by pid: mask of kinds, memory, GPU i
 
 
 def read_processes(
-    calls: Calls, card: Card, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
+    calls: Calls, card: GpuHandle, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
 ) -> Listed | None:
     """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
     merged: Listed = {}
@@ -66,7 +66,7 @@ def without_use(listed: Listed) -> tuple[GpuProcess, ...]:
     return tuple(_process(pid, one, None) for pid, one in listed.items())
 
 
-def with_use(calls: Calls, card: Card, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
+def with_use(calls: Calls, card: GpuHandle, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
     """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
     now = int(clock() * 1e6)
     # the first time, ask for one second: 0 would bring all the history the driver has

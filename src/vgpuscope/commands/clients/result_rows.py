@@ -1,0 +1,28 @@
+"""Rows of results as `results` and `analyze` print them."""
+
+from collections.abc import Sequence
+
+from vgpuscope.commands.arguments import Form
+from vgpuscope.terminal.printing import print_csv, print_drawn, print_json
+from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results_table import results_table
+from vgpuscope.views.fleet.selection import as_csv
+
+
+def print_results(rows: Sequence[ResultRow], form: Form, *, remark: str) -> None:
+    """Print them; the remark replaces the sums below the table, or the table if there are no rows."""
+    if form == "json":
+        print_json(rows)
+    elif form == "csv":
+        print_csv(as_csv(rows, ResultRow.__struct_fields__))
+    elif rows:
+        print_drawn(lambda width: results_table(rows, width, below=remark))
+    else:
+        print(remark)
+
+
+def no_gpu(source: str, timestamp: str | None) -> str:
+    """Why there are no rows."""
+    if timestamp is None:
+        return "No analysis yet: the analyzer has no results."
+    return f"No GPU found by the analysis of {timestamp} in {source or 'its source'}."

@@ -1,0 +1,115 @@
+"""`vgpuscope results`: the latest results of an analyzer."""
+
+import asyncio
+from typing import TypeVar
+
+from msgspec import Struct
+
+from vgpuscope.commands.arguments import Form
+from vgpuscope.commands.clients.access import token
+from vgpuscope.commands.clients.result_rows import no_gpu, print_results
+from vgpuscope.model.analysis import Target
+from vgpuscope.model.errors import SourceDown
+from vgpuscope.sources.clients.analyzer import ANALYZER
+from vgpuscope.sources.clients.served_api import ServedApi, ServiceKind
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.views.fleet.results import ResultRow
+from vgpuscope.views.fleet.results_state import stale_line, targets_line
+from vgpuscope.views.fleet.results_table import looked_at
+
+T = TypeVar("T")
+
+_TIMEOUT = 30.0  # seconds
+
+
+class _Low(Struct):
+    """The fields of /results/low that are used."""
+
+    count: int
+    gpus: list[ResultRow]
+    threshold: float
+    timestamp: str | None
+    total_gpus: int
+    unknown_count: int
+    tenants_total: int
+    tenants_unknown: int
+
+
+class _Summary(Struct):
+    """The fields of /api/v1/summary that are used if there are no rows."""
+
+    timestamp: str | None
+    source: str
+
+
+class _State(Struct):
+    """The fields of /api/v1/summary that are used beside the rows; an older analyzer has none of them."""
+
+    stale_since: str | None = None
+    stale_reason: str | None = None
+    targets_up: int | None = None
+    targets_down: int | None = None
+    down_targets: tuple[Target, ...] = ()
+
+
+def main(*, url: str, only_low: bool, form: Form) -> int:
+    """Print the last results of an analyzer."""
+    speak_plainly()
+    rows, remark, state = asyncio.run(_asked(url, only_low=only_low))
+    print_results(rows, form, remark=remark)
+    if form == "table":
+        _print_state(state)
+    return 0
+
+
+async def _asked(url: str, *, only_low: bool) -> tuple[list[ResultRow], str, _State]:
+    """The rows, the remark below or instead of them, and the state of the analyzer."""
+    rows, remark = await (_ask_low(url) if only_low else _ask(url))
+    return rows, remark, await _state(url)
+
+
+async def _state(url: str) -> _State:
+    """The state of the analyzer; empty if it does not answer."""
+    async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _State) as api:
+        try:
+            return (await api.fetch())[0]
+        except SourceDown:
+            return _State()
+
+
+async def _ask(url: str) -> tuple[list[ResultRow], str]:
+    """All rows, and why there are none."""
+    async with _api(ANALYZER, url, list[ResultRow]) as api:
+        rows = (await api.fetch())[0]
+    if rows:
+        return rows, ""
+    async with _api(ANALYZER._replace(path="/api/v1/summary"), url, _Summary) as about:
+        found = (await about.fetch())[0]
+    return rows, no_gpu(found.source, found.timestamp)
+
+
+async def _ask_low(url: str) -> tuple[list[ResultRow], str]:
+    """The rows of /results/low, and how many GPUs were analysed."""
+    async with _api(ANALYZER._replace(path="/results/low"), url, _Low) as api:
+        found = (await api.fetch())[0]
+    if found.timestamp is None:
+        return found.gpus, no_gpu("", None)
+    return found.gpus, looked_at(
+        listed=found.count,
+        threshold=found.threshold,
+        gpus=found.total_gpus,
+        unknown=found.unknown_count,
+        tenants=found.tenants_total,
+        tenants_unknown=found.tenants_unknown,
+    )
+
+
+def _api(kind: ServiceKind, url: str, content: type[T]) -> ServedApi[T]:
+    return ServedApi(kind, url, content=content, timeout=_TIMEOUT, token=token())
+
+
+def _print_state(state: _State) -> None:
+    if state.targets_down:
+        print(targets_line(up=state.targets_up or 0, down=state.targets_down, named=state.down_targets))
+    if state.stale_since:
+        print(stale_line(state.stale_since, state.stale_reason or ""))

@@ -1,0 +1,79 @@
+"""What a command is, and the parser that reads its words."""
+
+import argparse
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.wording import instead, nearest, sentences
+
+
+class Command(NamedTuple):
+    """One command: what people read about it, its arguments and its action.
+
+    `arguments` and `run` import what they need: `vgpuscope --help` and other commands do not pay for it.
+    """
+
+    name: str
+    synopsis: str  # top [URL]
+    help: str  # one line, in the list of commands
+    description: str
+    examples: tuple[tuple[str, str], ...]  # a command line, and what it does
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    note: str = ""
+
+    def add_to(self, commands: Any) -> argparse.ArgumentParser:
+        """The parser of this command, without its arguments, among those of the others."""
+        parser: argparse.ArgumentParser = commands.add_parser(
+            self.name, help=self.help, description=self.description, epilog=epilog(self.examples, self.note)
+        )
+        parser.set_defaults(command=self.run)
+        return parser
+
+
+def epilog(examples: tuple[tuple[str, str], ...], note: str = "") -> str:
+    """The end of a help text: examples, then a note."""
+    shown = "\n".join(f"  # {meaning}\n  {line}" for line, meaning in examples)
+    return f"examples:\n{shown}" + (f"\n\n{note}" if note else "")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises ConfigInvalid for a bad argument, so that it is printed like every other error."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_Formatter, **kwargs)
+        self.set_defaults(parser=self)  # of the command that was chosen
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigInvalid(message, hint=self._look)
+
+    def unknown_argument(self, word: str) -> ConfigInvalid:
+        """The error for an argument that this command does not have."""
+        name = word.partition("=")[0]
+        near = nearest(name, self._option_string_actions) if name.startswith("-") else ""
+        return ConfigInvalid(f"unknown argument {name[:80]!r}", hint=sentences(near, self._look))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = "command" if action.metavar == "COMMAND" else "value"
+            raise ConfigInvalid(
+                f"unknown {what} {str(value)[:80]!r}", hint=instead(value, action.choices, look=self._look)
+            )
+
+    @property
+    def _look(self) -> str:
+        return f"`{self.prog} --help` lists all of them."
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wraps the paragraphs of descriptions, and keeps the lines of examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if re.search(r"^ ", part, re.MULTILINE) else textwrap.fill(part, width, initial_indent=indent)
+            for part in paragraphs
+        )

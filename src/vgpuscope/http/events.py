@@ -1,0 +1,149 @@
+"""Server-sent events: answers that stay open, and to which events are added as they happen."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from vgpuscope.http.answer_limits import EVENTS_KEPT, KEEP_ALIVE_EVERY, MOST_STREAMS
+
+_HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # nginx would hold events back until a buffer is full
+}
+_COMMENT = b": keep-alive\n\n"
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One event; data is sent as JSON, which has no line breaks."""
+
+    name: str
+    data: Any
+    id: str = ""
+
+    def lines(self) -> bytes:
+        head = f"event: {self.name}\n" + (f"id: {self.id}\n" if self.id else "")
+        return head.encode() + b"data: " + msgspec.json.encode(self.data) + b"\n\n"
+
+
+class Feed:
+    """Gives each event to all who listen now; who listens too slowly loses the oldest ones."""
+
+    def __init__(self, *, kept: int = EVENTS_KEPT) -> None:
+        self._kept = kept
+        self._listeners: set[Listener] = set()
+
+    def publish(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener.add(event)
+
+    def listen(self, *first: Event) -> "Listener":
+        """Every event from now on, after these; give it to a Stream, which ends it."""
+        listener = Listener(self._listeners, kept=self._kept)
+        for event in first:
+            listener.add(event)
+        return listener
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+
+class Listener(AsyncIterator[Event]):
+    """The events for one client, a bounded number of them."""
+
+    def __init__(self, among: "set[Listener]", *, kept: int) -> None:
+        self._among = among
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(kept)
+        among.add(self)
+
+    def add(self, event: Event) -> None:
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(event)
+
+    async def __anext__(self) -> Event:
+        return await self._queue.get()
+
+    async def aclose(self) -> None:
+        self._among.discard(self)
+
+
+class Stream(Response):
+    """Sends events until there are no more, the client goes away or the service stops; comments keep it alive.
+
+    The next event is fetched when the client took the one before, so a slow client fills no memory but its listener's.
+    """
+
+    def __init__(self, events: Listener, *, keep_alive: float = KEEP_ALIVE_EVERY) -> None:
+        self.status_code, self.background, self.body = 200, None, b""
+        self.init_headers(_HEADERS)
+        del self.headers["content-length"]
+        self._events, self._keep_alive = events, keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._events), scope["app"].streams:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            ended = asyncio.ensure_future(_ended(receive, scope["app"].streams))
+            try:
+                async for part in self._parts(ended):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            finally:
+                ended.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _parts(self, ended: "asyncio.Future[None]") -> AsyncIterator[bytes]:
+        following = asyncio.ensure_future(anext(self._events))
+        try:
+            while not ended.done():
+                both: set[asyncio.Future[Any]] = {following, ended}
+                await asyncio.wait(both, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    yield b"" if ended.done() else _COMMENT
+                    continue
+                yield following.result().lines()
+                following = asyncio.ensure_future(anext(self._events))
+        finally:
+            following.cancel()
+
+
+class Streams:
+    """The streams of one process: as many as are allowed, and all ended when it stops."""
+
+    def __init__(self, *, most: int = MOST_STREAMS) -> None:
+        self._most = most
+        self.open = 0
+        self.stopped = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        if self.open >= self._most:
+            raise HTTPException(429, headers={"retry-after": "60"})
+        self.open += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.open -= 1
+
+
+async def _ended(receive: Receive, streams: Streams) -> None:
+    """Returns when the client has gone away or the service stops."""
+    waits: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(_gone(receive)),
+        asyncio.ensure_future(streams.stopped.wait()),
+    ]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,152 @@
+"""A table of operations → the OpenAPI 3.1 document of a service, made when it is asked for: types cost memory."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.http import parameters
+from vgpuscope.http.answers import JSON, Answer, Content
+from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.parameters import NoQuery, Param
+from vgpuscope.version import __version__
+
+Table = Sequence[Operation]
+
+
+class ErrorText(Struct, frozen=True):
+    """What went wrong."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class ErrorBody(Struct, frozen=True):
+    """The shape of every error."""
+
+    error: ErrorText
+
+
+METRICS = Operation(  # the HTTP shell serves it; here it is only described
+    method="GET",
+    path="/metrics",
+    summary="what Prometheus scrapes",
+    handler=lambda _: NotImplemented,
+    media=("text/plain", "application/openmetrics-text"),
+)
+_STATUS_WORDS = {
+    401: "Credentials are missing or wrong.",
+    403: "The caller may not do this.",
+    404: "The named thing does not exist.",
+    409: "Another replica is the leader.",
+    422: "A parameter or the body is wrong; nothing was done.",
+    429: "The rate limit is exceeded.",
+    503: "A source or the store is down.",
+}
+_ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}
+
+
+def document(operations: Table, *, title: str, description: str, protected: bool = False) -> bytes:
+    """The document, as JSON. `protected`: reading needs credentials too."""
+    shown = [operation for operation in operations if not operation.hidden]
+    types = [t for o in shown for t in (o.answer, o.or_else, _body(o)) if t is not None and t is not Any]
+    schemas, components = msgspec.json.schema_components(
+        [*types, ErrorBody], ref_template="#/components/schemas/{name}"
+    )
+    by_type = {str(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
+    paths: dict[str, Any] = {}
+    for operation in shown:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, by_type, protected=protected
+        )
+    made = {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": __version__, "description": description},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+    return json.dumps(made, ensure_ascii=False).encode()
+
+
+def described(made: Callable[[], bytes]) -> Operation:
+    """`/openapi.json`, which everyone may read; `made` gives the document when it is asked for."""
+
+    async def handler(call: Call[NoQuery, None]) -> Answer:  # noqa: ARG001 - the same for every caller
+        return Answer(make=lambda: Content(body=made()))
+
+    summary, answer = "this API for programs", dict[str, Any]
+    return Operation(method="GET", path="/openapi.json", summary=summary, handler=handler, answer=answer, public=True)
+
+
+def _body(operation: Operation) -> Any:
+    return operation.body_shown or operation.body
+
+
+def _operation(operation: Operation, by_type: Mapping[str, Any], *, protected: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "summary": operation.summary,
+        "tags": [_tag(operation.path)],
+        "operationId": _operation_id(operation),
+        "parameters": [_param(param, operation.path) for param in parameters.declared(operation.query)],
+        "responses": _responses(operation, by_type),
+    }
+    if words := _ROLE_WORDS[operation.role]:
+        made["description"] = words
+    if operation.changes or (protected and not operation.public):
+        made["security"] = [{"token": []}]
+    if (body := _body(operation)) is not None:
+        content = {JSON: {"schema": by_type[str(body)]}}
+        made["requestBody"] = {"content": content, "required": operation.body_required}
+    return made
+
+
+def _responses(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, Any]:
+    schema = by_type.get(str(operation.answer), {})
+    if operation.or_else is not None:
+        schema = {"anyOf": [schema, by_type[str(operation.or_else)]]}
+    content = {media: {"schema": schema if media == JSON else {"type": "string"}} for media in operation.media}
+    good: dict[str, Any] = {"description": operation.summary, "content": content}
+    if operation.headers:
+        good["headers"] = {
+            name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
+        }
+    error = {JSON: {"schema": by_type[str(ErrorBody)]}}
+    statuses = {401, 422, 429, *operation.statuses, *((403,) if operation.changes else ())}
+    return {
+        str(operation.status): good,
+        **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(statuses)},
+    }
+
+
+def _tag(path: str) -> str:
+    """Operations are grouped by the version of the API that they belong to."""
+    return "/api/v1" if path.startswith("/api/v1/") else "service"
+
+
+def _operation_id(operation: Operation) -> str:
+    words = operation.path.strip("/").replace("{", "").replace("}", "").replace("/", "_") or "index"
+    return f"{operation.method.lower()}_{words}"
+
+
+def _param(param: Param, path: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": param.type}
+    extras = {
+        "enum": list(param.choices) or None,
+        "pattern": f"^{param.pattern}$" if param.pattern else None,
+        "minimum": param.least,
+        "maximum": param.most,
+    }
+    schema |= {key: value for key, value in extras.items() if value is not None}
+    if param.default is not None and not param.many:
+        schema["default"] = param.default
+    shown: dict[str, Any] = {"name": param.name, "in": "query", "description": param.help}
+    if f"{{{param.name}}}" in path:
+        return {**shown, "in": "path", "required": True, "schema": schema}
+    if param.required:
+        shown["required"] = True
+    if param.many:
+        return {**shown, "style": "form", "explode": False, "schema": {"type": "array", "minItems": 1, "items": schema}}
+    return {**shown, "schema": schema}

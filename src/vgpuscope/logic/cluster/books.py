@@ -1,0 +1,211 @@
+"""The state of a cluster's devices: a fold over what happens to nodes, pods, quotas, slices and claims.
+
+    state = ClusterState()
+    state.apply(NodeSet(node))
+    state.apply(PodSet(pod))
+    state.node("gpu-1").devices[0].memory_free   # up to date: made anew if something changed since it was last made
+    state.settled_nodes()                        # as they were last made: costs nothing
+
+Whoever has to know what devices are free holds one of these and feeds it: the cluster exporter, a scheduler extender.
+It touches nothing outside, and depends on neither the order of events nor how often one comes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from vgpuscope.logic.cluster.capacity import CapacityTotals
+from vgpuscope.logic.cluster.dra import DraIndex
+from vgpuscope.logic.cluster.ledger import ClusterLedger
+from vgpuscope.logic.cluster.requests import device_requests
+from vgpuscope.model.allocation import NodeState, PodState
+from vgpuscope.model.cluster import Capacity, Changes, DeviceRequest, Holder, NamespaceLedger, NodeLedger
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    ClusterEvent,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    QuotaGone,
+    QuotaSet,
+    SliceGone,
+    SliceSet,
+)
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds
+
+
+class ClusterState:
+    """Nodes, pods, quotas, slices and claims of a cluster, and what follows from them. One writer."""
+
+    def __init__(self, *, patience: Seconds = 300.0) -> None:
+        """A pod that has had devices for `patience` without being bound is overdue."""
+        self._ledger = ClusterLedger(patience=patience)
+        self._dra: DraIndex | None = None  # only while there is a slice or a claim
+        self._totals = CapacityTotals()
+        self._nodes: dict[str, NodeLedger] = {}  # conclusions, as they were last made
+        self._namespaces: dict[str, NamespaceLedger] = {}
+        self._stale_nodes: set[str] = set()
+        self._stale_namespaces: set[str] = set()
+
+    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, event: ClusterEvent) -> None:
+        """Take one event in. It costs the object's own work: conclusions are made when somebody asks for them."""
+        match event:
+            case PodSet(pod):
+                self._set_pod(pod)
+            case PodGone(uid):
+                self._drop_pod(uid)
+            case NodeSet(node):
+                self._ledger.set_node(node)
+            case NodeGone(name):
+                self._ledger.drop_node(name)
+            case QuotaSet(quota):
+                self._ledger.set_quota(quota)
+            case QuotaGone(namespace, name):
+                self._ledger.drop_quota(namespace, name)
+            case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
+                self._apply_dra(event)
+            case _:
+                assert_never(event)
+
+    def pass_time(self, now: Seconds) -> None:
+        """It is `now` by a monotonic clock: pods that have waited too long for their binding are overdue."""
+        self._ledger.pass_time(now)
+
+    def _set_pod(self, pod: PodState) -> None:
+        self._ledger.set_pod(pod)
+        if self._dra is not None:
+            self._dra.set_pod(pod)
+
+    def _drop_pod(self, uid: PodUID) -> None:
+        self._ledger.drop_pod(uid)
+        if self._dra is not None:
+            self._dra.drop_pod(uid)
+
+    def _apply_dra(self, event: SliceSet | SliceGone | ClaimSet | ClaimGone) -> None:
+        book = self._dra_book()
+        match event:
+            case SliceSet(found):
+                book.set_slice(found)
+            case SliceGone(name):
+                book.drop_slice(name)
+            case ClaimSet(claim):
+                book.set_claim(claim)
+            case ClaimGone(uid):
+                book.drop_claim(uid)
+        if book.empty:
+            self._dra = None
+
+    def _dra_book(self) -> DraIndex:
+        if self._dra is None:
+            self._dra = DraIndex(
+                keep_cards=self._ledger.set_cards,
+                keep_share=self._ledger.set_share,
+                keep_pod=self._ledger.set_pod,
+                drop_pod=self._ledger.drop_pod,
+            )
+            for pod in self._ledger.pods.values():
+                self._dra.set_pod(pod)
+        return self._dra
+
+    # ── what there is ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def pods(self) -> Mapping[PodUID, PodState]:
+        """All pods as the API server says, and claims that no pod uses; a view that follows every change."""
+        return self._ledger.pods
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """All nodes as the API server says; a view that follows every change."""
+        return self._ledger.nodes
+
+    def pod(self, uid: PodUID) -> PodState | None:
+        """A pod with everything that it holds, through its annotations and through ResourceClaims."""
+        return self._ledger.pod(uid)
+
+    def requests(self, uid: PodUID) -> tuple[DeviceRequest, ...]:
+        """What each container of a pod asks for; nothing for a pod that is not known."""
+        pod = self._ledger.pods.get(uid)
+        return device_requests(pod) if pod else ()
+
+    @property
+    def unplaced(self) -> int | None:
+        """How many devices of DRA drivers are on no node in particular; None: no driver publishes any."""
+        return self._dra.unplaced if self._dra is not None else None
+
+    # ── what follows, up to date ─────────────────────────────────────────────────────────────────────────────────
+
+    def changed(self) -> Changes:
+        """Whose conclusions rest on something that changed since they were last made, the gone included."""
+        self._note_changes()
+        return Changes(nodes=frozenset(self._stale_nodes), namespaces=frozenset(self._stale_namespaces))
+
+    def node(self, name: str) -> NodeLedger | None:
+        """All conclusions about a node; None if there is no such node and no pod refers to it."""
+        self._note_changes()
+        if name in self._stale_nodes:
+            self._settle_node(name)
+        return self._nodes.get(name)
+
+    def namespace(self, name: str) -> NamespaceLedger:
+        """All conclusions about a namespace; empty if no pod holds a device there and no quota limits them."""
+        self._note_changes()
+        if name in self._stale_namespaces:
+            self._settle_namespace(name)
+        return self.settled_namespace(name)
+
+    def holders(self, node: str) -> dict[DeviceUUID, tuple[Holder, ...]]:
+        """Who holds what of each GPU on a node; a GPU that nobody holds is not among them."""
+        found: dict[DeviceUUID, tuple[Holder, ...]] = {}
+        ledger = self.node(node)
+        for one in ledger.holders if ledger else ():
+            found[one.device] = (*found.get(one.device, ()), one)
+        return found
+
+    # ── what follows, as it was last made ────────────────────────────────────────────────────────────────────────
+
+    def settled_node(self, name: str) -> NodeLedger | None:
+        """The conclusions about a node as they were last made."""
+        return self._nodes.get(name)
+
+    def settled_nodes(self) -> Iterator[NodeLedger]:
+        """The same of all nodes, by name."""
+        return (self._nodes[name] for name in sorted(self._nodes))
+
+    def settled_namespace(self, name: str) -> NamespaceLedger:
+        """The conclusions about a namespace as they were last made."""
+        return self._namespaces.get(name) or NamespaceLedger(name=name)
+
+    def capacity(self) -> Capacity:
+        """All settled nodes together; a request must still fit on one of them."""
+        return self._totals.cluster()
+
+    def capacity_types(self) -> tuple[Capacity, ...]:
+        """The same, for each type of GPU."""
+        return self._totals.types()
+
+    def _note_changes(self) -> None:
+        changes = self._ledger.changed()
+        self._stale_nodes |= changes.nodes
+        self._stale_namespaces |= changes.namespaces
+
+    def _settle_node(self, name: str) -> None:
+        self._stale_nodes.discard(name)
+        node = self._ledger.node(name)
+        if node is None:
+            self._nodes.pop(name, None)
+            self._totals.drop(name)
+        else:
+            self._nodes[name] = node
+            self._totals.put(node)
+
+    def _settle_namespace(self, name: str) -> None:
+        self._stale_namespaces.discard(name)
+        namespace = self._ledger.namespace(name)
+        if namespace.pods or namespace.quotas:
+            self._namespaces[name] = namespace
+        else:
+            self._namespaces.pop(name, None)

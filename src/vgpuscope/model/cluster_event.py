@@ -1,0 +1,58 @@
+"""What happens to the objects of a cluster, one type for each kind: an object is as given, or it is gone.
+
+That an object was added is not told apart from that it changed: what follows rests on the objects as they are.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from vgpuscope.model.allocation import NodeState, PodState, QuotaState
+from vgpuscope.model.dra import ClaimState, SliceState
+from vgpuscope.model.quantity import PodUID
+
+
+class NodeSet(Struct, frozen=True):
+    node: NodeState
+
+
+class NodeGone(Struct, frozen=True):
+    name: str
+
+
+class PodSet(Struct, frozen=True):
+    pod: PodState
+
+
+class PodGone(Struct, frozen=True):
+    uid: PodUID
+
+
+class QuotaSet(Struct, frozen=True):
+    quota: QuotaState
+
+
+class QuotaGone(Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+class SliceSet(Struct, frozen=True):
+    slice: SliceState
+
+
+class SliceGone(Struct, frozen=True):
+    name: str
+
+
+class ClaimSet(Struct, frozen=True):
+    claim: ClaimState
+
+
+class ClaimGone(Struct, frozen=True):
+    uid: str
+
+
+ClusterEvent: TypeAlias = (
+    NodeSet | NodeGone | PodSet | PodGone | QuotaSet | QuotaGone | SliceSet | SliceGone | ClaimSet | ClaimGone
+)

@@ -1,0 +1,53 @@
+"""The cluster exporter's API: nodes, pods that wait for devices, owners."""
+
+from functools import cache
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
+
+from vgpuscope.http import docs
+from vgpuscope.http.openapi import METRICS, document
+from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.pending import PendingList
+
+TITLE = "vgpuscope cluster"
+_ABOUT = "What the cluster's GPUs are allocated to, what is free, and why pods wait for them."
+
+
+class PendingQuery(Struct, frozen=True, kw_only=True):
+    """Which pods are meant."""
+
+    namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
+    pod: Annotated[str | None, Meta(description="Only pods of this name.")] = None
+    all: Annotated[bool, Meta(description="Those too that no longer wait.")] = False
+
+
+class Handlers(Protocol):
+    """What answers."""
+
+    async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]: ...
+    async def pending(self, call: Call[PendingQuery, None]) -> PendingList: ...
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]: ...
+
+
+def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...]:
+    """The table. `protected`: a web configuration file asks for credentials."""
+    own = (
+        _get("/api/v1/nodes", "the ledger of every node as JSON", of.nodes, list[NodeLedger]),
+        _get("/api/v1/pending", "pods that wait for devices, and why, as JSON", of.pending, PendingList),
+        _get(
+            "/api/v1/owners",
+            "who made the pods that have devices, as JSON",
+            of.owners,
+            dict[str, str],
+            statuses=(503,),
+        ),
+    )
+    made = cache(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT, protected=protected))
+    return (*own, *docs.operations(title=TITLE, document=made))
+
+
+def _get(path: str, summary: str, handler: Any, answer: Any, **more: Any) -> Operation:
+    return Operation(method="GET", path=path, summary=summary, handler=handler, answer=answer, **more)

@@ -1,0 +1,73 @@
+"""What follows from a result: a list of followers, each kept apart from the failures of the others.
+
+They run one after the other, in the order of the list: two at once would need the memory of both at the same time. A
+follower that raises or misses its deadline is logged once, counted under its name, and the next one runs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from vgpuscope.model.errors import FollowerLate, ScopeError
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.log import error_fields, fields
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Follower(Struct, Generic[T], frozen=True, kw_only=True):
+    """Something that follows from a result."""
+
+    name: str
+    follow: Callable[[T], Awaitable[None]]
+    deadline: Seconds
+
+
+class Followers(Generic[T]):
+    """Passes each result to all followers."""
+
+    def __init__(self, followers: Sequence[Follower[T]], *, failed: Callable[[str, ScopeError], None]) -> None:
+        """`failed` is told the name of a follower and its error, each time."""
+        self._followers, self._failed = tuple(followers), failed
+        self._failing: dict[str, ScopeError] = {}
+
+    @property
+    def failing(self) -> Mapping[str, ScopeError]:
+        """The followers that failed with the last result, and why."""
+        return self._failing
+
+    async def tell(self, result: T) -> bool:
+        """Pass a result on; whether our own code broke in one of them. Never raises."""
+        return any([await self._told(follower, result) for follower in self._followers])
+
+    async def _told(self, follower: Follower[T], result: T) -> bool:
+        name = follower.name
+        error, cause = await _outcome(follower, result)
+        before = self._failing.pop(name, None)
+        if error is None:
+            return False
+        self._failing[name] = error
+        if before is None or str(before) != str(error):
+            values = fields(follower=name, **error_fields(error))
+            log.log(logging.ERROR, "follower of the analysis failed", extra=values, exc_info=cause)
+        self._failed(name, error)
+        return cause is not None
+
+
+async def _outcome(follower: Follower[T], result: T) -> tuple[ScopeError | None, Exception | None]:
+    """Why it failed, and what was raised where that is no error of ours."""
+    try:
+        async with asyncio.timeout(follower.deadline) as limit:
+            await follower.follow(result)
+    except ScopeError as e:
+        return e, None
+    except Exception as e:
+        if isinstance(e, TimeoutError) and limit.expired():
+            return FollowerLate(f"{follower.name} was not done within {follower.deadline:g} s"), None
+        return ScopeError(f"{follower.name}: {e!r}"), e
+    return None, None

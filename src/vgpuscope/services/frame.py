@@ -1,0 +1,136 @@
+"""The frame of every process: logging, guard, listener, loops, server, the end. A service adds only what is its own.
+
+settings ─► log ─► Service() ─► guard ─► bind ─► App ─► loops + server ─► signal, or a loop that died ─► close
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from vgpuscope.config import Config, SettingsFile, tell_file
+from vgpuscope.http import address
+from vgpuscope.http.server import App, Readiness, Server
+from vgpuscope.model.service import ServiceName
+from vgpuscope.runtime import lifecycle
+from vgpuscope.runtime.counters import Counters
+from vgpuscope.runtime.lifecycle import Lifecycle, Loops, Restartable
+from vgpuscope.runtime.log import fields, setup
+
+if TYPE_CHECKING:
+    from vgpuscope.http.guard import Guard
+
+__all__ = ["Frame", "Guard", "Listening", "Loops", "Restartable", "Service", "begin", "run"]
+
+log = logging.getLogger(__name__)
+
+
+class Listening(Protocol):
+    """The settings that every service has in its own section."""
+
+    @property
+    def listen(self) -> str: ...
+    @property
+    def web_config_file(self) -> str | None: ...
+
+
+class Service(ABC):
+    """What one service adds to the frame. It is made inside the event loop."""
+
+    name: ClassVar[ServiceName]
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+
+    @abstractmethod
+    def loops(self) -> Loops:
+        """What runs for as long as the process does. A loop that is not restartable ends the process if it dies."""
+
+    @abstractmethod
+    def app(self, guard: "Guard | None") -> App:
+        """What is served."""
+
+    @abstractmethod
+    def readiness(self) -> Readiness:
+        """What is still missing; the frame adds the loops that died and wait for their next start."""
+
+    def about(self) -> Mapping[str, object]:
+        """What the log says of it when it starts."""
+        return {}
+
+    def warn(self) -> None:  # noqa: B027 - most have nothing to warn of
+        """Log what a user should know of these settings."""
+
+    def signals(self) -> Mapping[signal.Signals, Callable[[], None]]:
+        """What it does at signals other than those that end the process."""
+        return {}
+
+    async def close(self) -> None:  # noqa: B027 - most hold nothing that others want
+        """Give back what others may want."""
+
+
+def begin(config: Config, file: SettingsFile | None) -> None:
+    """What every process does first: set up its log, and say which settings were read."""
+    setup(v=config.log.v, format=config.log.format, level=config.logging.level)
+    tell_file(file)
+
+
+def run(make: Callable[[], Service], *, config: Config, listening: Listening, file: SettingsFile | None) -> int:
+    """Run a service until a signal ends it; the exit code. A loop that must not die and does so raises its error."""
+    begin(config, file)
+
+    async def work(life: Lifecycle) -> None:
+        await Frame(make(), life, listening).run()
+
+    return lifecycle.main(work)
+
+
+class Frame:
+    """A service between its start and its end."""
+
+    def __init__(self, service: Service, life: Lifecycle, listening: Listening) -> None:
+        """ConfigInvalid or PortBusy, if it cannot be served as the settings want it."""
+        self._service, self._life = service, life
+        guard = _guard(listening.web_config_file, service.counters)
+        app = service.app(guard)
+        app.failing = lambda: [f"loop {name}" for name in life.waiting]
+        self._sock = address.bind(listening.listen)
+        self.server = Server(app, sock=self._sock, guard=guard)
+
+    async def run(self) -> None:
+        """Until the end of the process; the service is closed however that comes."""
+        service = self._service
+        log.info("%s starts", service.name, extra=fields(url=self.server.url, **service.about()))
+        service.warn()
+        try:
+            with _on_signals(service.signals()):
+                await self._life.run(service.loops(), server=self.server, died=service.counters.died)
+        finally:
+            self._sock.close()  # a loop may have died before the server began to run
+            await service.close()
+
+
+def _guard(path: str | None, counters: Counters) -> "Guard | None":
+    """Imported only where it is configured: bcrypt costs memory."""
+    if path is None:
+        return None
+    from vgpuscope.http.guard import Guard
+
+    return Guard(path, on_error=counters.count)
+
+
+@contextlib.contextmanager
+def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    loop, handled = asyncio.get_running_loop(), []
+    try:
+        for sig, action in actions.items():
+            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
+                loop.add_signal_handler(sig, action)
+                handled.append(sig)
+        yield
+    finally:
+        for sig in handled:
+            loop.remove_signal_handler(sig)

@@ -1,0 +1,203 @@
+"""Changes of Kubernetes objects: patches, bindings of pods to nodes, and events.
+
+A request that may be sent twice without harm is sent again if the server does not answer or is overloaded. A binding,
+and a patch that demands a resourceVersion, are sent again only if the server says that it did not look at them (429).
+"""
+
+import asyncio
+import random
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from vgpuscope.formats.kube.lists import decode_status
+from vgpuscope.model.errors import KubeAbsent, KubeConflict, KubeForbidden, KubeUnreadable, KubeUnwritten
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.sources.kube import Api
+
+_TRIES = 3
+_FIRST_PAUSE = 0.2  # seconds; doubles with each try
+_REMEMBERED = 4096  # events whose repeats are counted in one object
+_JSON = "application/json"
+_MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+_NOT_LOOKED_AT = 429
+_OVERLOADED = {_NOT_LOOKED_AT, 500, 502, 503, 504}
+_ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeConflict}
+
+
+class ObjectRef(NamedTuple):
+    """One object; a namespace of "" is that of objects that have none."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+
+
+class EventText(NamedTuple):
+    """What an event says, beside of which object it speaks."""
+
+    reason: str  # BindingSucceed
+    note: str
+    type: Literal["Normal", "Warning"] = "Normal"
+    action: str = "Scheduling"
+
+
+class KubeWriter:
+    """Changes objects as one component. Every call ends within `deadline`."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        component: str,
+        instance: str,
+        deadline: Seconds = 15.0,
+        pause: Callable[[Seconds], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`component` and `instance` are who reports events: hami-scheduler, and the name of its pod."""
+        self._api, self._deadline, self._pause = api, deadline, pause
+        self._component, self._instance = component, instance
+        self._events: OrderedDict[tuple[ObjectRef, EventText], tuple[str, int]] = OrderedDict()  # name, how often
+        self._reporting = asyncio.Lock()
+
+    async def patch(
+        self, path: str, change: Mapping[str, Any], *, version: str | None = None, strategic: bool = False
+    ) -> str:
+        """Change the object at a path, and return its new resourceVersion.
+
+        With a version the object must still be of it: KubeConflict. KubeAbsent, KubeForbidden, KubeUnwritten.
+        A merge patch removes what is null; a strategic one merges lists by their keys.
+        """
+        body = dict(change)
+        if version is not None:
+            body["metadata"] = {**body.get("metadata", {}), "resourceVersion": version}
+        media = _STRATEGIC if strategic else _MERGE
+        answer = await self._send("PATCH", path, body, media=media, repeatable=version is None)
+        return msgspec.json.decode(answer, type=_Answer).metadata.resource_version
+
+    async def annotate(self, path: str, annotations: Mapping[str, str | None], *, version: str | None = None) -> str:
+        """Set annotations, and remove those that are None."""
+        return await self.patch(path, {"metadata": {"annotations": dict(annotations)}}, version=version)
+
+    async def bind(self, pod: ObjectRef, node: str) -> None:
+        """Bind a pod to a node. KubeConflict if it is bound already, or is another pod of the same name."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if pod.uid else {}),
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._send("POST", f"{object_path(pod)}/binding", body, media=_JSON, repeatable=False)
+
+    async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime) -> None:
+        """Post an event. The same event again becomes a higher count of the first one."""
+        async with self._reporting:  # two at once would both be the first
+            key = (about, text)
+            name, count = self._events.get(key, ("", 0))
+            if not count or not await self._repeated(about, name, count + 1, now):
+                name, count = f"{about.name[:200]}.{uuid.uuid4().hex[:16]}", 0
+                await self._first(about, text, name, now)
+            self._events[key] = (name, count + 1)
+            self._events.move_to_end(key)
+            if len(self._events) > _REMEMBERED:
+                self._events.popitem(last=False)
+
+    async def _first(self, about: ObjectRef, text: EventText, name: str, now: UnixTime) -> None:
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": about.namespace or "default"},
+            "eventTime": _micro_time(now),
+            "reportingController": self._component,
+            "reportingInstance": self._instance,
+            "action": text.action,
+            "reason": text.reason,
+            "type": text.type,
+            "note": text.note[:1024],  # the API server takes no more
+            "regarding": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "name": about.name,
+                "namespace": about.namespace,
+                "uid": about.uid,
+            },
+        }
+        with suppress(KubeConflict):  # the name is ours alone: a try whose answer was lost had succeeded
+            await self._send("POST", _events_path(about), body, media=_JSON, repeatable=True)
+
+    async def _repeated(self, about: ObjectRef, name: str, count: int, now: UnixTime) -> bool:
+        """Whether the event still exists, and counts this one too."""
+        series = {"count": count, "lastObservedTime": _micro_time(now)}
+        try:
+            await self.patch(f"{_events_path(about)}/{name}", {"series": series})
+        except KubeAbsent:  # the API server forgets an event after an hour
+            return False
+        return True
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any], *, media: str, repeatable: bool) -> bytes:
+        data = msgspec.json.encode(body)
+        try:
+            async with asyncio.timeout(self._deadline):
+                for number in range(_TRIES - 1):
+                    answer = await self._try(method, path, data, media=media, repeatable=repeatable)
+                    if answer is not None:
+                        return answer
+                    await self._pause(_FIRST_PAUSE * 2**number * random.uniform(0.5, 1.5))
+                return _checked(*await self._api.send(method, path, data, media=media))
+        except TimeoutError as e:
+            raise KubeUnwritten(f"{method} {path}: not done within {self._deadline:g} s") from e
+        except KubeForbidden:
+            raise
+        except KubeUnreadable as e:
+            raise KubeUnwritten(f"{method} {path}: {e}") from e
+
+    async def _try(self, method: str, path: str, data: bytes, *, media: str, repeatable: bool) -> bytes | None:
+        """The answer; None: to be tried again."""
+        try:
+            status, answer = await self._api.send(method, path, data, media=media)
+        except KubeForbidden:
+            raise
+        except KubeUnreadable:
+            if not repeatable:
+                raise
+            return None
+        if status == _NOT_LOOKED_AT or (repeatable and status in _OVERLOADED):
+            return None
+        return _checked(status, answer)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct):
+    metadata: _Meta
+
+
+def object_path(one: ObjectRef) -> str:
+    """Where the API server has the object."""
+    root = "/apis" if "/" in one.api_version else "/api"
+    place = f"namespaces/{quote(one.namespace, safe='')}/" if one.namespace else ""
+    return f"{root}/{one.api_version}/{place}{one.kind.lower()}s/{quote(one.name, safe='')}"
+
+
+def _events_path(about: ObjectRef) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(about.namespace or 'default', safe='')}/events"
+
+
+def _micro_time(now: UnixTime) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _checked(status: int, answer: bytes) -> bytes:
+    if 200 <= status < 300:
+        return answer
+    raise _ERRORS.get(status, KubeUnwritten)(f"the API server answered {status} {decode_status(answer)}")

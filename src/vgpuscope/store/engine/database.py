@@ -1,0 +1,72 @@
+"""What a database has to offer the engine. The engine knows statements and rows, but no table."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from vgpuscope.model.errors import HistoryDown
+
+Dialect: TypeAlias = Literal["sqlite", "postgres"]
+Values: TypeAlias = tuple[Any, ...]  # one row, as the database returns it
+
+# read:    sees one moment of the database, however long it takes
+# write:   no other writer runs beside it
+# brief:   writes one row, and does not wait for a long writer in another process
+# migrate: like write, without time limits for its statements
+Mode: TypeAlias = Literal["read", "write", "brief", "migrate"]
+
+
+class Upsert(NamedTuple):
+    """INSERT … ON CONFLICT … RETURNING for many rows."""
+
+    table: str
+    columns: tuple[tuple[str, str], ...]  # name and SQL type
+    conflict: str  # what follows ON CONFLICT
+    returning: tuple[str, ...]
+
+    @property
+    def names(self) -> str:
+        return ", ".join(name for name, _ in self.columns)
+
+
+class Transaction(Protocol):
+    """Statements that are committed together or not at all."""
+
+    def all(self, statement: str, **values: object) -> list[Values]:
+        """Run one statement with :named parameters; the rows that it returns."""
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
+        """Insert many rows in the fastest way that this database has."""
+
+    def upsert(self, upsert: Upsert, rows: Sequence[Values]) -> list[Values]:
+        """Insert or update many rows; what RETURNING says of each, in any order."""
+
+
+class Database(Protocol):
+    """A database of one kind. Its errors are HistoryDown. Every method is called on the engine's thread."""
+
+    dialect: Dialect
+
+    @property
+    def file(self) -> Path | None:
+        """The database's file; None where it is a server."""
+
+    def open(self) -> int:
+        """Connect, unless connected; the number of this connection, which rises with each new one."""
+
+    def transaction(self, mode: Mode) -> AbstractContextManager[Transaction]:
+        """BEGIN, and COMMIT at the end of the block; an exception rolls back."""
+
+    def worth_another_try(self) -> bool:
+        """Whether the last error was only that the connection was lost."""
+
+    def close(self) -> None:
+        """Disconnect; the next transaction connects again."""
+
+
+def too_many_rows(most: int) -> HistoryDown:
+    """The error of a read that would take more memory than the store may use."""
+    return HistoryDown(
+        f"a read of the store has more than {most} rows and was ended", hint="Ask for a shorter time or for fewer GPUs."
+    )

@@ -1,0 +1,130 @@
+"""A SQLite file: nothing to install, one process at a time.
+
+Write-ahead log with synchronous=FULL: a commit returns when it is on the disk, so neither kill -9 nor a power cut loses
+what was committed. It costs one fsync for each transaction, which is nothing at one in minutes.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.store.engine.database import Dialect, Mode, Upsert, Values, too_many_rows
+from vgpuscope.store.limits import LIMITS, Limits
+
+_PRAGMAS = (
+    "synchronous = FULL",
+    "wal_autocheckpoint = 4000",  # pages, 16 MB: in between a commit writes its own pages only
+    "journal_size_limit = 67108864",
+    "cache_size = -8000",
+    "temp_store = MEMORY",
+)
+
+
+class SqliteTransaction:
+    """The statements between BEGIN and COMMIT."""
+
+    def __init__(self, connection: sqlite3.Connection, *, rows_per_read: int) -> None:
+        self._connection = connection
+        self._rows_per_read = rows_per_read
+
+    def all(self, statement: str, **values: object) -> list[Values]:
+        cursor = self._connection.execute(statement, values)
+        found = cursor.fetchmany(self._rows_per_read)
+        if len(found) == self._rows_per_read and cursor.fetchone():
+            raise too_many_rows(self._rows_per_read)
+        return found
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
+        self._connection.executemany(_insert(table, ", ".join(columns), len(columns)), rows)
+
+    def upsert(self, upsert: Upsert, rows: Sequence[Values]) -> list[Values]:
+        insert = _insert(upsert.table, upsert.names, len(upsert.columns))
+        statement = f"{insert} ON CONFLICT {upsert.conflict} RETURNING {', '.join(upsert.returning)}"
+        return [self._connection.execute(statement, row).fetchone() for row in rows]
+
+
+def _insert(table: str, columns: str, count: int) -> str:
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * count)})"
+
+
+class SqliteDatabase:
+    """One file; opened when it is first needed, and again after an error."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, path: str, *, limits: Limits = LIMITS) -> None:
+        self.file = Path(path)
+        self._limits = limits
+        self._connection: sqlite3.Connection | None = None
+        self._opened = 0
+
+    def open(self) -> int:
+        if self._connection is None:
+            try:
+                self._connection = self._connected()
+            except sqlite3.Error as e:
+                raise self._down(str(e)) from e
+            self._opened += 1
+        return self._opened
+
+    @contextmanager
+    def transaction(self, mode: Mode) -> Iterator[SqliteTransaction]:
+        self.open()
+        assert self._connection is not None
+        connection = self._connection
+        try:
+            connection.execute("BEGIN" if mode == "read" else "BEGIN IMMEDIATE")
+            yield SqliteTransaction(connection, rows_per_read=self._limits.rows_per_read)
+            connection.execute("COMMIT")
+        except sqlite3.Error as e:
+            self.close()
+            raise self._down(str(e)) from e
+        except BaseException:
+            self.close()
+            raise
+
+    def worth_another_try(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Close the connection; what it has not committed is rolled back."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if reason := _unusable(self.file):
+            raise self._down(reason)
+        connection = sqlite3.connect(self.file, isolation_level=None, timeout=self._limits.lock_wait)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise self._down("a write-ahead log is not possible there; is it a network file system?")
+
+    def _down(self, reason: str) -> HistoryDown:
+        return HistoryDown(f"the store {self.file} cannot be used: {reason}")
+
+
+def _unusable(path: Path) -> str:
+    """Why the file cannot be used, more precisely than SQLite's own message; empty when it seems usable."""
+    if path.is_dir():
+        return "it is a directory; say the name of a file in it"
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent}"
+    if not os.access(path.parent, os.W_OK):
+        return f"the directory {path.parent} may not be written by this user, and SQLite keeps files beside its own"
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return "the file may not be read and written by this user"
+    return ""

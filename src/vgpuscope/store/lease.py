@@ -1,0 +1,227 @@
+"""Leader election: a lease that one replica holds at a time, and what a replica may do by it.
+
+The lease lies where the store does. In PostgreSQL it is a row, and the database's clock measures it, so the replicas'
+clocks do not matter. Beside a SQLite file it is a lock of the kernel, which ends with the process. Without a store only
+this process knows of it.
+
+With the store down nobody is leader. Every replica may still read and analyse then, because reading harms nobody; none
+may act.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.store.engine.database import Transaction
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.migrations import Migration, TableSet
+
+# Migration 1 of the history tables made this table before the lease had a set of its own: hence its name, and IF NOT
+# EXISTS for the databases that have it.
+TABLES = TableSet(
+    "lease",
+    (
+        Migration(
+            1,
+            (
+                """
+CREATE TABLE IF NOT EXISTS history_lease (
+    id integer PRIMARY KEY CHECK (id = 1),
+    holder text NOT NULL,
+    until {moment} NOT NULL
+)
+""",
+            ),
+        ),
+    ),
+)
+_TAKE = (
+    "INSERT INTO history_lease AS l (id, holder, until) "
+    "VALUES (1, :holder, clock_timestamp() + make_interval(secs => :seconds)) "
+    "ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, "
+    "until = clock_timestamp() + make_interval(secs => :seconds) "
+    "WHERE l.holder = excluded.holder OR l.until <= clock_timestamp() RETURNING holder"
+)
+_RELEASE = "DELETE FROM history_lease WHERE holder = :holder"
+_LOOK = "SELECT holder FROM history_lease"
+
+
+class Lease(Protocol):
+    """One holder at a time; without renewal it runs out. Every call may raise HistoryDown."""
+
+    shared: bool  # whether other processes see it
+
+    async def take(self, holder: str, seconds: Seconds) -> bool:
+        """Take or renew the lease; True: nobody else has it until it runs out."""
+
+    async def release(self, holder: str) -> None:
+        """Give the lease back, if this holder has it."""
+
+    async def close(self) -> None:
+        """Free what the lease holds open."""
+
+
+def lease_in(engine: Engine, *, clock: Callable[[], float] = time.monotonic) -> Lease:
+    """The lease of this store."""
+    engine.register(TABLES)
+    if engine.file is None:
+        return TableLease(engine)
+    return FileLease(engine, Path(f"{engine.file}.leader"), clock=clock)
+
+
+class LocalLease:
+    """A lease within one process, by a monotonic clock."""
+
+    shared = False
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._holder: str | None = None
+        self._until = 0.0
+
+    async def take(self, holder: str, seconds: Seconds) -> bool:
+        return self.take_now(holder, seconds)
+
+    async def release(self, holder: str) -> None:
+        self.release_now(holder)
+
+    async def close(self) -> None:
+        pass
+
+    def take_now(self, holder: str, seconds: Seconds) -> bool:
+        now = self._clock()
+        if self._holder not in {None, holder} and now < self._until:
+            return False
+        self._holder, self._until = holder, now + seconds
+        return True
+
+    def release_now(self, holder: str) -> bool:
+        """Give the lease back if it is the holder's; True if it is free now."""
+        if self._holder == holder:
+            self._holder = None
+        return self._holder is None
+
+
+class TableLease:
+    """A row of a database that several replicas share."""
+
+    shared = True
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def take(self, holder: str, seconds: Seconds) -> bool:
+        """An answer that comes later than the lease lasts would be worth nothing: the deadline is the lease's."""
+
+        def take(tx: Transaction) -> bool:
+            return bool(tx.all(_TAKE, holder=holder, seconds=float(seconds)))
+
+        return await self._engine.write_row(take, deadline=seconds)
+
+    async def release(self, holder: str) -> None:
+        await self._engine.write_row(lambda tx: tx.all(_RELEASE, holder=holder))
+
+    async def close(self) -> None:
+        """A lease that was not released runs out."""
+
+
+class FileLease:
+    """A lock on a file beside the database; it ends with the process, however that ends."""
+
+    shared = True
+
+    def __init__(self, engine: Engine, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._path = path
+        self._lock: int | None = None
+        self._here = LocalLease(clock=clock)  # two holders in one process share the lock
+
+    async def take(self, holder: str, seconds: Seconds) -> bool:
+        """The database is asked as well: whoever cannot reach the store is not leader, with or without the lock."""
+        return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds)
+
+    async def release(self, holder: str) -> None:
+        await self._engine.do(lambda: self._release(holder))
+
+    async def close(self) -> None:
+        await self._engine.do(self._unlock)
+
+    def _take(self, holder: str, seconds: Seconds) -> bool:
+        with self._engine.transaction("read") as tx:
+            tx.all(_LOOK)
+        return self._locked() and self._here.take_now(holder, seconds)
+
+    def _release(self, holder: str) -> None:
+        if self._here.release_now(holder):
+            self._unlock()
+
+    def _locked(self) -> bool:
+        if self._lock is not None:
+            return True
+        try:
+            lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as e:
+            raise HistoryDown(f"the lease {self._path} cannot be used: {e.strerror or e}") from e
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+class Leadership:
+    """What one replica knows of the lease, and what it may do by it."""
+
+    def __init__(
+        self, lease: Lease, holder: str, seconds: Seconds, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lease, self._clock = lease, clock
+        self.holder, self.seconds = holder, seconds
+        self.leads = False
+        self.reachable: bool | None = None  # whether the store answers; None: not asked yet
+        self._until = 0.0  # by this process' clock
+
+    async def renew(self) -> bool:
+        """Ask for the lease; HistoryDown when the store does not answer, and then this replica is not leader."""
+        asked = self._clock()  # before the request: by this clock the lease never ends later than by the store's
+        try:
+            self.leads = await self._lease.take(self.holder, self.seconds)
+        except HistoryDown:
+            self.leads = False
+            self.store_failed()
+            raise
+        self.reachable = True
+        self._until = asked + self.seconds if self.leads else 0.0
+        return self.leads
+
+    async def resign(self) -> None:
+        """Give the lease back."""
+        self.leads, self._until = False, 0.0
+        await self._lease.release(self.holder)
+
+    def store_failed(self) -> None:
+        """The store failed for any of its users in this process: no acting until the lease is renewed."""
+        self.reachable, self._until = False, 0.0
+
+    def may_read(self) -> bool:
+        """Whether this replica may analyse: it leads, or no store says who does. Two who analyse harm nobody."""
+        return self.leads or self.reachable is False
+
+    def may_act(self, *, lasting: Seconds = 0.0) -> bool:
+        """Whether this replica may change the cluster, with an action that takes this long.
+
+        Only a lease that other processes see allows it, while the store answers and the lease has not run out.
+        """
+        return self._lease.shared and self.leads and self._clock() + lasting < self._until

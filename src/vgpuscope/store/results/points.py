@@ -1,0 +1,115 @@
+"""Stored numbers → points of the history, by the descriptions of their columns."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.store.engine.database import Values
+from vgpuscope.store.results.columns import (
+    CLASS_CODES,
+    ROLLUP,
+    STATUS_CODES,
+    TIME,
+    VERDICT_CODES,
+    About,
+    Column,
+    Millis,
+    Name,
+    Row,
+    Sums,
+    joined,
+)
+
+NAMES = (*Name._fields, *About._fields)
+_Reader: TypeAlias = Callable[[Sequence[Any]], Any]
+_PLACES = {column.name: place for place, column in enumerate(ROLLUP)}
+
+
+def _mean(at: int, count_at: int, column: Column) -> _Reader:
+    def mean(sums: Sequence[Any]) -> float | None:
+        count = sums[count_at]
+        return sums[at] / count / column.scale if count else None
+
+    def whole(sums: Sequence[Any]) -> int | None:
+        count = sums[count_at]
+        return round(sums[at] / count) if count else None
+
+    return whole if column.whole else mean
+
+
+def _number(at: int, scale: int) -> _Reader:
+    if scale == 1:
+        return lambda values: values[at]
+    return lambda values: None if values[at] is None else values[at] / scale
+
+
+def _of_sums(column: Column) -> _Reader:
+    at = _PLACES[column.name]
+    return _mean(at, _PLACES[column.over], column) if column.over else _number(at, column.scale)
+
+
+_NUMBERS = [column for column in ROLLUP if column.field and not column.word]
+_FROM_SUMS = [(column.field, _of_sums(column)) for column in _NUMBERS]
+# A single analysis is its own mean, minimum and maximum. No function for each field: 100,000 rows may be read at once.
+_ROW_VALUES = [
+    (column.field, Row._fields.index(column.of), column.scale)
+    for column in _NUMBERS
+    if column.kind in {"sum", "min", "max"}
+]
+_ROW_COUNTS = [(column.field, Row._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
+_ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}
+_WORDS = {
+    field: [(column.word, _PLACES[column.name]) for column in ROLLUP if column.word and column.field == field]
+    for field in dict.fromkeys(column.field for column in ROLLUP if column.word)
+}
+
+
+def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
+    """What one analysis said; `names` as NAMES."""
+    found: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | _ROW_ITSELF
+    for field, at, scale in _ROW_VALUES:
+        value = row[at]
+        found[field] = value if value is None or scale == 1 else value / scale
+    for field, at in _ROW_COUNTS:
+        found[field] = 0 if row[at] is None else 1
+    status, verdict, use_class = STATUS_CODES[row.status], VERDICT_CODES[row.verdict], CLASS_CODES[row.use_class]
+    seconds = row.seconds / TIME
+    return HistoryPoint(
+        step="analysis",
+        time=time / TIME,
+        by_status={status: seconds},
+        by_verdict={verdict: seconds},
+        by_class={use_class: seconds},
+        status=status,
+        verdict=verdict,
+        use_class=use_class,
+        **found,
+    )
+
+
+def point_of_sums(step: Step, time: UnixTime, names: Sequence[str], sums: Sums) -> HistoryPoint:
+    """What the analyses of an hour or day said together."""
+    found: dict[str, Any] = dict(zip(NAMES, names, strict=True))
+    for field, read in _FROM_SUMS:
+        found[field] = read(sums)
+    for field, words in _WORDS.items():
+        found[field] = {word: part / TIME for word, at in words if (part := sums[at])}
+    return HistoryPoint(step=step, time=time, **found)
+
+
+def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
+    """Rows of statements.points_of_analyses."""
+    count = len(NAMES)
+    return [point_of_row(time, rest[:count], Row(*rest[count:])) for time, _, *rest in found]
+
+
+def points_of_parts(step: Step, found: Iterable[Values]) -> list[HistoryPoint]:
+    """Rows of statements.points_of_rollup and points_of_unrolled; parts of one bucket become one point."""
+    parts: dict[tuple[int, int], tuple[Sequence[str], Sums]] = {}
+    count = len(NAMES)
+    for time, series, *rest in found:
+        sums, known = rest[count:], parts.get((time, series))
+        parts[time, series] = rest[:count], joined(known[1], sums) if known else sums
+    long = STEP_SECONDS[step]
+    return [point_of_sums(step, float(time * long), *parts[time, series]) for time, series in sorted(parts)]

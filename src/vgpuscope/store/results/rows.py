@@ -1,0 +1,165 @@
+"""An analysis → the rows that are stored of it."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from vgpuscope.model.analysis import Analysis, GpuUse, Stat, TenantUse, Term, Window
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.store.results.columns import (
+    CLASS_CODES,
+    RATIO,
+    SCORE,
+    STATUS_CODES,
+    TIME,
+    VERDICT_CODES,
+    About,
+    Millis,
+    Name,
+    Row,
+)
+
+_STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
+_VERDICT = {word: code for code, word in enumerate(VERDICT_CODES)}
+_CLASS = {word: code for code, word in enumerate(CLASS_CODES)}
+_LONGEST = 8 * 86_400_000  # so that what ends within one day fits into 32 bits, in milliseconds; windows are shorter
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+
+
+class Span(NamedTuple):
+    """The time that an analysis stands for."""
+
+    begin: Millis
+    end: Millis
+
+
+Named: TypeAlias = tuple[Name, About, Row]
+
+
+def millis(time: UnixTime) -> Millis:
+    return round(time * TIME)
+
+
+def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span:
+    """The part of the window that no other analysis stands for: `before` where the last one ends, `after` where the
+    next one begins."""
+    end = millis(window.end)
+    begin = max(end - _LONGEST, min(end, millis(window.begin)))
+    if before is not None:
+        begin = max(begin, min(before, end))
+    last = end if after is None else min(end, after)
+    return Span(min(begin, last), last) if last > begin else Span(end, end)
+
+
+def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
+    """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that time."""
+    seen: set[tuple[str, str]] = set()
+    for gpu in analysis.gpus:
+        if (gpu.gpu_id, gpu.mig) in seen:
+            continue  # the same GPU again could not be stored beside it, and would cost the whole analysis
+        seen.add((gpu.gpu_id, gpu.mig))
+        yield Name(gpu.gpu_id, gpu.mig), About(gpu.hostname, gpu.model), _card(gpu, stands_for)
+        yield from _pods(gpu, stands_for)
+
+
+def _card(gpu: GpuUse, stands_for: Span) -> Row:
+    util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
+    return Row(
+        scaled(gpu.score.value, SCORE),
+        _STATUS[gpu.status],
+        _VERDICT[gpu.verdict],
+        _CLASS[gpu.use_class],
+        scaled(util.mean, RATIO) if util else None,
+        scaled(util.max, RATIO) if util else None,
+        scaled(memory.mean, 1, most=_INT64) if memory else None,
+        scaled(gpu.evidence.coverage, RATIO),
+        stands_for.end - stands_for.begin,
+        _held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
+    )
+
+
+def _pods(gpu: GpuUse, stands_for: Span) -> Iterable[Named]:
+    """Tenants by pod: a pod's containers are one row, and so are its stays if it left and came back."""
+    here: dict[tuple[str, str], list[TenantUse]] = {}
+    gone: dict[tuple[str, str], list[TenantUse]] = {}
+    for use in gpu.tenants:
+        here.setdefault((use.tenant.namespace, use.tenant.pod), []).append(use)
+    for use in gpu.former:
+        gone.setdefault((use.tenant.namespace, use.tenant.pod), []).append(use)
+    for key in here | gone:
+        uses, stays = here.get(key, []), gone.get(key, [])
+        held = _held((*uses, *stays), stands_for)
+        if key == ("", "") or (not uses and not held):
+            continue  # nobody's name is known; or it left before this analysis' time began, and is counted already
+        about = About(gpu.hostname, gpu.model, next((use.owner for use in (*uses, *stays) if use.owner), ""))
+        alone = len(here) == 1 and bool(uses) and not gone.keys() - here.keys()
+        yield Name(gpu.gpu_id, gpu.mig, *key), about, _pod(gpu, uses or stays, alone=alone, held=held)
+
+
+def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> Row:
+    """The score is the GPU's, so a pod has it only where it was alone on the GPU."""
+    chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
+    util, util_max = _together(uses, _UTIL_TERMS)
+    memory, _ = _together(uses, ("mem_used",))
+    if alone:
+        util, util_max = (util, util_max) if util is not None else _numbers(gpu.terms.get("gpu_util"))
+        memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
+    return Row(
+        scaled(gpu.score.value, SCORE) if alone else None,
+        _STATUS[gpu.status if alone else "unknown"],
+        _VERDICT[chosen.verdict],
+        _CLASS[chosen.use_class],
+        scaled(util, RATIO),
+        scaled(util_max, RATIO),
+        scaled(memory, 1, most=_INT64),
+        scaled(chosen.evidence.coverage, RATIO),
+        held,
+        held,
+    )
+
+
+def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:
+    """A pod works if one of its containers does, and is idle only if all of them are."""
+    return min(uses, key=lambda use: ("in_use", "unknown", "idle").index(use.verdict))
+
+
+_UTIL_TERMS: tuple[Term, ...] = ("process_sm", "gpu_util")  # the first that there is
+
+
+def _together(uses: Sequence[TenantUse], terms: Sequence[Term]) -> tuple[float | None, float | None]:
+    """Mean and max of a pod's containers: their own parts add up, while the GPU's numbers are the same for each."""
+    found = [_numbers(next((stat for term in terms if (stat := use.terms.get(term))), None)) for use in uses]
+    if len(found) == 1:
+        return found[0]
+    means, tops = ([value for value in column if value is not None] for column in zip(*found, strict=True))
+    mean = sum(means) if all(use.own for use in uses) else max(means, default=0.0)
+    return mean if means else None, max(tops, default=None)
+
+
+def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:
+    return (stat.mean, stat.max) if stat else (None, None)
+
+
+def _held(uses: Sequence[TenantUse], stands_for: Span) -> Millis:
+    """How much of the time somebody had it: overlapping stays count once."""
+    if any(use.since is None and use.until is None for use in uses):
+        return stands_for.end - stands_for.begin
+    stays = sorted(
+        (
+            stands_for.begin if use.since is None else max(stands_for.begin, millis(use.since)),
+            stands_for.end if use.until is None else min(stands_for.end, millis(use.until)),
+        )
+        for use in uses
+    )
+    total, reached = 0, stands_for.begin
+    for begin, end in stays:
+        total += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def scaled(value: float | None, by: int, *, most: int = _INT32) -> int | None:
+    """The number as an integer; None when it was not measured or is no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    return max(-most, min(most, round(value * by)))

@@ -1,0 +1,40 @@
+"""The numbers under which GPUs and pods are stored."""
+
+from collections.abc import Callable, Iterable
+
+from vgpuscope.store.results.columns import About, Name
+from vgpuscope.store.results.rows import Named
+
+
+class SeriesCache:
+    """The numbers of the GPUs and pods that were seen today, so that the database is asked once a day."""
+
+    def __init__(self) -> None:
+        self._day = 0
+        self._known: dict[Name, tuple[int, About]] = {}
+
+    def news(self, named: Iterable[Named], *, day: int) -> dict[Name, About]:
+        """Those that have to be written: new ones, renamed ones, and on a new day all."""
+        if day > self._day:
+            return {name: about for name, about, _ in named}
+        return {name: about for name, about, _ in named if self._is_news(name, about)}
+
+    def _is_news(self, name: Name, about: About) -> bool:
+        known = self._known.get(name)
+        return known is None or any(now and now != old for now, old in zip(about, known[1], strict=True))
+
+    def finder(self, numbers: dict[Name, int]) -> Callable[[Name], int]:
+        return lambda name: numbers[name] if name in numbers else self._known[name][0]
+
+    def learn(self, learned: dict[Name, tuple[int, About]], *, day: int) -> None:
+        """Add what is certain, now that it is committed."""
+        if day > self._day:
+            self._day, self._known = day, learned
+            return
+        for name, (number, about) in learned.items():
+            known = self._known.get(name)
+            self._known[name] = number, _filled(about, known[1]) if known else about
+
+
+def _filled(about: About, old: About) -> About:
+    return About(*(now or before for now, before in zip(about, old, strict=True)))

@@ -1,0 +1,137 @@
+"""The statements of the results' tables; parameters are :named, results are integers."""
+
+from vgpuscope.store.engine.database import Upsert
+from vgpuscope.store.results.columns import ROLLUP, About, Name, Row, aggregate, joined_sql
+from vgpuscope.store.results.schema import Rollup
+
+_NAMES = ", ".join(f"s.{field}" for field in (*Name._fields, *About._fields))
+_ROW = ", ".join(f"r.{field}" for field in Row._fields)
+_SUMS = ", ".join(f"r.{column.name}" for column in ROLLUP)
+_AGGREGATED = ", ".join(aggregate(column) for column in ROLLUP)
+
+
+# ── one analysis ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+KNOWN_ANALYSIS = "SELECT id FROM history_analyses WHERE started = :started AND number = :number"
+ENDS_BEFORE = "SELECT max(time) FROM history_analyses WHERE time < :time"
+BEGINS_AFTER = "SELECT min(stands_from) FROM history_analyses WHERE time >= :time"
+ADD_ANALYSIS = (
+    "INSERT INTO history_analyses (started, number, time, stands_from, stored) "
+    "VALUES (:started, :number, :time, :stands_from, 0) RETURNING id"
+)
+COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored WHERE id = :id"
+RESULT_COLUMNS = ("analysis", "series", *Row._fields)
+KEEP_LATEST = (
+    "INSERT INTO history_latest (id, started, number, packed) VALUES (1, :started, :number, :packed) "
+    "ON CONFLICT (id) DO UPDATE SET started = excluded.started, number = excluded.number, packed = excluded.packed "
+    "WHERE (history_latest.started, history_latest.number) < (excluded.started, excluded.number)"
+)
+LATEST = "SELECT packed FROM history_latest WHERE started > :after"
+
+# ── who it is about ──────────────────────────────────────────────────────────────────────────────────────────────
+
+# a known series keeps its number; a later analysis replaces what it knows, and leaves what it does not
+_RENAMED = ", ".join(
+    f"{field} = CASE WHEN excluded.{field} = '' THEN history_series.{field} ELSE excluded.{field} END"
+    for field in About._fields
+)
+ADD_SERIES = Upsert(
+    table="history_series",
+    columns=(*((field, "text") for field in (*Name._fields, *About._fields)), ("last_day", "integer")),
+    conflict=f"({', '.join(Name._fields)}) DO UPDATE SET {_RENAMED}, last_day = "
+    "CASE WHEN history_series.last_day < excluded.last_day THEN excluded.last_day ELSE history_series.last_day END",
+    returning=(*Name._fields, "id"),
+)
+
+# ── roll-ups ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+OLDEST_UNROLLED = "SELECT min(time) FROM history_analyses WHERE rolled = 0 AND time < :until"
+UNROLLED = (
+    "SELECT id, stored FROM history_analyses WHERE rolled = 0 AND time >= :begin AND time < :end ORDER BY time, id"
+)
+
+
+def add_to_rollup(table: Rollup, *, analyses: str) -> str:
+    """Add what these analyses say to the roll-up :bucket; the caller marks them in the same transaction."""
+    columns = ", ".join(column.name for column in ROLLUP)
+    joined = ", ".join(f"{column.name} = {joined_sql(column, table)}" for column in ROLLUP)
+    return (
+        f"INSERT INTO {table} (time, series, {columns}) "
+        f"SELECT CAST(:bucket AS integer), r.series, {_AGGREGATED} FROM history_results r "
+        f"WHERE r.analysis IN ({analyses}) GROUP BY r.series "
+        f"ON CONFLICT (time, series) DO UPDATE SET {joined}"
+    )
+
+
+def mark_rolled(*, analyses: str) -> str:
+    return f"UPDATE history_analyses SET rolled = 1 WHERE id IN ({analyses})"
+
+
+# ── forgetting ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+EXPIRED_RESULTS = (
+    "SELECT id, stored FROM history_analyses WHERE stored > 0 AND rolled = 1 AND time < :before ORDER BY time LIMIT 100"
+)
+
+
+def drop_results(*, analyses: str) -> tuple[str, str]:
+    """The rows go; that the analysis was there stays, so that it is not counted again if it comes again."""
+    return (
+        f"DELETE FROM history_results WHERE analysis IN ({analyses})",
+        f"UPDATE history_analyses SET stored = 0 WHERE id IN ({analyses})",
+    )
+
+
+def reach_of(table: Rollup) -> str:
+    """The oldest and the newest bucket; two look-ups, where min and max at once would read the whole table."""
+    return f"SELECT (SELECT min(time) FROM {table}), (SELECT max(time) FROM {table})"
+
+
+def drop_rollup(table: Rollup) -> str:
+    return f"DELETE FROM {table} WHERE time = :bucket"
+
+
+FORGET_ANALYSES = "DELETE FROM history_analyses WHERE stored = 0 AND rolled = 1 AND time < :before"
+FORGET_SERIES = "DELETE FROM history_series WHERE last_day < :before"
+
+# ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# Chosen series are few: they come first, and each is looked up at each time. All of them are read in the order of the
+# table, so that the limit ends the reading. SQLite keeps the order of a CROSS JOIN; PostgreSQL finds it by itself.
+
+
+def points_of_analyses(chosen: str, *, few: bool) -> str:
+    tables = (
+        "history_series s CROSS JOIN history_analyses a CROSS JOIN history_results r"
+        if few
+        else "history_analyses a CROSS JOIN history_results r CROSS JOIN history_series s"
+    )
+    return (
+        f"SELECT a.time, s.id, {_NAMES}, {_ROW} FROM {tables} WHERE r.analysis = a.id AND r.series = s.id "
+        f"AND a.time >= :begin AND a.time < :end AND {chosen} ORDER BY a.time, a.id, r.series LIMIT :limit"
+    )
+
+
+def points_of_rollup(table: Rollup, chosen: str, *, few: bool) -> str:
+    buckets = (
+        "WITH RECURSIVE bucket (time) AS (SELECT CAST(:first AS integer) UNION ALL "
+        "SELECT time + 1 FROM bucket WHERE time < :last) "
+    )
+    tables, range_ = (
+        (f"history_series s CROSS JOIN bucket b CROSS JOIN {table} r", "r.time = b.time")
+        if few
+        else (f"{table} r CROSS JOIN history_series s", "r.time >= :first AND r.time <= :last")
+    )
+    return (
+        f"{buckets if few else ''}SELECT r.time, s.id, {_NAMES}, {_SUMS} FROM {tables} "
+        f"WHERE r.series = s.id AND {range_} AND {chosen} ORDER BY r.time, r.series LIMIT :limit"
+    )
+
+
+def points_of_unrolled(chosen: str, *, millis: int) -> str:
+    """What is not in the roll-ups yet, as if it were; `millis` is the length of a bucket."""
+    return (
+        f"SELECT CAST(a.time / {millis} AS integer), s.id, {_NAMES}, {_AGGREGATED} "
+        "FROM history_analyses a JOIN history_results r ON r.analysis = a.id JOIN history_series s ON s.id = r.series "
+        f"WHERE a.rolled = 0 AND a.time >= :begin AND a.time < :end AND {chosen} "
+        f"GROUP BY a.time / {millis}, s.id, {_NAMES} ORDER BY 1, 2 LIMIT :limit"
+    )

@@ -1,0 +1,229 @@
+"""Results in a database: a client of the engine and of the lease."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.store.engine.database import Transaction, Values
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.migrations import TableSet
+from vgpuscope.store.lease import Lease
+from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.results import statements as sql
+from vgpuscope.store.results.columns import About, Millis, Name
+from vgpuscope.store.results.packed import pack, unpack
+from vgpuscope.store.results.points import points_of_parts, points_of_rows
+from vgpuscope.store.results.rows import Named, millis, rows, span
+from vgpuscope.store.results.schema import TABLES, Rollup
+from vgpuscope.store.results.series import SeriesCache
+
+log = logging.getLogger(__name__)
+
+_POD = frozenset({"namespace", "pod"})
+_HOUR, _DAY = 3_600_000, 86_400_000  # milliseconds
+
+
+class StoredHistory:
+    """Results in a database."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lease: Lease,
+        *,
+        keep_results: Seconds,
+        keep_hours: Seconds,
+        keep_days: Seconds,
+        limits: Limits = LIMITS,
+        tables: TableSet = TABLES,
+    ) -> None:
+        engine.register(tables)
+        self._engine = engine
+        self.lease = lease
+        self._limits = limits
+        self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
+        self._keep_names = max(keep_results, keep_hours, keep_days)
+        self._series = SeriesCache()
+
+    async def save(self, analysis: Analysis) -> None:
+        """Store it; HistoryDown when that failed. An analysis that is stored already is left as it is."""
+        await self._engine.do(lambda: self._save(analysis))
+
+    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
+        """The last analysis, whole; None when there is none begun after this, or none that this version can read."""
+        return await self._engine.do(lambda: self._latest(after))
+
+    async def points(
+        self,
+        *,
+        step: Step,
+        begin: UnixTime,
+        end: UnixTime,
+        gpu_id: str | None = None,
+        mig: str | None = None,
+        namespace: str | None = None,
+        pod: str | None = None,
+        limit: int,
+    ) -> list[HistoryPoint]:
+        """The course of GPUs, or of pods where a namespace or pod is given ("": any), oldest first."""
+        if limit < 1 or end <= begin:
+            return []
+        named = {"gpu_id": gpu_id, "mig": mig, "namespace": namespace, "pod": pod}
+        wanted = {column: value for column, value in named.items() if value is not None}
+        if step == "analysis":
+            return await self._engine.do(lambda: self._points(begin, end, wanted, limit))
+        return await self._engine.do(lambda: self._rolled_points(step, begin, end, wanted, limit))
+
+    async def prune(self, now: UnixTime) -> None:
+        """Roll up the hours that are over, and forget what is too old; between two steps others get their turn."""
+        at = millis(now)
+        for step in (self._roll_up, self._drop_results, self._drop_hours, self._drop_days, self._forget_names):
+            while await self._engine.do(lambda step=step: step(at)):  # type: ignore[misc]  # a default is no free variable
+                pass
+
+    async def close(self) -> None:
+        """Close the lease and the engine."""
+        try:
+            await self.lease.close()
+        finally:
+            await self._engine.close()
+
+    # ── on the thread ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _save(self, analysis: Analysis) -> None:
+        packed = pack(analysis)
+        time, key = millis(analysis.window.end), {"started": analysis.started, "number": analysis.number}
+        with self._engine.transaction("write") as tx:
+            if tx.all(sql.KNOWN_ANALYSIS, **key):
+                return
+            before, after = tx.all(sql.ENDS_BEFORE, time=time)[0][0], tx.all(sql.BEGINS_AFTER, time=time)[0][0]
+            stands_for = span(analysis.window, before=before, after=after)
+            [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=stands_for.begin)
+            stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
+            tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
+            tx.all(sql.KEEP_LATEST, **key, packed=packed)
+        self._series.learn(learned, day=time // _DAY)
+
+    def _add_rows(
+        self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
+    ) -> tuple[int, dict[Name, tuple[int, About]]]:
+        """How many there were, and what is known of names now. Some at a time: memory does not grow with the fleet."""
+        stored, learned = 0, dict[Name, tuple[int, About]]()
+        while some := list(islice(named, self._limits.rows_per_insert)):
+            news = self._series.news(some, day=day)
+            numbers = _add_series(tx, news, day=day)
+            find = self._series.finder(numbers)
+            tx.insert("history_results", sql.RESULT_COLUMNS, [(number, find(name), *row) for name, _, row in some])
+            learned.update({name: (numbers[name], about) for name, about in news.items()})
+            stored += len(some)
+        return stored, learned
+
+    def _latest(self, after: UnixTime) -> Analysis | None:
+        with self._engine.transaction("read") as tx:
+            found = tx.all(sql.LATEST, after=after)
+        try:
+            return unpack(bytes(found[0][0])) if found else None
+        except ValueError as e:
+            log.warning("the last analysis was stored by another version", extra={"why": str(e)})
+            return None
+
+    def _points(self, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int) -> list[HistoryPoint]:
+        statement = sql.points_of_analyses(_chosen(wanted), few=bool(_picked(wanted)))
+        with self._engine.transaction("read") as tx:
+            found = tx.all(statement, begin=millis(begin), end=millis(end), limit=limit, **wanted)
+        return points_of_rows(found)
+
+    def _rolled_points(
+        self, step: Step, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int
+    ) -> list[HistoryPoint]:
+        """Every bucket that has a part of the time: what is rolled up, and what will be."""
+        table: Rollup = "history_hours" if step == "hour" else "history_days"
+        long = STEP_SECONDS[step] * 1000
+        first, last = millis(begin) // long, (millis(end) - 1) // long
+        with self._engine.transaction("read") as tx:
+            done = _done(tx, table, wanted, first=first, last=last, limit=limit)
+            statement = sql.points_of_unrolled(_chosen(wanted), millis=long)
+            open_ = tx.all(statement, begin=first * long, end=(last + 1) * long, limit=limit, **wanted)
+        return points_of_parts(step, (*done, *open_))[:limit]
+
+    def _roll_up(self, now: Millis) -> bool:
+        """Add one hour's analyses, or some of them, to its roll-ups; False when all that can be are."""
+        with self._engine.transaction("write") as tx:
+            [(oldest,)] = tx.all(sql.OLDEST_UNROLLED, until=now // _HOUR * _HOUR)
+            if oldest is None:
+                return False
+            hour = oldest // _HOUR
+            batch = self._batch(tx.all(sql.UNROLLED, begin=hour * _HOUR, end=(hour + 1) * _HOUR))
+            tx.all(sql.add_to_rollup("history_hours", analyses=batch), bucket=hour)
+            tx.all(sql.add_to_rollup("history_days", analyses=batch), bucket=oldest // _DAY)
+            tx.all(sql.mark_rolled(analyses=batch))
+        return True
+
+    def _drop_results(self, now: Millis) -> bool:
+        with self._engine.transaction("write") as tx:
+            old = tx.all(sql.EXPIRED_RESULTS, before=now - millis(self._keep_results))
+            for statement in sql.drop_results(analyses=self._batch(old)) if old else ():
+                tx.all(statement)
+        return bool(old)
+
+    def _drop_hours(self, now: Millis) -> bool:
+        return self._drop_rollup("history_hours", (now - millis(self._keep_hours)) // _HOUR)
+
+    def _drop_days(self, now: Millis) -> bool:
+        return self._drop_rollup("history_days", (now - millis(self._keep_days)) // _DAY)
+
+    def _drop_rollup(self, table: Rollup, before: int) -> bool:
+        with self._engine.transaction("write") as tx:
+            [(oldest, _)] = tx.all(sql.reach_of(table))
+            if oldest is None or oldest >= before:
+                return False
+            tx.all(sql.drop_rollup(table), bucket=oldest)
+        return True
+
+    def _forget_names(self, now: Millis) -> bool:
+        """Names that nothing refers to any more; a day's grace, since others may be saving under them right now."""
+        before = now - millis(self._keep_names)
+        with self._engine.transaction("write") as tx:
+            tx.all(sql.FORGET_ANALYSES, before=before)
+            tx.all(sql.FORGET_SERIES, before=before // _DAY - 1)
+        return False
+
+    def _batch(self, analyses: Sequence[Values]) -> str:
+        """The numbers of the first of these, until enough rows are together."""
+        chosen: list[str] = []
+        size = 0
+        for number, stored in analyses:
+            if chosen and size + stored > self._limits.rows_per_transaction:
+                break
+            chosen.append(str(int(number)))
+            size += stored
+        return ", ".join(chosen)
+
+
+def _chosen(wanted: dict[str, str]) -> str:
+    """GPUs, unless a namespace or pod is asked for; the columns' names are ours, the values stay parameters."""
+    pods = not _POD.isdisjoint(wanted)
+    kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
+    return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted))])
+
+
+def _picked(wanted: dict[str, str]) -> list[str]:
+    """The columns that narrow the choice; an empty namespace or pod means any."""
+    return [column for column, value in wanted.items() if value or column not in _POD]
+
+
+def _done(tx: Transaction, table: Rollup, wanted: dict[str, str], *, first: int, last: int, limit: int) -> list[Values]:
+    """What is rolled up; buckets are counted through one by one, so only those that there are."""
+    [(oldest, newest)] = tx.all(sql.reach_of(table))
+    if oldest is None or newest < first or last < oldest:
+        return []
+    statement = sql.points_of_rollup(table, _chosen(wanted), few=bool(_picked(wanted)))
+    return tx.all(statement, first=max(first, oldest), last=min(last, newest), limit=limit, **wanted)
+
+
+def _add_series(tx: Transaction, news: dict[Name, About], *, day: int) -> dict[Name, int]:
+    found = tx.upsert(sql.ADD_SERIES, [(*name, *about, day) for name, about in news.items()]) if news else []
+    return {Name(*name): number for *name, number in found}

@@ -1,0 +1,64 @@
+"""The files that hold the project's habits agree with each other."""
+
+import re
+import tomllib
+
+import msgspec
+import pytest
+
+from tests.paths import REPOSITORY
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+
+
+def commands(recipe: str) -> set[str]:
+    """Program and first word of each linter: `ruff format`, `mypy`."""
+    found = re.findall(r"(?:\$\(BIN\)|\.venv/bin)/(\S+)(?: ([a-z]\w*))?", recipe)
+    return {" ".join(filter(None, words)) for words in found}
+
+
+def recipe(target: str) -> str:
+    (found,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    return found
+
+
+def test_a_commit_is_checked_by_the_linters_of_make_lint():
+    config = msgspec.yaml.decode((REPOSITORY / ".pre-commit-config.yaml").read_bytes())
+    assert [repo["repo"] for repo in config["repos"]] == ["local"]  # nothing is fetched
+    hooks = "\n".join(hook["entry"] for repo in config["repos"] for hook in repo["hooks"])
+    assert commands(recipe("lint")) == {"ruff format", "ruff check", "mypy", "lint-imports"}
+    assert commands(recipe("lint")) <= commands(hooks)
+    assert "-m tools.gen --check" in hooks
+
+
+def test_everything_that_is_tested_or_shipped_is_type_checked():
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["mypy"]
+    folders = {path.parts[len(REPOSITORY.parts)] for path in REPOSITORY.glob("[a-z]*/**/*.py")}
+    assert folders == set(settings["files"])
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/testing.md", ".github/PULL_REQUEST_TEMPLATE.md"])
+def test_every_make_target_that_is_named_exists(page):
+    named = set(re.findall(r"(?:`|^|    )make ([a-z][a-z-]*)", (REPOSITORY / page).read_text(), re.MULTILINE))
+    assert named
+    assert named <= TARGETS
+
+
+def test_the_image_gets_what_its_dockerfile_copies_and_nothing_else():
+    lines = (REPOSITORY / "Dockerfile").read_text().splitlines()
+    copied = {
+        name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]
+    }
+    ignore = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    assert "*" in ignore
+    assert {line[1:] for line in ignore if line.startswith("!")} == copied
+
+
+@pytest.mark.parametrize("lock", sorted((REPOSITORY / "requirements").glob("*.txt")), ids=lambda path: path.name)
+def test_a_lock_file_holds_names_versions_and_hashes_only(lock):
+    text = lock.read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    for line in filter(None, text.splitlines()):
+        assert re.match(r"[a-z0-9]\S*==\S+|    --hash=sha256:|    #", line), line

@@ -1,0 +1,69 @@
+"""What users read is in plain words: no private ones, and a GPU is called a GPU."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+SOURCE = REPOSITORY / "src" / "vgpuscope"
+PAGES = (*REPOSITORY.glob("README*.md"), *sorted((REPOSITORY / "docs").rglob("*.md")))
+
+# Each of these once stood in a text that had to be read twice. docs/glossary.md has the words to use instead.
+PRIVATE_WORDS = (
+    r"(?:is|are) none of th[oe]se",
+    r"(?:is|are|was|were) told of",
+    r"told on\b",
+    r"that is no good",
+    r"given away",
+    r"haunt(?:s|ed)?\b",
+    r"hearsay",
+    r"(?:nobody|somebody|whoever|anybody)(?:'s)?\b",
+    r"\banew\b",
+    r"changed hands",
+    r"in \S+ hands",
+    r"weighs? (?:more|less)",
+    r"counts? at once",
+    r"by (?:itself|themselves)\b",
+    r"come again",
+    r"\bcards?\b",  # say GPU
+)
+# Where one of these words is another program's: patterns that read schedulers' messages.
+FOREIGN = {SOURCE / "formats" / "scheduler" / "phrases.py"}
+MODULES = sorted(set(SOURCE.rglob("*.py")) - FOREIGN)
+_PRIVATE = re.compile("|".join(f"(?:{word})" for word in PRIVATE_WORDS), re.I)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|<!-- bench \w+: begin.*?: end -->", re.S)  # and measured tables
+
+
+def private(text: str) -> list[str]:
+    """The private words of a text, without what is code in it."""
+    return [found.group() for found in _PRIVATE.finditer(_CODE.sub(" ", text))]
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The string constants of a module with spaces in them, which is what sentences have; without docstrings."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs)
+    for node in constants:
+        if isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_a_page_of_the_documentation_has_no_private_word(page: Path) -> None:
+    assert private(page.read_text()) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(SOURCE)))
+def test_a_message_or_help_text_has_no_private_word(module: Path) -> None:
+    found = [(line, private(text)) for line, text in strings(ast.parse(module.read_text()))]
+    assert [(line, words) for line, words in found if words] == []

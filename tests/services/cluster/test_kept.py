@@ -1,0 +1,93 @@
+"""The API of the cluster exporter answers from kept conclusions, and these are the ones that would be made anew."""
+
+import json
+
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from tests.contract.clusterrun import holder, quota, registered
+from tests.controlplane import pod
+from vgpuscope.config import ClusterConfig
+from vgpuscope.logic.cluster import ledger
+from vgpuscope.logic.cluster.ledger import ClusterLedger
+from vgpuscope.services.cluster.process import ClusterExporter
+
+
+def line(found, kind="ADDED"):
+    meta = found["metadata"]
+    found["metadata"] = {"uid": f"uid-{meta['name']}", "resourceVersion": "1", **meta}
+    return json.dumps({"type": kind, "object": found}).encode()
+
+
+@pytest.fixture
+async def exporter():
+    made = ClusterExporter(ClusterConfig())
+    for kind in made._kinds:
+        kind._take_list({})
+    feed(made, "nodes", *(registered(f"n{i}", f"GPU-{i}a", f"GPU-{i}b") for i in range(3)))
+    feed(made, "pods", *(holder(f"p{i}", f"n{i % 3}", f"GPU-{i % 3}a", memory=100 * i) for i in range(6)))
+    feed(made, "pods", pod("waits", limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "900000"}))
+    feed(made, "resourcequotas", quota("ml", gpumem="10000"))
+    await made._settle()
+    return made
+
+
+def feed(exporter, name, *found):
+    (watch,) = (kind._watch for kind in exporter._kinds if kind.name == name)
+    for one in found:
+        watch.take(watch._decode_event(line(one)))
+
+
+def asked(query=""):
+    return Request({"type": "http", "query_string": query.encode(), "headers": [], "method": "GET", "path": "/"})
+
+
+async def test_the_nodes_are_those_that_would_be_made_anew(exporter):
+    feed(exporter, "pods", holder("p1", "n2", "GPU-2b", memory=7))
+    await exporter._settle()
+    fresh = ClusterLedger()
+    fresh.replace_nodes(exporter._state.nodes.values())
+    fresh.replace_pods(exporter._state.pods.values())
+    answer = await exporter._nodes_json(asked())
+    assert json.loads(answer.body) == json.loads(msgspec.json.encode([fresh.node(f"n{i}") for i in range(3)]))
+
+
+@pytest.mark.parametrize("query", ["", "namespace=ml&pod=waits", "all=true"])
+async def test_no_answer_makes_conclusions(exporter, monkeypatch, query):
+    feed(exporter, "pods", holder("late", "n0", "GPU-0b"))  # so that there would be something to make
+
+    def made(*_, **__):
+        pytest.fail("a conclusion was made while a request waits")
+
+    monkeypatch.setattr(ledger, "settle_node", made)
+    monkeypatch.setattr(ledger, "settle_namespace", made)
+    nodes = json.loads((await exporter._nodes_json(asked())).body)
+    assert [len(node["holders"]) for node in nodes] == [2, 2, 2]
+    pending = json.loads((await exporter._pending_json(asked(query))).body)
+    assert [one["pod"] for one in pending["pending"] if one["outcome"] == "waiting"] == ["waits"]
+
+
+async def test_a_pod_is_kept_once_by_the_whole_exporter(exporter):
+    (held,) = (one for one in exporter._state.pods.values() if one.name == "p1")
+    assert [name for name, where in maps(exporter) if any(one is held for one in where.values())] == ["_pods"]
+
+
+def maps(value, name="", seen=None):
+    """Every dictionary in the exporter, with the name of the attribute that holds it."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        yield name, value
+        inside = [(name, one) for one in value.values()]
+    elif isinstance(value, (list, tuple, set)):
+        inside = [(name, one) for one in value]
+    elif type(value).__module__.startswith("vgpuscope"):
+        inside = list(getattr(value, "__dict__", {}).items())
+        inside += [(slot, getattr(value, slot, None)) for slot in getattr(type(value), "__slots__", ())]
+    else:
+        return
+    for key, one in inside:
+        yield from maps(one, key, seen)

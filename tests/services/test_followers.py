@@ -1,0 +1,158 @@
+"""What follows from an analysis: whatever one follower does, the others run, and /health says which one failed."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.http.serving import until
+from tests.loopclock import forward
+from tests.services.analyzer.analyzing import SharedHistory, running, uuid
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.services.analyzer import process
+from vgpuscope.services.followers import Follower, Followers
+
+HOURLY = {"scheduler.interval": 3600}
+
+
+class Three:
+    """Three followers, of which the one in the middle does what the test says."""
+
+    def __init__(self, middle):
+        self.ran: list = []
+        self.failed: list = []
+        self.all = Followers(
+            [
+                Follower(name="first", follow=self._good("first"), deadline=3600),
+                Follower(name="middle", follow=middle, deadline=3600),
+                Follower(name="last", follow=self._good("last"), deadline=3600),
+            ],
+            failed=lambda name, error: self.failed.append((name, error.code)),
+        )
+
+    def _good(self, name):
+        async def follow(result):
+            self.ran.append((name, result))
+
+        return follow
+
+    @property
+    def codes(self):
+        return {name: error.code for name, error in self.all.failing.items()}
+
+
+def raising(error):
+    async def follow(result):
+        raise error
+
+    return follow
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "ours"),
+    [
+        (KeyError("gone"), "INTERNAL", True),
+        (TimeoutError("of its own"), "INTERNAL", True),
+        (HistoryDown("away"), "HISTORY_DOWN", False),
+    ],
+)
+async def test_a_follower_that_raises_is_logged_once_and_counted_and_the_others_run(error, code, ours, caplog):
+    three = Three(raising(error))
+    for number in range(3):
+        assert await three.all.tell(number) is ours
+    assert three.ran == [(name, number) for number in range(3) for name in ("first", "last")]
+    assert three.failed == [("middle", code)] * 3
+    assert three.codes == {"middle": code}
+    assert [(r.fields["follower"], r.fields["error_code"]) for r in caplog.records] == [("middle", code)]
+
+
+async def test_a_follower_that_is_late_is_left_and_the_others_run():
+    forward(0)
+    begun = asyncio.Event()
+
+    async def hangs(result):
+        begun.set()
+        await asyncio.Event().wait()
+
+    three = Three(hangs)
+    telling = asyncio.create_task(three.all.tell(1))
+    await begun.wait()
+    assert three.ran == [("first", 1)]
+    forward(3600)
+    assert await telling is False
+    assert three.ran == [("first", 1), ("last", 1)]
+    assert three.codes == {"middle": "FOLLOWER_LATE"}
+
+
+async def test_a_follower_that_works_again_is_no_longer_named():
+    errors = [KeyError("gone")]
+
+    async def once(result):
+        if errors:
+            raise errors.pop()
+
+    three = Three(once)
+    await three.all.tell(1)
+    assert three.codes == {"middle": "INTERNAL"}
+    await three.all.tell(2)
+    assert three.codes == {}
+
+
+async def test_what_ends_the_process_is_not_swallowed():
+    three = Three(raising(asyncio.CancelledError()))
+    with pytest.raises(asyncio.CancelledError):
+        await three.all.tell(1)
+
+
+# ── in the analyzer ──────────────────────────────────────────────────────────────────────────────────────────────
+
+BREAKS = {"page": "cards_page", "log": "tell_analysis"}
+
+
+def broken(*args, **kwargs):
+    raise KeyError("broken on purpose")
+
+
+@pytest.mark.parametrize("follower", ["page", "log", "store"])
+async def test_whichever_follower_breaks_the_others_run_and_health_names_it(follower, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "vgpuscope")
+    store = SharedHistory()
+    if follower == "store":
+        monkeypatch.setattr(store, "save", broken)
+    else:
+        monkeypatch.setattr(process, BREAKS[follower], broken)
+    async with running(history=store, **HOURLY) as analyzer:
+        await analyzer.analysed()
+        health, page = await analyzer.json("/health"), await analyzer.metrics()
+        assert health["failing"] == [f"{follower}: INTERNAL"]
+        assert f'vgpuscope_analyzer_follower_failures_total{{follower="{follower}"}} 1\n' in page
+        assert (uuid(0) in page) is (follower != "page")
+        assert any(r.message.startswith("Analysis completed") for r in caplog.records) is (follower != "log")
+        assert bool(store.saved) is (follower != "store")
+        assert len(await analyzer.json("/results")) == 2
+        monkeypatch.undo()
+        await analyzer.analyse()
+        assert (await analyzer.json("/health"))["failing"] == []
+
+
+async def test_a_store_that_is_down_is_named_as_such():
+    store = SharedHistory()
+    async with running(history=store, **HOURLY) as analyzer:
+        await analyzer.analysed()
+        store.down = True
+        await analyzer.analyse()
+        health = await analyzer.json("/health")
+        assert (health["failing"], health["history"]) == (["store: HISTORY_DOWN"], False)
+
+
+async def test_an_analyzer_whose_loop_dies_says_so_and_goes_on(monkeypatch):
+    async with running(**HOURLY) as analyzer:
+        await analyzer.analysed()
+        monkeypatch.setattr(analyzer.analyzer._sources, "ready", broken)  # the loop that looks at the source
+        forward(process._ASK_EVERY)
+
+        async def restarted():
+            return 'vgpuscope_loop_restarts_total{loop="look"} 1\n' in await analyzer.metrics()
+
+        await until(restarted)
+        assert (await analyzer.json("/health"))["status"] == "healthy"

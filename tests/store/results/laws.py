@@ -1,0 +1,41 @@
+"""What holds of every store of results, to be asked of any."""
+
+import pytest
+
+from tests.store.fleets import NOON
+from tests.store.results.rollup import daily, hourly
+from vgpuscope.model.history import HistoryPoint
+
+_ALL = {"begin": 0, "end": 2 * NOON, "limit": 10**6}
+
+
+async def every_point(store) -> dict[str, list[HistoryPoint]]:
+    """All points of GPUs, then all of pods, by step."""
+    found: dict[str, list[HistoryPoint]] = {}
+    for step in ("analysis", "hour", "day"):
+        found[step] = await store.points(step=step, **_ALL)
+        found[step] += await store.points(step=step, **_ALL, namespace="")
+    return found
+
+
+async def rolled(store, step: str) -> list[HistoryPoint]:
+    """The roll-up as it is defined, from the points of single analyses."""
+    points = (await every_point(store))["analysis"]
+    return hourly(points) if step == "hour" else daily(hourly(points))
+
+
+def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:
+    """The same points with the same numbers, up to the rounding of the last bit."""
+    ours, theirs = ({_key(p): p for p in points} for points in (found, wanted))
+    assert len(ours) == len(found) == len(wanted)
+    assert ours.keys() == theirs.keys()
+    for key, point in ours.items():
+        for field in HistoryPoint.__struct_fields__:
+            got, want = getattr(point, field), getattr(theirs[key], field)
+            if isinstance(want, dict):
+                got, want = ({w: s for w, s in shares.items() if s} for shares in (got, want))
+            assert got == (pytest.approx(want, abs=1) if field == "memory_used" else pytest.approx(want)), field
+
+
+def _key(point: HistoryPoint) -> tuple:
+    return point.time, point.gpu_id, point.mig, point.namespace, point.pod

@@ -1,0 +1,46 @@
+"""The table of columns: schema, SQL and points follow from it, and released migrations stay as they are."""
+
+import pytest
+
+from tests.paths import TESTS
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.store import lease
+from vgpuscope.store.engine.migrations import statements
+from vgpuscope.store.results import schema
+from vgpuscope.store.results.columns import ROLLUP, Row
+from vgpuscope.store.results.points import NAMES
+
+
+def released(dialect):
+    """Version → its statements, as they were when the lease was part of the history tables."""
+    found: dict = {}
+    for line in (TESTS / f"fixtures/history/migrations-{dialect}.sql").read_text().splitlines(keepends=True):
+        if line.startswith("-- "):
+            text = found.setdefault(int(line[3:]), [""])
+        else:
+            text[-1] += line
+            if line.endswith(";\n"):
+                text.append("")
+    return {version: [one.strip().removesuffix(";") for one in text if one] for version, text in found.items()}
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_the_released_migrations_make_the_same_tables_as_ever(dialect):
+    ours = {m.version: [s.strip() for s in statements(m, dialect)] for m in schema.MIGRATIONS}
+    leases = [s.strip().replace("IF NOT EXISTS ", "") for s in statements(lease.TABLES.migrations[0], dialect)]
+    ours[1] += leases
+    assert {version: ours[version] for version in (1, 2)} == released(dialect)
+
+
+def test_every_field_of_a_point_is_filled_by_one_column_or_by_a_name():
+    filled = [column.field for column in ROLLUP if column.field and not column.word]
+    words = {column.field for column in ROLLUP if column.word}
+    own = {"step", "time", "status", "verdict", "use_class"}  # not of a roll-up
+    assert sorted([*filled, *words, *own, *NAMES]) == sorted(HistoryPoint.__struct_fields__)
+
+
+def test_every_column_is_computed_from_columns_of_the_results():
+    assert {column.of for column in ROLLUP} - {""} == set(Row._fields)
+    names = [column.name for column in ROLLUP]
+    assert len(set(names)) == len(names)
+    assert {column.over for column in ROLLUP} - {""} <= set(names)

@@ -1,0 +1,206 @@
+"""The lease: one replica leads, and whoever cannot reach the store may read but not act."""
+
+import sqlite3
+from contextlib import asynccontextmanager
+
+import pytest
+
+from vgpuscope.model.errors import HistoryDown
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.sqlite import SqliteDatabase
+from vgpuscope.store.lease import Leadership, LocalLease, lease_in
+
+
+class Clock:
+    """A monotonic clock that stands until it is put forward."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.db"
+
+
+@asynccontextmanager
+async def file_lease(path, clock):
+    engine = Engine(SqliteDatabase(str(path)))
+    lease = lease_in(engine, clock=clock)
+    try:
+        yield lease
+    finally:
+        await lease.close()
+        await engine.close()
+
+
+async def test_a_second_process_on_the_same_file_does_not_lead(path, clock):
+    async with file_lease(path, clock) as one, file_lease(path, clock) as two:
+        assert await one.take("a", 60)
+        assert not await two.take("b", 60)
+        assert await one.take("a", 60)
+        await one.release("a")
+        assert await two.take("b", 60)
+
+
+async def test_closing_frees_the_lease(path, clock):
+    async with file_lease(path, clock) as one:
+        assert await one.take("a", 60)
+    async with file_lease(path, clock) as two:
+        assert await two.take("b", 60)
+
+
+async def two_holders(lease):
+    assert await lease.take("a", 60)
+    assert not await lease.take("b", 60)
+    await lease.release("b")
+    assert not await lease.take("b", 60)
+    await lease.release("a")
+    assert await lease.take("b", 60)
+
+
+async def test_two_holders_in_one_process_are_two(path, clock):
+    await two_holders(LocalLease(clock=clock))
+    async with file_lease(path, clock) as lease:
+        await two_holders(lease)
+
+
+async def test_a_lease_runs_out(path, clock):
+    async with file_lease(path, clock) as lease:
+        assert await lease.take("a", 10)
+        clock.now += 9.9
+        assert not await lease.take("b", 10)
+        clock.now += 0.2
+        assert await lease.take("b", 10)
+
+
+# ── what a replica may do ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Remote(LocalLease):
+    """A lease that replicas share, in a store that can be down and slow."""
+
+    shared = True
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self._ticks = clock
+        self.down, self.delay = False, 0.0
+
+    async def take(self, holder: str, seconds: float) -> bool:
+        if self.down:
+            raise HistoryDown("down")
+        self._ticks.now += self.delay
+        return await super().take(holder, seconds)
+
+
+@pytest.fixture
+def remote(clock):
+    return Remote(clock)
+
+
+def replica(remote, clock, name="a"):
+    return Leadership(remote, name, 15, clock=clock)
+
+
+async def test_before_the_store_was_asked_a_replica_may_do_nothing(remote, clock):
+    one = replica(remote, clock)
+    assert (one.leads, one.may_read(), one.may_act()) == (False, False, False)
+
+
+async def test_the_leader_may_act_and_a_follower_may_not(remote, clock):
+    one, two = replica(remote, clock), replica(remote, clock, "b")
+    assert await one.renew()
+    assert not await two.renew()
+    assert (one.may_read(), one.may_act()) == (True, True)
+    assert (two.may_read(), two.may_act()) == (False, False)
+
+
+async def test_with_the_store_down_everybody_may_read_and_nobody_may_act(remote, clock):
+    replicas = [replica(remote, clock), replica(remote, clock, "b")]
+    for one in replicas:
+        await one.renew()
+    remote.down = True
+    for one in replicas:
+        with pytest.raises(HistoryDown):
+            await one.renew()
+    assert [(one.leads, one.may_read(), one.may_act()) for one in replicas] == [(False, True, False)] * 2
+
+
+async def test_a_failed_write_ends_acting_until_the_lease_is_renewed(remote, clock):
+    one = replica(remote, clock)
+    await one.renew()
+    one.store_failed()
+    assert (one.leads, one.may_read(), one.may_act()) == (True, True, False)
+    await one.renew()
+    assert one.may_act()
+
+
+async def test_a_leader_that_cannot_renew_in_time_stops_acting_by_its_own_clock(remote, clock):
+    one = replica(remote, clock)
+    await one.renew()
+    clock.now += 14.9
+    assert one.may_act()
+    clock.now += 0.2
+    assert (one.leads, one.may_act()) == (True, False)
+
+
+async def test_the_time_that_the_answer_took_is_not_part_of_the_lease(remote, clock):
+    one = replica(remote, clock)
+    remote.delay = 10.0
+    await one.renew()
+    clock.now += 5.1  # the store's lease lasts 9.9 s more
+    assert not one.may_act()
+
+
+async def test_an_action_must_end_before_the_lease_does(remote, clock):
+    one = replica(remote, clock)
+    await one.renew()
+    assert one.may_act(lasting=14)
+    assert not one.may_act(lasting=15)
+
+
+async def test_who_resigns_may_not_act_and_another_may(remote, clock):
+    one, two = replica(remote, clock), replica(remote, clock, "b")
+    await one.renew()
+    await one.resign()
+    assert await two.renew()
+    assert (one.may_act(), two.may_act()) == (False, True)
+
+
+async def test_without_a_store_nobody_may_act_since_other_processes_do_not_see_the_lease(clock):
+    one = Leadership(LocalLease(clock=clock), "a", 15, clock=clock)
+    assert await one.renew()
+    assert (one.leads, one.may_read(), one.may_act()) == (True, True, False)
+
+
+async def test_a_file_that_cannot_be_read_has_no_leader_though_the_lock_is_free(path, clock):
+    path.write_text("this is no database, only text. " * 100)
+    async with file_lease(path, clock) as lease:
+        one = replica(lease, clock)
+        with pytest.raises(HistoryDown, match="not a database"):
+            await one.renew()
+        assert (one.leads, one.may_read(), one.may_act()) == (False, True, False)
+        path.unlink()
+        assert await one.renew()
+        assert one.may_act()
+
+
+async def test_a_database_that_loses_its_tables_loses_its_leader_though_the_lock_is_held(path, clock):
+    async with file_lease(path, clock) as lease:
+        one = replica(lease, clock)
+        assert await one.renew()
+        file = sqlite3.connect(path)
+        file.execute("DROP TABLE history_lease")
+        file.close()
+        with pytest.raises(HistoryDown, match="history_lease"):
+            await one.renew()
+        assert (one.leads, one.may_read(), one.may_act()) == (False, True, False)
