@@ -660,6 +660,13 @@ REGIONS_ORPHANED = _node(
     "Region directories whose pod no longer exists; HAMi's monitor removes them, this agent never does.",
     "",
 )
+REGIONS_DISPUTED = _node(
+    "regions_disputed",
+    "Devices that a container's HAMi region claims, but that were not assigned to the container.",
+    "",
+    extra=("namespace", "pod", "container"),
+    each=None,
+)
 CORRECTIONS = _node(
     "region_corrections_total",
     "Region values corrected: false-zero (read while HAMi refreshed it), dead-process (killed, still counted).",

@@ -230,12 +230,12 @@ def test_a_refusal_is_told_in_the_servers_words():
 
 def static_pod(**more):
     """A pod that says it is another's mirror, with what else is said of it."""
-    meta = {"name": "p", "namespace": "ml", "uid": "own", **more}
+    meta: dict = {"name": "p", "namespace": "ml", "uid": "own", **more}
     item = {"metadata": meta, "spec": {"nodeName": "n"}, "status": {}}
     return decode_pods(json.dumps({"kind": "PodList", "items": [item]}).encode()).items[0]
 
 
-NOTES = {"kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "victim"}
+NOTES: dict[str, str] = {"kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "victim"}
 BY_NODE = [{"kind": "Node", "name": "n", "controller": True}]
 
 
@@ -243,7 +243,7 @@ BY_NODE = [{"kind": "Node", "name": "n", "controller": True}]
     "more",
     [
         {"annotations": {"kubernetes.io/config.hash": "victim"}, "ownerReferences": BY_NODE},
-        {"annotations": {**NOTES, "kubernetes.io/config.mirror": "other"}, "ownerReferences": BY_NODE},
+        {"annotations": NOTES | {"kubernetes.io/config.mirror": "other"}, "ownerReferences": BY_NODE},
         {"annotations": NOTES},
         {"annotations": NOTES, "ownerReferences": [{"kind": "ReplicaSet", "name": "n", "controller": True}]},
     ],

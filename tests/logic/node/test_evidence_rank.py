@@ -20,11 +20,16 @@ from tests.logic.node.builders import (
     slot,
     usage,
 )
+from vgpuscope.catalog import node as catalog
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.region import ContainerRegion, RegionDevice
+from vgpuscope.views.build import Build
+from vgpuscope.views.node.metrics import SelfUse, node_samples
+from vgpuscope.views.node.top_notes import notices
 
 UNKNOWN = "GPU-99999999-0000-0000-0000-000000000000"
 VICTIM_PID, ATTACKER_PID = 11, 66
+BUILD = Build(version="1", revision="r", build_date="d", python_version="3", compiler="c", platform="p")
 
 forged_slots = st.lists(
     st.builds(
@@ -200,3 +205,12 @@ def test_a_real_uid_wins_over_a_configuration_hash():
     thief = structs.replace(pod("thief"), config_hash="uid-victim")
     for pods in ([thief, pod("victim")], [pod("victim"), thief]):
         assert [row.key.pod for row in sample(gpu, owners=[owner(1, "victim")], pods=pods).containers] == ["victim"]
+
+
+def test_a_dispute_is_on_the_page_and_on_the_screen():
+    seen = sample(
+        card(), card(uuid=B, index=1), pods=[pod("a", shares=[share()])], regions=[region("a", slot(0, GIB), uuid=B)]
+    )
+    page = [s for s in node_samples(seen, build=BUILD, self_use=SelfUse()) if s.metric is catalog.REGIONS_DISPUTED]
+    assert [(one.value, one.extra) for one in page] == [(1, ("ml", "a", "main"))]
+    assert any("claims 1 device that the container was not assigned" in str(line) for line in notices(seen))

@@ -16,7 +16,7 @@ from vgpuscope.model.device import DeviceReading
 from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionRefused, RegionsUnreadable, ScopeError, SourceDown
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.region import Refusal, RegionReading
-from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
@@ -269,8 +269,12 @@ class Sampler:
             )
         for refusal in regions.refusals if regions else ():
             self._tell_refusal(refusal)
-        alive = {("source", s.source) for s in snapshot.sources} | {("gpu", c.gpu.uuid) for c in snapshot.gpus}
+        for dispute in snapshot.disputes:
+            self._tell_dispute(dispute)
+        alive: set[tuple[str, object]] = {("source", s.source) for s in snapshot.sources}
+        alive |= {("gpu", c.gpu.uuid) for c in snapshot.gpus}
         alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
+        alive |= {("dispute", dispute.key) for dispute in snapshot.disputes}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
         if time.monotonic() >= self._summary_due:
@@ -289,6 +293,19 @@ class Sampler:
         )
         if new:
             self.count(RegionRefused(refusal.reason))
+
+    def _tell_dispute(self, dispute: Dispute) -> None:
+        self._tell.tell(
+            ("dispute", dispute.key),
+            "disputed",
+            level=logging.WARNING,
+            message="region claims devices that were not assigned to its container",
+            namespace=dispute.key.namespace,
+            pod=dispute.key.pod,
+            container=dispute.key.container,
+            devices=dispute.devices,
+            example=dispute.example[:40],
+        )
 
 
 _SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")

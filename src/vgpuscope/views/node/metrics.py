@@ -160,6 +160,9 @@ def _node(snapshot: NodeSnapshot, build: Build, self_use: SelfUse) -> Iterator[S
     yield Sample(m.RATIO, row, snapshot.ratio)
     yield Sample(m.REGIONS, row, snapshot.regions)
     yield Sample(m.REGIONS_ORPHANED, row, snapshot.regions_orphaned)
+    for dispute in snapshot.disputes:
+        key = dispute.key
+        yield Sample(m.REGIONS_DISPUTED, row, dispute.devices, (key.namespace, key.pod, key.container))
     yield Sample(m.ENDED, row, tally.ended)
     yield from _counts(m.REGIONS_REFUSED, row, snapshot.regions_refused)
     yield from _counts(m.CORRECTIONS, row, tally.corrections)

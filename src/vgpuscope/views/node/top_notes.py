@@ -152,3 +152,6 @@ def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     if snapshot.regions_orphaned:
         n = snapshot.regions_orphaned
         yield "!", "yellow", f"{_count(n, 'HAMi region')} of deleted pods not removed"
+    for dispute in snapshot.disputes:
+        claimed = f"{_count(dispute.devices, 'device')} that the container was not assigned ({dispute.example[:40]})"
+        yield "!", "yellow", f"{label(dispute.key)}: the HAMi region claims {claimed}; ignored"
