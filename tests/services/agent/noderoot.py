@@ -124,7 +124,9 @@ class NodeRoot:
     def region(self, uid: str, container: str, uuid: str, *, limit: int = 0, sm_limit: int = 100, **uses) -> RegionFile:
         """A region with processes: p<container pid>=(host pid, bytes, SM percent); its pod has HAMi's annotation."""
         if uid in self.pods and not self.pods[uid]["metadata"]["annotations"]:
-            given = f"{uuid},NVIDIA,{limit // MIB},{sm_limit % 100}:;"
+            names = [one["name"] for one in self.pods[uid]["spec"]["containers"]]
+            share = f"{uuid},NVIDIA,{limit // MIB},{sm_limit % 100}:"
+            given = "".join(f"{share if name == container else ''};" for name in names)
             self.pods[uid]["metadata"]["annotations"] = {"hami.io/vgpu-devices-allocated": given}
         made = RegionFile(
             self.region_dir(uid, container) / "0b1c.cache",
