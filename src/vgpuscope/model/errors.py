@@ -207,7 +207,7 @@ class KubeUnwritten(ScopeError):
 class KubeConflict(KubeUnwritten):
     code = "KUBE_CONFLICT"
     meaning = "The object was changed since it was read, or the pod was bound already; nothing was changed."
-    hint = "Read the object again and decide anew."
+    hint = "Read the object again, then decide again."
     status = 409
 
 
