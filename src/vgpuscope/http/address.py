@@ -10,7 +10,7 @@ BACKLOG = 128
 
 
 def split(listen: str) -> tuple[str, int]:
-    """Host and port of "host:port", "[v6]:port" or ":port"; ValueError says what is wrong with it."""
+    """Host and port of "host:port", "[v6]:port" or ":port"; the ValueError gives the reason."""
     host, colon, port = listen.strip().rpartition(":")
     if not colon:
         raise ValueError("expected HOST:PORT")
@@ -34,7 +34,7 @@ def _ipv6(host: str) -> str:
 
 
 def bind(listen: str) -> socket.socket:
-    """A listening socket, or PortBusy saying which address could not be had and why."""
+    """A listening socket, or PortBusy with the address and the reason."""
     host, port = split(listen)
     try:
         return _listening(*_resolve(host, port))
@@ -65,7 +65,8 @@ def _has_ipv6() -> bool:
 
 
 def _listening(family: int, place: tuple[Any, ...]) -> socket.socket:
-    # The protocol is named because asyncio turns Nagle's delay off only for sockets that say TCP: 40 ms per scrape.
+    # The protocol is given because asyncio disables Nagle's algorithm only for sockets with IPPROTO_TCP: 40 ms per
+    # scrape.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

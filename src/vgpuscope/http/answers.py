@@ -20,7 +20,7 @@ _TEXT_KINDS = ("text/", JSON, "application/javascript")
 
 
 class Content(Struct, frozen=True, kw_only=True):
-    """A body as bytes, with what the headers say of it."""
+    """A body as bytes, with the values for its headers."""
 
     body: bytes
     media: str = JSON
@@ -28,10 +28,10 @@ class Content(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a handler answers, if not just a value that is sent as JSON.
+    """The answer of a handler that does more than return a value to be sent as JSON.
 
-    `make` gives the content; it runs in a thread, and only when the client does not have the answer already. That is
-    known before if `version` is given: the same version and the same question make the same answer.
+    `make` returns the content. It runs in a thread, and only if the client does not have the answer already. With
+    `version`, this is known before `make` runs: the same version and the same request give the same answer.
     """
 
     make: Callable[[], Content]
@@ -45,7 +45,7 @@ def json_content(value: Any, **headers: str) -> Content:
 
 
 async def respond(request: Request, answer: Any, *, asked: object, status: int, headers: Mapping[str, str]) -> Response:
-    """The response to a request. `asked` is all that the answer depends on besides its version."""
+    """The response to a request. `asked` is everything besides the version that the answer depends on."""
     gzip = wants_gzip(request.headers.get("accept-encoding", "").encode("latin-1"))
     known = _Known(request, status)
     common = {"vary": "accept, accept-encoding", "cache-control": "no-cache", **headers}
@@ -60,7 +60,7 @@ async def respond(request: Request, answer: Any, *, asked: object, status: int, 
 
 
 class _Known(Struct, frozen=True):
-    """What the client has already."""
+    """The ETags that the client already has."""
 
     request: Request
     status: int
@@ -92,11 +92,11 @@ def _response(content: Content, known: _Known, *, gzip: bool, headers: Mapping[s
 
 
 def compressed(body: bytes) -> bytes:
-    """The same as gzip, without a time in its header: equal bodies stay equal."""
+    """The body as gzip, without a time in the header, so that equal bodies stay equal."""
     packer = zlib.compressobj(GZIP_LEVEL, wbits=31)
     return packer.compress(body) + packer.flush()
 
 
 def _tag(content: bytes, *, gzip: bool) -> str:
-    """A strong tag: the compressed form of an answer is another sequence of bytes, and so has another tag."""
+    """A strong ETag. The compressed form is a different sequence of bytes, so it has a different ETag."""
     return f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}{"-gzip" if gzip else ""}"'

@@ -1,4 +1,4 @@
-"""The page on which an API can be read and tried: Swagger UI 5.34.1 from the package, nothing from elsewhere."""
+"""The page that shows an API and lets a browser try it: Swagger UI 5.34.1 from the package, no external files."""
 
 import html
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}: 
 
 
 def operations(*, title: str, document: Callable[[], bytes]) -> tuple[Operation, ...]:
-    """`/openapi.json`, `/docs` and what that page loads. They describe the service, not its data, so all may read."""
+    """`/openapi.json`, `/docs` and the files of that page. All are public: they describe the service, not its data."""
     page = Content(body=_PAGE.format(title=html.escape(title)).encode(), media="text/html", headers=_HEADERS)
     assets = [_row(f"/docs/{name}", name, _asset(name), media, hidden=True) for name, media in _ASSETS.items()]
     return (
@@ -44,6 +44,6 @@ def _row(path: str, summary: str, make: Callable[[], Content], media: str, **mor
 
 
 def _asset(name: str) -> Callable[[], Content]:
-    """A file of the package, read for each request: it is seldom asked for, and browsers keep it."""
+    """A file of the package, read for each request: requests are rare, and browsers cache it."""
     file = files("vgpuscope.http").joinpath("assets", name)
     return lambda: Content(body=file.read_bytes(), media=_ASSETS[name], headers={"x-content-type-options": "nosniff"})

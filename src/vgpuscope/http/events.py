@@ -1,4 +1,4 @@
-"""Server-sent events: answers that stay open, and to which events are added as they happen."""
+"""Server-sent events: responses that stay open and send events as they happen."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """Gives each event to all who listen now; who listens too slowly loses the oldest ones."""
+    """Passes each event to all current listeners; a listener that is too slow loses the oldest events."""
 
     def __init__(self, *, kept: int = EVENTS_KEPT) -> None:
         self._kept = kept
@@ -45,7 +45,7 @@ class Feed:
             listener.add(event)
 
     def listen(self, *first: Event) -> "Listener":
-        """Every event from now on, after these; give it to a Stream, which ends it."""
+        """A listener for all events from now on, after the `first` ones. Give it to a Stream, which ends it."""
         listener = Listener(self._listeners, kept=self._kept)
         for event in first:
             listener.add(event)
@@ -57,7 +57,7 @@ class Feed:
 
 
 class Listener(AsyncIterator[Event]):
-    """The events for one client, a bounded number of them."""
+    """The events for one client, up to a fixed number."""
 
     def __init__(self, among: "set[Listener]", *, kept: int) -> None:
         self._among = among
@@ -77,9 +77,10 @@ class Listener(AsyncIterator[Event]):
 
 
 class Stream(Response):
-    """Sends events until there are no more, the client goes away or the service stops; comments keep it alive.
+    """Sends events until they end, the client disconnects or the service stops; comments keep the connection alive.
 
-    The next event is fetched when the client took the one before, so a slow client fills no memory but its listener's.
+    The next event is fetched when the client has received the one before. So a slow client uses no memory besides its
+    listener's.
     """
 
     def __init__(self, events: Listener, *, keep_alive: float = KEEP_ALIVE_EVERY) -> None:
@@ -115,7 +116,7 @@ class Stream(Response):
 
 
 class Streams:
-    """The streams of one process: as many as are allowed, and all ended when it stops."""
+    """The streams of one process: their number is limited, and all end when the process stops."""
 
     def __init__(self, *, most: int = MOST_STREAMS) -> None:
         self._most = most
@@ -132,7 +133,7 @@ class Streams:
 
 
 async def _ended(receive: Receive, streams: Streams) -> None:
-    """Returns when the client has gone away or the service stops."""
+    """Return when the client has disconnected or the service stops."""
     waits: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(_gone(receive)),
         asyncio.ensure_future(streams.stopped.wait()),

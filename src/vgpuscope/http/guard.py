@@ -1,4 +1,4 @@
-"""Who may come in: the web configuration in effect, renewed while we run, and its judgement of each request."""
+"""Access control: the web configuration in effect, reloaded while the process runs, applied to each request."""
 
 import base64
 import binascii
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 OK, UNAUTHORIZED, TOO_MANY = 200, 401, 429
 _REMEMBERED = 256
-_WAITING = 8  # passwords being checked or waiting for it; each costs up to seconds of CPU
-_LONGEST = 72  # bytes of a password that bcrypt takes into account
+_WAITING = 8  # password checks running or queued; each costs up to seconds of CPU
+_LONGEST = 72  # bytes of a password that bcrypt uses
 
 
 class Guard:
-    """Judges requests by a web configuration file; a broken new file leaves the last good one in force."""
+    """Checks requests against a web configuration file; if a new file is invalid, the last valid one stays."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Guard:
         self._on_error = on_error
         self._changes = OnChange(log)
         self._passwords = _Passwords()
-        self._limiter = RateLimiter()  # all requests count as one client's
+        self._limiter = RateLimiter()  # one limit for all requests together
         self.failures = 0
         self._files = webconfig.Files(path)
         self.web = webconfig.read(path, self._files)
 
     def refresh(self) -> bool:
-        """Take over what changed in the files; whether anything did. Never raises, keeps the last good state."""
+        """Load the files that changed; whether any did. Never raises: after an error the last valid state stays."""
         if not self._files.changed():
             return False
         self._files = webconfig.Files(self._path)
@@ -61,7 +61,7 @@ class Guard:
         return True
 
     async def judge(self, headers: Iterable[tuple[bytes, bytes]]) -> int:
-        """200 for a request that may pass, else the status to answer with."""
+        """200 for a request that is allowed, else the status to answer with."""
         web = self.web
         if web.interval and self._limiter.wait("", interval=web.interval, burst=web.burst, now=self._clock()):
             return TOO_MANY
@@ -79,7 +79,7 @@ class Guard:
         return webconfig.client_allowed(certificate, self.web.client_sans)
 
     def challenges(self) -> list[tuple[bytes, bytes]]:
-        """What a 401 asks for."""
+        """The WWW-Authenticate headers of a 401."""
         kinds = [b'Basic realm="vgpuscope", charset="UTF-8"'] if self.web.users else []
         kinds += [b'Bearer realm="vgpuscope"'] if self.web.tokens else []
         return [(b"www-authenticate", kind) for kind in kinds]
@@ -100,12 +100,12 @@ class Guard:
 
 
 class _Passwords:
-    """Checks passwords away from the event loop, one at a time, and remembers the answers under a keyed hash."""
+    """Checks passwords outside the event loop, one at a time, and caches the results under a keyed hash."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._good: OrderedDict[bytes, bool] = OrderedDict()
-        self._bad: OrderedDict[bytes, bool] = OrderedDict()  # apart, so that guessing cannot push out who is known
+        self._bad: OrderedDict[bytes, bool] = OrderedDict()  # separate, so that guessing cannot evict known users
         self._worker = Worker("bcrypt")
         self._waiting = 0
 
@@ -116,7 +116,7 @@ class _Passwords:
         except (binascii.Error, UnicodeDecodeError):
             return UNAUTHORIZED
         known = users.get(user)
-        hashed = known or max(users.values(), key=lambda h: h[4:6])  # a stranger costs as much time as a user
+        hashed = known or max(users.values(), key=lambda h: h[4:6])  # an unknown user takes as much time as a known one
         answer = await self._compare(user, password=password, hashed=hashed)
         if answer is None:
             return TOO_MANY
@@ -159,5 +159,5 @@ def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 def _matches(password: bytes, hashed: bytes) -> bool:
     try:
         return bcrypt.checkpw(password[:_LONGEST], hashed)
-    except ValueError:  # a NUL in the password: nobody's
+    except ValueError:  # bcrypt rejects a NUL in the password, so no user has this password
         return False

@@ -1,8 +1,8 @@
 """Identity: which caller a request comes from, and whether that caller has the role an operation needs.
 
-The token, or a user that an authenticating proxy names, has every role. Without both settings, a program on the same
-machine has every role on a loopback listener. A page of another site has none of these: a browser sends the proxy's
-cookie along with a request from any page, and reaches a loopback address under any host name.
+The token, or a user that an authenticating proxy names, has every role. If neither is configured, a program on the same
+machine has every role on a loopback listener. A request from a page of another site gets none of these roles: a browser
+sends the proxy's cookie with a request from any page, and reaches a loopback address under any host name.
 """
 
 import ipaddress
@@ -40,7 +40,7 @@ class Identity:
         return not (self._tokens or self._loopback or self._user_header)
 
     def caller(self, request: Request) -> Caller:
-        """Who sends a request; a request without credentials comes from anyone."""
+        """The caller of a request; a request without credentials has the caller `anyone`."""
         if self._has_token(request):
             return Caller(name="token", role="admin")
         if user := self._user(request):
@@ -89,7 +89,7 @@ def _from_this_machine(request: Request) -> bool:
 
 
 def _from_another_site(request: Request) -> bool:
-    """As the browser reports; a program that is not a browser reports nothing."""
+    """As the browser's headers report; a program that is not a browser sends none of them."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return True
     origin = request.headers.get("origin")

@@ -1,9 +1,9 @@
-"""What a client wants: which text format, and whether compressed. Remembered, for every scrape asks the same."""
+"""Content negotiation: the text format that a client wants, and compression. Cached: all scrapes ask the same."""
 
 from collections.abc import Iterator
 from functools import lru_cache
 
-_ONCE = 64  # kinds of clients remembered
+_ONCE = 64  # different headers cached
 
 
 class _Range:
@@ -21,9 +21,9 @@ class _Range:
 
 @lru_cache(maxsize=_ONCE)
 def wants_openmetrics(accept: bytes) -> bool:
-    """Whether OpenMetrics 1.0 is liked better than text 0.0.4; of two liked equally the one named first counts.
+    """Whether OpenMetrics 1.0 is preferred to text 0.0.4; with equal preference, the first one in the header wins.
 
-    Wildcards mean the text format, and so does a header that accepts neither: every exporter does it this way.
+    Wildcards mean the text format, as does a header that accepts neither format: every exporter does it this way.
     """
     ranges = [_Range(entry) for entry in accept.decode("latin-1").split(",")]
     openmetrics = _best(ranges, media="application/openmetrics-text", version="1.0.0")
@@ -35,7 +35,7 @@ def wants_openmetrics(accept: bytes) -> bool:
 
 @lru_cache(maxsize=_ONCE)
 def prefers(accept: str, media: str, *, over: str) -> bool:
-    """Whether a kind is named and liked better than another one; of two liked equally the one named first counts."""
+    """Whether a media type is named and preferred to another one; with equal preference, the first one wins."""
     ranges = [_Range(entry) for entry in accept.split(",")]
     wanted = _best(ranges, media=media, version="")
     other = max((_place(i, r) for i, r in enumerate(ranges) if r.media in {over, "application/*", "*/*"}), default=None)
@@ -44,7 +44,7 @@ def prefers(accept: str, media: str, *, over: str) -> bool:
 
 @lru_cache(maxsize=_ONCE)
 def wants_gzip(accept_encoding: bytes) -> bool:
-    """Whether gzip is acceptable and liked at least as well as no compression."""
+    """Whether gzip is acceptable and at least as preferred as no compression."""
     liked = {r.media: r.q for r in map(_Range, accept_encoding.decode("latin-1").split(","))}
     gzip = liked.get("gzip", liked.get("x-gzip", liked.get("*", 0.0)))
     return gzip > 0 and gzip >= liked.get("identity", 0.0)
@@ -61,7 +61,7 @@ def _places(ranges: list[_Range], *, media: str, version: str) -> Iterator[tuple
 
 
 def _place(index: int, r: _Range) -> tuple[float, int]:
-    """Sorts by liking, then by coming first."""
+    """Sort key: preference first, then position in the header."""
     return (r.q, -index)
 
 

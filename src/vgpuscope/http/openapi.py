@@ -1,4 +1,4 @@
-"""A table of operations → the OpenAPI 3.1 document of a service, made when it is asked for: types cost memory."""
+"""A table of operations → the OpenAPI 3.1 document of a service, built on request because its types cost memory."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Table = Sequence[Operation]
 
 
 class ErrorText(Struct, frozen=True):
-    """What went wrong."""
+    """The error: code, message and hint."""
 
     code: str
     message: str
@@ -30,7 +30,7 @@ class ErrorBody(Struct, frozen=True):
     error: ErrorText
 
 
-METRICS = Operation(  # the HTTP shell serves it; here it is only described
+METRICS = Operation(  # served by http/server.py; only described here
     method="GET",
     path="/metrics",
     summary="what Prometheus scrapes",
@@ -50,7 +50,7 @@ _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Nee
 
 
 def document(operations: Table, *, title: str, description: str, protected: bool = False) -> bytes:
-    """The document, as JSON. `protected`: reading needs credentials too."""
+    """The OpenAPI document, as JSON. `protected`: reading needs credentials too."""
     shown = [operation for operation in operations if not operation.hidden]
     types = [t for o in shown for t in (o.answer, o.or_else, _body(o)) if t is not None and t is not Any]
     schemas, components = msgspec.json.schema_components(
@@ -72,7 +72,7 @@ def document(operations: Table, *, title: str, description: str, protected: bool
 
 
 def described(made: Callable[[], bytes]) -> Operation:
-    """`/openapi.json`, which everyone may read; `made` gives the document when it is asked for."""
+    """The public operation `/openapi.json`; `made` returns the document when it is requested."""
 
     async def handler(call: Call[NoQuery, None]) -> Answer:  # noqa: ARG001 - the same for every caller
         return Answer(make=lambda: Content(body=made()))
@@ -122,7 +122,7 @@ def _responses(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, An
 
 
 def _tag(path: str) -> str:
-    """Operations are grouped by the version of the API that they belong to."""
+    """The group of an operation: the version of the API that it belongs to."""
     return "/api/v1" if path.startswith("/api/v1/") else "service"
 
 

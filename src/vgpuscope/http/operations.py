@@ -1,4 +1,4 @@
-"""The operations of an API as a table: routes, typed parameters and bodies, roles and OpenAPI all follow from a row.
+"""The operations of an API as a table: each row defines routes, typed parameters and body, role and OpenAPI entry.
 
 Operation(method="GET", path="/api/v1/pods/{name}", summary="one pod", query=PodQuery, answer=PodBody, handler=pod)
 
@@ -30,12 +30,12 @@ EVENTS = "text/event-stream"
 
 
 class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
-    """One request that passed every check: who calls, with which parameters and body, and what to answer with."""
+    """One request that passed every check: its caller, parameters and body, and the media type to answer with."""
 
     caller: Caller
     asked: Q
     body: B
-    media: str = JSON  # of those that the operation offers
+    media: str = JSON  # one that the operation offers
 
     @property
     def csv(self) -> bool:
@@ -49,18 +49,18 @@ class Operation(Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     handler: Callable[[Call[Any, Any]], Awaitable[Any]]
-    body_shown: Any = None  # the type of the body in the document, where a stricter one is checked by the handler
+    body_shown: Any = None  # the type of the body in the OpenAPI document, if the handler checks a stricter one
     answer: Any = Any  # the type of the response's body
-    or_else: Any = None  # another type that the body has if so asked for
-    role: Role = "read"  # that the caller needs
+    or_else: Any = None  # the body's type if the request asks for the alternative
+    role: Role = "read"  # the role that the caller needs
     public: bool = False  # no role is needed, not even where reading is protected
-    unlimited: bool = False  # not counted by the limits per client
+    unlimited: bool = False  # not counted by the rate limits
     media: tuple[str, ...] = (JSON,)
     status: int = 200
-    statuses: tuple[int, ...] = ()  # of errors it may answer with, besides the common ones
-    headers: Mapping[str, str] = {}  # of the answer: name → what it says
-    stamp: Callable[[], Mapping[str, str]] = dict  # headers that every answer of it has, as of now
-    hidden: bool = False  # not in the document: parts of a page
+    statuses: tuple[int, ...] = ()  # error statuses, besides the common ones
+    headers: Mapping[str, str] = {}  # of the answer: name → meaning
+    stamp: Callable[[], Mapping[str, str]] = dict  # headers of every answer, computed for each request
+    hidden: bool = False  # not in the OpenAPI document: files of a page
 
     @property
     def changes(self) -> bool:
@@ -68,12 +68,12 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> type[Struct]:
-        """The struct that its parameters make."""
+        """The struct with the operation's parameters."""
         return _declared(self.handler)[0]
 
     @property
     def body(self) -> Any:
-        """The type of the request's body; None: it takes none."""
+        """The type of the request's body; None: the operation takes no body."""
         found = _declared(self.handler)[1]
         return None if found is NoneType else found
 
@@ -83,21 +83,21 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 def _declared(handler: Callable[..., Any]) -> tuple[type[Struct], Any]:
-    """Parameters and body, as the handler's first argument is annotated: Call[PodQuery, None]."""
+    """Parameters and body, from the annotation of the handler's first argument: Call[PodQuery, None]."""
     first = next(iter(handler.__annotations__.values()), None)
     query, body = get_args(first) or (NoQuery, NoneType)
     return query, body
 
 
 class Admission(Protocol):
-    """Decides who may call."""
+    """Decides whether a caller may run an operation."""
 
     def admit(self, request: Request, operation: Operation) -> Caller:
-        """The caller; raises for one that may not do the operation, or asks too often."""
+        """The caller; raises if the caller lacks the role or exceeds its rate limit."""
 
 
 class OpenToAll:
-    """Everyone may read; for services that only the web configuration file protects."""
+    """Everyone may read: for services whose only protection is the web configuration file."""
 
     def admit(self, request: Request, operation: Operation) -> Caller:  # noqa: ARG002
         if not ANYONE.may(operation.role):
@@ -115,7 +115,7 @@ def routes(operations: Sequence[Operation], admission: Admission | None = None) 
 
 
 def links(operations: Sequence[Operation]) -> list[tuple[str, str]]:
-    """What the index page lists: the documents that a browser can open."""
+    """The links of the index page: the documents that a browser can open."""
     shown = [o for o in operations if o.method == "GET" and "{" not in o.path and not (o.hidden or o.changes)]
     return [(operation.path, operation.summary) for operation in shown]
 
@@ -131,13 +131,13 @@ def _dispatch(methods: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitab
 
 
 class _Endpoint:
-    """Checks one request after the other, and has the operation's handler answer it."""
+    """Checks a request step by step, then calls the operation's handler."""
 
     def __init__(self, operation: Operation, admission: Admission) -> None:
         self._operation, self._admission = operation, admission
         self._query, self._body_type = operation.query, operation.body
         self._params: tuple[Param, ...] = parameters.declared(self._query)
-        self.refuses_head = operation.changes or EVENTS in operation.media  # HEAD does nothing, and a stream has no end
+        self.refuses_head = operation.changes or EVENTS in operation.media  # HEAD does nothing, and a stream never ends
 
     async def serve(self, request: Request) -> Response:
         operation = self._operation
@@ -155,7 +155,7 @@ class _Endpoint:
         )
 
     def _media(self, request: Request, asked: Struct) -> str:
-        """CSV where it is offered and asked for by `format`, or else liked better by the Accept header."""
+        """CSV if the operation offers it and `format` asks for it, or the Accept header prefers it."""
         first = self._operation.media[0]
         if CSV not in self._operation.media:
             return first

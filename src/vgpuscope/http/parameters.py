@@ -1,4 +1,4 @@
-"""Parameters of an operation: a struct's fields → what may stand in a query or path, and text → that struct.
+"""Parameters of an operation: a struct's fields → the allowed query and path parameters, and text → that struct.
 
 class PodsQuery(Struct, frozen=True, kw_only=True):
     namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 class NoQuery(Struct, frozen=True):
-    """The parameters of an operation that takes none."""
+    """The parameters of an operation that has none."""
 
 
 class Param(Struct, frozen=True, kw_only=True):
@@ -35,8 +35,8 @@ class Param(Struct, frozen=True, kw_only=True):
     type: ParamType = "string"
     help: str = ""
     choices: tuple[str, ...] = ()
-    pattern: str = ""  # that the whole text matches; help says it in words
-    many: bool = False  # several of the choices, with commas
+    pattern: str = ""  # a pattern for the whole text; `help` describes it in words
+    many: bool = False  # several of the choices, separated by commas
     least: float | None = None
     most: float | None = None
     default: Any = None  # None: not given
@@ -44,7 +44,7 @@ class Param(Struct, frozen=True, kw_only=True):
 
 
 def one_of(choices: Iterable[str], description: str) -> msgspec.Meta:
-    """What a text field allows, where the choices are known only when the program runs; else use Literal."""
+    """The allowed values of a text field, if they are known only at run time; otherwise use Literal."""
     return msgspec.Meta(description=description, extra_json_schema={"enum": list(choices)})
 
 
@@ -78,14 +78,14 @@ def _param(field: Any, hint: Any) -> Param:
 
 
 def _literals(hint: Any) -> tuple[str, ...]:
-    """The values of the Literal in a type, in its own order: msgspec sorts them."""
+    """The values of the Literal in a type, in their declared order, because msgspec sorts them."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return next((found for part in get_args(hint) if (found := _literals(part))), ())
 
 
 def _unwrapped(kind: Any) -> tuple[dict[str, Any], Any]:
-    """What annotations say of a type, and the type itself; a value that may be absent has the type of the value."""
+    """The annotations of a type, and the type itself; an optional value has the type of the value."""
     extra: dict[str, Any] = {}
     while True:
         if hasattr(kind, "extra_json_schema"):
@@ -112,7 +112,7 @@ _TYPES: dict[str, ParamType] = {
 def read(
     query: type[Q], params: Sequence[Param], given: Iterable[tuple[str, str]], path: Mapping[str, str] | None = None
 ) -> Q:
-    """The struct that a query string and a path give; QueryInvalid names the parameter that is wrong."""
+    """The struct from a query string and a path; QueryInvalid names the wrong parameter."""
     values: dict[str, Any] = dict(path or {})
     known = {param.name: param for param in params if param.name not in values}
     for name, text in given:
@@ -149,7 +149,7 @@ def _one(param: Param, text: str) -> Any:
 
 _NO_PARAMS = "This path takes no parameters."
 _TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
-_LISTED = 12  # choices; more stand in the documentation
+_LISTED = 12  # choices; if there are more, the message refers to the documentation
 
 
 def _no_choice(param: Param, text: str) -> QueryInvalid:
@@ -176,7 +176,7 @@ def _integer(text: str) -> int:
 
 
 def _number(text: str) -> float:
-    """Python would also take 1_000, digits of other scripts and nan."""
+    """A number in plain notation; Python's float() also accepts 1_000, digits of other scripts and nan."""
     if not _NUMBER.fullmatch(text) or not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value

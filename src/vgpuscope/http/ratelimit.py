@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from vgpuscope.model.quantity import Seconds
 
-_CLIENTS = 4096  # that are remembered; the client that has been silent longest is forgotten first
+_CLIENTS = 4096  # clients remembered; the client that has been silent longest is forgotten first
 
 
 class RateLimiter:
@@ -12,10 +12,10 @@ class RateLimiter:
 
     def __init__(self, *, clients: int = _CLIENTS) -> None:
         self._clients = clients
-        self._left: OrderedDict[str, tuple[float, Seconds]] = OrderedDict()  # requests that are left, and when
+        self._left: OrderedDict[str, tuple[float, Seconds]] = OrderedDict()  # requests left, and the time of that count
 
     def wait(self, client: str, *, interval: Seconds, burst: float, now: Seconds) -> Seconds:
-        """0 if the request may pass, which counts it; else the seconds until the next one may. `now` is monotonic."""
+        """0 if the request is allowed (it is then counted), else the seconds to wait. `now` is monotonic."""
         left, at = self._left.pop(client, (float(burst), now))
         left = min(float(burst), left + (now - at) / interval)
         allowed = left >= 1

@@ -1,6 +1,6 @@
-"""The HTTP shell of every service: /metrics, /healthz, /readyz, one shape of errors, bounds against bad clients.
+"""The HTTP layer of every service: /metrics, /healthz, /readyz, one format of errors, limits for slow clients.
 
-A scrape picks bytes that are ready; nothing is computed, no middleware is passed.
+A scrape sends bytes that are ready: nothing is computed, and no middleware runs.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-KEEP_ALIVE = 75  # seconds; longer than the usual pause between two scrapes, so that TLS is not set up for each
-REQUEST_WITHIN = 10.0  # seconds from the first byte of a request to its last, and from connecting to the first
-RESPONSE_WITHIN = 30.0  # seconds for a client to take an answer
+KEEP_ALIVE = 75  # seconds; longer than the usual scrape interval, so that TLS is not set up for each scrape
+REQUEST_WITHIN = 10.0  # seconds from the first byte of a request to the last, and from connecting to the first byte
+RESPONSE_WITHIN = 30.0  # seconds for a client to receive an answer
 HANDSHAKE_WITHIN = 10.0
 MOST_CONNECTIONS = 256
 LONGEST_HEAD = 64 * 1024
 LONGEST_REQUEST = 2 * 1024 * 1024
 
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # the kubelet has no credentials
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # public, because the kubelet has no credentials
 _JSON = b"application/json"
 HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
@@ -64,14 +64,14 @@ class ServedPage(Protocol):
 
 @runtime_checkable
 class LargePage(Protocol):
-    """One state of /metrics that is made while it is sent, a chunk at a time."""
+    """One state of /metrics that is rendered in chunks while it is sent."""
 
     def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
-        """How many bytes there are in all, where that is known before they are made; and they."""
+        """The total number of bytes, if known in advance, and the chunks."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """What is still missing before this process does its work; nothing: it is ready."""
+    """What is missing before this process is ready; empty when it is ready."""
 
     missing: tuple[str, ...] = ()
 
@@ -91,10 +91,10 @@ def make_app(
     admit: Callable[[Request], object] | None = None,
     service: ServiceName | None = None,
 ) -> "App":
-    """The ASGI application of a service: the common paths, and its own routes with what the index says of them.
+    """The ASGI application of a service: the common paths, and its own routes with their links on the index page.
 
-    `admit` raises for who may not read /metrics; routes have to ask for themselves. `service` is what the process says
-    it is, to clients that may have been pointed at the wrong one.
+    `admit` raises for callers that may not read /metrics; routes check callers themselves. `service` is the name that
+    the process reports, for clients that connected to the wrong service.
     """
     return App(
         title=title,
@@ -109,7 +109,7 @@ def make_app(
 
 
 class App:
-    """Dispatches: common paths by a table, others by the service's routes, every error to one shape."""
+    """Dispatches requests: common paths by a table, others by the service's routes. Every error has the same format."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class App:
     async def _guarded(
         self, work: Any, send: Send, begun: Callable[[], bool] = lambda: False, at: Scope | None = None
     ) -> None:
-        """Every error becomes one shape; once an answer has begun, the server can only cut the connection."""
+        """Turn every error into one format; once an answer has begun, the server can only close the connection."""
         try:
             await work
         except ScopeError as e:
@@ -214,7 +214,7 @@ class App:
 
 
 class Server:
-    """Serves an application on a bound socket until it is told to stop; renews TLS and users while it runs."""
+    """Serves an application on a bound socket until stop(); reloads TLS certificates and users while it runs."""
 
     def __init__(self, app: App, *, sock: socket.socket, guard: "Guard | None" = None) -> None:
         self._app = app
@@ -224,12 +224,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it can be reached, as a browser on this machine would say."""
+        """Its address as a URL for a browser on this machine."""
         place = address.shown(self._sock).replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
         return f"http{'s' if self._guard and self._guard.web.tls else ''}://{place}"
 
     async def run(self) -> None:
-        """Serve; returns after stop() once the answers under way are out."""
+        """Serve; returns after stop(), once the answers in progress are sent."""
         try:
             await self._inner.serve()
         finally:
@@ -243,7 +243,7 @@ class Server:
         await self._inner.listening.wait()
 
     def not_ready(self) -> None:
-        """Say no at /readyz from now on."""
+        """Answer /readyz with "not ready" from now on."""
         self._app.stopping = True
 
     def stop(self) -> None:
@@ -255,7 +255,7 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without its signal handlers, listening on a socket that is ours, looking around once a second."""
+    """uvicorn without its signal handlers, on a socket that we bound, with checks once a second."""
 
     def __init__(self, app: App, *, sock: socket.socket, guard: "Guard | None") -> None:
         super().__init__(
@@ -309,7 +309,7 @@ class _Uvicorn(uvicorn.Server):
             await self._listen()
 
     async def _listen(self) -> None:
-        """Accept with the TLS state of now; the kernel's queue stays, so no connection is refused in between."""
+        """Listen with the current TLS settings; the kernel's queue stays, so no connection is refused meanwhile."""
         before = self.servers
         tls = self._guard.web.tls if self._guard else None
         server = await asyncio.get_running_loop().create_server(
@@ -331,10 +331,10 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Connection(HttpToolsProtocol):
-    """One connection, with bounds on how long and how much a client may keep us waiting."""
+    """One connection, with limits on how long a client may take and how much it may send."""
 
     guard: "Guard | None" = None
-    _waiting_since: float | None = None  # for the rest of a request
+    _waiting_since: float | None = None  # when the wait for the rest of a request began
     _sending_since: float | None = None
     _in_head = False
     _received = 0
@@ -369,7 +369,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def judge(self, now: float) -> None:
-        """Cut a client that is too slow to send, or too slow to take."""
+        """Close the connection of a client that sends or receives too slowly."""
         if not self.transport.get_write_buffer_size():
             self._sending_since = None
         elif self._sending_since is None:
@@ -399,7 +399,7 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
 
 
 def _named(send: Send, name: tuple[bytes, bytes]) -> Send:
-    """Answers with one more header."""
+    """A `send` that adds one header to the answer."""
 
     async def named(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -412,9 +412,9 @@ def _named(send: Send, name: tuple[bytes, bytes]) -> Send:
 async def _send_chunks(
     send: Send, headers: list[tuple[bytes, bytes]], length: int | None, chunks: Iterator[bytes]
 ) -> None:
-    """Send what is made on the way: others get their turn between two chunks, and a slow client keeps one waiting.
+    """Send chunks while they are rendered: other requests run between two chunks, and at most one chunk waits.
 
-    With a length no chunk is copied once more to be framed.
+    With a known length, chunks need no framing, which would copy each of them once more.
     """
     if length is not None:
         headers = [*headers, (b"content-length", b"%d" % length)]
@@ -447,7 +447,7 @@ async def _send_http_error(
     at: Scope | None = None,
     paths: Sequence[str] = (),
 ) -> None:
-    """`at` is the request, for errors that depend on it; `paths` are those that are served."""
+    """`at` is the request, for errors that depend on it; `paths` are the served paths."""
     code, usual, hint = HTTP_ERRORS.get(status, (f"HTTP_{status}", message, ""))
     if at is not None and status == 404:
         usual = f"nothing is served under {at['path'][:80]!r}"

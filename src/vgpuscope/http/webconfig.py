@@ -1,6 +1,7 @@
-"""TLS, users, tokens and headers from a web configuration file in the shape of Prometheus' exporter-toolkit.
+"""TLS, users, tokens and headers from a web configuration file in the format of Prometheus' exporter-toolkit.
 
-What Python's ssl cannot do is refused by name rather than ignored: a file that promises security keeps its promise.
+Settings that Python's ssl does not support are rejected by name, not ignored: a file that promises security keeps its
+promise.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from msgspec import Struct
 from vgpuscope.model.errors import WebConfigInvalid
 from vgpuscope.runtime import duration, yamlfile
 
-MAX_COST = 18  # a password check of this cost takes about 20 seconds; above it nobody could ever log in
+MAX_COST = 18  # a password check of this cost takes about 20 seconds; above it no user could log in
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {
@@ -46,7 +47,7 @@ _SUITES = {  # Go's names → OpenSSL's
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
 }
-_HEADERS: dict[str, tuple[str, ...]] = {  # the values allowed; none: any
+_HEADERS: dict[str, tuple[str, ...]] = {  # allowed values; empty: any value
     "Content-Security-Policy": (),
     "Strict-Transport-Security": (),
     "X-Content-Type-Options": ("nosniff",),
@@ -93,7 +94,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tls_server_config: _Tls | None = None
     http_server_config: _Http | None = None
     basic_auth_users: dict[str, str] | None = None
-    bearer_tokens: list[_Token] | None = None  # ours: exporter-toolkit knows no tokens
+    bearer_tokens: list[_Token] | None = None  # our extension: exporter-toolkit has no tokens
     rate_limit: _RateLimit | None = None
 
 
@@ -115,7 +116,7 @@ class Web(Struct, frozen=True, kw_only=True):
 
 
 def read(path: str, files: "Files") -> Web:
-    """The configuration in a file and the files it names; WebConfigInvalid says which key is wrong and why."""
+    """The configuration in a file and the files it names; WebConfigInvalid gives the wrong key and the reason."""
     file = _typed(yamlfile.mapping(files.read(path), path=path, error=WebConfigInvalid), path)
     tls, rate = file.tls_server_config, file.rate_limit or _RateLimit()
     return Web(
@@ -138,7 +139,7 @@ def client_allowed(certificate: dict[str, Any] | None, allowed: frozenset[str]) 
 
 
 class Files:
-    """Reads files relative to the configuration file, and knows whether any of them has changed since."""
+    """Reads files relative to the configuration file, and detects whether any of them has changed since."""
 
     def __init__(self, path: str) -> None:
         self._directory = os.path.dirname(os.path.abspath(path))
@@ -214,7 +215,7 @@ def _no_password() -> str:
 
 @contextmanager
 def _as_path(content: bytes) -> Iterator[str]:
-    """A path to bytes that were read already: ssl reads only paths, and a file could change in between."""
+    """A path to bytes that were already read: ssl reads only paths, and the original file could change in between."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("vgpuscope-pem", os.MFD_CLOEXEC)
         try:
@@ -223,7 +224,7 @@ def _as_path(content: bytes) -> Iterator[str]:
         finally:
             os.close(fd)
         return
-    with tempfile.NamedTemporaryFile() as file:  # readable by this user only, and gone at once
+    with tempfile.NamedTemporaryFile() as file:  # readable by this user only, and deleted right after use
         file.write(content)
         file.flush()
         yield file.name
@@ -247,7 +248,7 @@ def _suites(context: ssl.SSLContext, tls: _Tls) -> None:
             raise _wrong("tls_server_config.cipher_suites", f"{name!r} is not a suite of Go's crypto/tls")
     chosen = [_SUITES[name] for name in tls.cipher_suites if name in _SUITES]
     if not chosen:
-        if tls.cipher_suites:  # only suites of TLS 1.3, so that 1.2 has none
+        if tls.cipher_suites:  # only suites of TLS 1.3, so TLS 1.2 is not possible
             context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     try:
@@ -293,7 +294,7 @@ def _trust(context: ssl.SSLContext, authority: bytes) -> None:
 
 
 def _same_form(name: str) -> str:
-    """IP addresses can be written in several ways; OpenSSL and people choose different ones."""
+    """A name in one notation: OpenSSL and people write IP addresses differently."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:

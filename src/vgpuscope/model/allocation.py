@@ -1,4 +1,4 @@
-"""What the cluster says was given to whom: nodes with their registered devices, pods with their assignments, quotas."""
+"""The cluster's allocations: nodes with their registered devices, pods with their assignments, quotas."""
 
 from typing import Literal, TypeAlias
 
@@ -7,68 +7,69 @@ from msgspec import Struct
 from vgpuscope.model.decision import Reason
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, UnixTime
 
-# shared: by pods that take turns or run at once, the node does not say which
+# shared: the node's labels do not show whether pods take turns (time-slicing) or run at once (MPS)
 OfferMode: TypeAlias = Literal["whole", "time-slicing", "mps", "shared", "mig"]
 
-_SCALED = 1.05  # of what a model's name says: that is rounded, as 80GB for 81,559 MiB
+_SCALED = 1.05  # of the memory in the model's name, which is rounded: 80GB for 81,559 MiB
 
 
 class RegisteredDevice(Struct, frozen=True, kw_only=True):
-    """One device as a vendor's plugin registered it. Memory and cores are after scaling, so may pass the GPU."""
+    """One device as a vendor's plugin registered it. Memory and cores are scaled, so they can exceed the GPU's."""
 
     id: DeviceUUID
-    vendor: str  # HAMi's word: NVIDIA, Ascend910B3, DCU, …
+    vendor: str  # HAMi's name for it: NVIDIA, Ascend910B3, DCU, …
     index: int = 0
-    slots: int = 0  # how many containers may share it
+    slots: int = 0  # how many containers can share it
     memory: Bytes = 0
-    physical: Bytes | None = None  # the memory of the GPU itself, by its model's name or its node's label
+    physical: Bytes | None = None  # the memory of the GPU itself, from its model's name or its node's label
     cores: int = 0  # percent, 100 for a whole GPU unless scaled
     type: str = ""
     numa: int = 0
     mode: str = "hami-core"
-    healthy: bool = False  # HAMi leaves out what is false, so what is missing is unhealthy
+    healthy: bool = False  # HAMi omits false values, so a missing value means unhealthy
     cordoned: bool = False
 
     @property
     def memory_scaling(self) -> float | None:
-        """How many times its own memory can be given out, where that is more than once; None: it is not, or unknown."""
+        """How often the GPU's own memory can be allocated, if more than once; None: only once, or unknown."""
         if not self.physical or self.memory < _SCALED * self.physical:
             return None
         return self.memory / self.physical
 
 
 class OfferedResource(Struct, frozen=True, kw_only=True):
-    """GPUs that a node's kubelet offers by number alone, under one resource, as NVIDIA's own plugin has it.
+    """GPUs that a node's kubelet offers only as a number, under one resource, as NVIDIA's own plugin does.
 
-    One of the resource is a GPU, a share of a GPU, or a MIG instance. What labels of the node do not say is unknown.
+    One unit of the resource is a GPU, a share of a GPU, or a MIG instance. Details that the node's labels do not give
+    are unknown.
     """
 
     resource: str  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
     mode: OfferMode
     capacity: int
-    allocatable: int  # less than the capacity: the rest is unhealthy
+    allocatable: int  # if less than the capacity, the rest is unhealthy
     type: str = ""  # the GPU's model
     profile: str = ""  # of a MIG instance
     memory: Bytes | None = None  # of one GPU or MIG instance
-    replicas: int | None = 1  # how many pods share one GPU or MIG instance; None: several, not known how many
+    replicas: int | None = 1  # how many pods share one GPU or MIG instance; None: several, number unknown
 
 
 class NodeState(Struct, frozen=True, kw_only=True):
-    """One node of the cluster, as far as devices are concerned."""
+    """One node of the cluster, with the fields that concern devices."""
 
     name: str
     ready: bool = True
     schedulable: bool = True
     devices: tuple[RegisteredDevice, ...] = ()
-    allocatable: dict[str, int] = {}  # device resources the kubelet advertises
-    offers: tuple[OfferedResource, ...] = ()  # never of a node that has a HAMi register: there the kubelet counts slots
+    allocatable: dict[str, int] = {}  # device resources that the kubelet advertises
+    offers: tuple[OfferedResource, ...] = ()  # empty for a node with a HAMi register: there the kubelet counts slots
 
 
 class Assignment(Struct, frozen=True, kw_only=True):
-    """One device in one container's hands, as the scheduler wrote it."""
+    """One device of one container, as the scheduler wrote it."""
 
     container_index: int  # init containers first
-    container: str  # its name; "" when the assignment names no container of the pod
+    container: str  # its name; "" when the assignment matches no container of the pod
     init: bool
     vendor: str
     device: DeviceUUID  # the physical GPU
@@ -77,7 +78,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
 
 class HeldInstance(Struct, frozen=True, kw_only=True):
-    """A MIG instance that a container holds, with its place on the GPU."""
+    """A MIG instance that a container holds, with its placement on the GPU."""
 
     container_index: int
     device: DeviceUUID
@@ -90,21 +91,21 @@ class HeldInstance(Struct, frozen=True, kw_only=True):
 
 
 class RegisterRefusal(Struct, frozen=True, kw_only=True, gc=False):
-    """What the PodScheduled condition says of a pod that has no node yet, in its scheduler's own words."""
+    """The PodScheduled condition of a pod that has no node yet, in its scheduler's own words."""
 
     reason: str  # Unschedulable, SchedulingGated, SchedulerError
     message: str = ""
-    at: UnixTime | None = None  # since when it is refused; a change of the words does not change it
-    said: tuple[Reason, ...] = ()  # the same in our words
+    at: UnixTime | None = None  # since when the pod is refused; a changed message does not change this time
+    said: tuple[Reason, ...] = ()  # the same as our reason codes
 
 
 class PodTimes(Struct, frozen=True, kw_only=True, gc=False):
-    """How far a pod has come, and when, by the clocks of those who wrote it down; None: not yet, or nobody wrote it."""
+    """When a pod reached each stage, by the clocks of those that recorded it; None: not yet, or not recorded."""
 
     created: UnixTime | None = None
     filtered: UnixTime | None = None  # HAMi chose the node
-    bind_begun: UnixTime | None = None  # HAMi had the node's lock
-    bind_phase: str = ""  # HAMi's word: allocating, success, failed
+    bind_begun: UnixTime | None = None  # HAMi acquired the node's lock
+    bind_phase: str = ""  # HAMi's value: allocating, success, failed
     scheduled: UnixTime | None = None  # bound to its node
     started: UnixTime | None = None  # its first container, init containers included
 
@@ -119,34 +120,34 @@ class Controller(Struct, frozen=True, gc=False):
 
 
 class ContainerRequest(Struct, frozen=True):
-    """What one container asks for: device resources and amounts, as written."""
+    """The device resources and amounts that one container requests, as written."""
 
     index: int  # init containers first
     name: str
-    init: bool  # gives back what it holds when it ends; a sidecar is none
+    init: bool  # holds devices only until it ends; False for a sidecar
     amounts: dict[str, int]
 
 
 class PodState(Struct, frozen=True, kw_only=True):
-    """One pod that has, wants or had devices."""
+    """One pod that has, requests or had devices."""
 
     uid: PodUID
     namespace: str
     name: str
     phase: str = "Pending"
     node: str = ""  # where it is bound
-    assigned_node: str = ""  # where the scheduler extender put it, which comes before the binding
+    assigned_node: str = ""  # the node that the scheduler extender chose, before the binding
     deleting: bool = False
-    init_done: bool = False  # every init container has succeeded: what only they held is free again
+    init_done: bool = False  # every init container has succeeded: devices that only they held are free again
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
-    requests: dict[str, int] = {}  # device resources it asks for, all containers together
-    asking: int = 0  # how many containers ask for them
-    containers: tuple[ContainerRequest, ...] = ()  # those that ask for them
-    claims: tuple[str, ...] = ()  # the ResourceClaims it refers to, by name
+    requests: dict[str, int] = {}  # requested device resources, sum of all containers
+    asking: int = 0  # how many containers request them
+    containers: tuple[ContainerRequest, ...] = ()  # the containers that request them
+    claims: tuple[str, ...] = ()  # names of the ResourceClaims that it refers to
     scheduler: str = "default-scheduler"
-    owner: str = ""  # who made it, the nearest that people know: Deployment/web, Job/train
-    controller: Controller | None = None  # of the pod itself, where the way to the topmost owner begins
+    owner: str = ""  # the nearest controller that people know: Deployment/web, Job/train
+    controller: Controller | None = None  # of the pod itself; the search for the topmost owner starts here
     times: PodTimes = PodTimes()
     refusal: RegisterRefusal | None = None
 
@@ -156,7 +157,7 @@ class PodState(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The node its devices are on."""
+        """The node that has its devices."""
         return self.assigned_node or self.node
 
 

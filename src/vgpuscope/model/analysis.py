@@ -1,7 +1,7 @@
-"""What was seen of a fleet in a window of time, and what is concluded from it: score, status, verdict, with evidence.
+"""What was measured of a fleet in a window of time, and the conclusions: score, status, verdict, with evidence.
 
-A reading is a set of tracks: one for each GPU, MIG instance or tenant of one that a source has numbers of. None is
-"not measured" throughout; a conclusion that would need what was not measured is `unknown`.
+A reading is a set of tracks. A track has the numbers of one GPU, one MIG instance or one tenant, from one source. None
+always means "not measured". A conclusion that needs an unmeasured value is `unknown`.
 """
 
 from functools import cached_property
@@ -19,16 +19,16 @@ Term: TypeAlias = Literal[
     "power",  # watts
     "power_limit",  # watts, enforced on this GPU
     "sm_clock",  # hertz
-    "sm_active",  # ratio of SMs that were busy: profiling metrics
-    "engine_active",  # ratio of time in which the graphics or compute engine was busy: profiling metrics
-    "process_sm",  # ratio of the GPU's SM time that the tenant's own processes had
+    "sm_active",  # ratio of SMs that were busy (profiling metric)
+    "engine_active",  # ratio of time in which the graphics or compute engine was busy (profiling metric)
+    "process_sm",  # ratio of the GPU's SM time that the tenant's own processes used
     "encoder",  # ratio of time in which video was encoded: work that no other signal shows
     "decoder",
-    "jpeg",  # ratio of time in which pictures were decoded, and likewise for optical flow
+    "jpeg",  # ratio of time in which JPEG images were decoded; likewise for optical flow
     "ofa",
-    "pcie_in",  # bytes a second
+    "pcie_in",  # bytes per second
     "pcie_out",
-    "energy",  # watts, as the energy counter shows them: all of the time, not only at the moments of scrapes
+    "energy",  # watts, from the energy counter: it covers all of the time, not only the moments of scrapes
 ]
 Signal: TypeAlias = Literal["sm_active", "engine_active", "process_sm", "gpu_util"]
 SIGNALS: tuple[Signal, ...] = ("sm_active", "engine_active", "process_sm", "gpu_util")  # best first
@@ -52,7 +52,7 @@ Schema: TypeAlias = Literal["vgpuscope", "dcgm"]
 
 
 class Window(Struct, frozen=True, kw_only=True, dict=True):
-    """The time that is judged, and how often a sample was to be expected in it."""
+    """The period that is judged, and the expected sample interval."""
 
     begin: UnixTime
     end: UnixTime
@@ -64,42 +64,42 @@ class Window(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def expected(self) -> int:
-        """Samples that a series has if none is missing."""
+        """The number of samples of a series without gaps."""
         return max(1, round(self.seconds / self.interval))
 
 
 class Hole(NamedTuple):
-    """A stretch of the window in which at least one sample is missing; the verdict decides which are too long."""
+    """A gap in the window with at least one missing sample; the verdict decides which gaps are too long."""
 
     begin: UnixTime
     end: UnixTime
 
 
 class Stat(Struct, frozen=True, kw_only=True, gc=False):
-    """One quantity over the window. Samples that cannot be true are not part of it; they are counted as dropped."""
+    """One quantity over the window. Impossible samples are excluded and counted as dropped."""
 
     mean: float | None = None
     max: float | None = None
     p95: float | None = None
     samples: int = 0
     dropped: int = 0
-    holes: tuple[Hole, ...] | None = None  # None: not known; (): seen throughout, from begin to end
+    holes: tuple[Hole, ...] | None = None  # None: not known; (): no gap from begin to end
 
 
 class Tenant(Struct, frozen=True, kw_only=True, gc=False):
-    """Who has a GPU or a part of it."""
+    """The pod's container that has a GPU or a part of one."""
 
     namespace: str
     pod: str
-    container: str = ""  # "": the source does not tell, or all of the pod's
+    container: str = ""  # "": the source does not report it, or all containers of the pod
     pod_uid: PodUID = ""
 
 
 class Track(Struct, frozen=True, kw_only=True, gc=False):
-    """What a source saw in the window of one GPU or MIG instance, as long as one tenant had it.
+    """What a source measured in the window of one GPU or MIG instance, while one tenant had it.
 
-    `own`: the numbers are the tenant's own part. Otherwise they are the whole device's, and the tenant is one of those
-    who had it meanwhile, or None where the source does not say who did.
+    `own`: the numbers are the tenant's own part. Otherwise the numbers are those of the whole device. Then `tenant` is
+    one of the tenants in that time, or None if the source does not report tenants.
     """
 
     schema: Schema
@@ -116,16 +116,16 @@ class Track(Struct, frozen=True, kw_only=True, gc=False):
     last: UnixTime | None = None
     interval: Seconds | None = None  # between two samples of this track; None: the window's
     target: str = ""  # the scrape target that it came from
-    health: str = ""  # as the exporter says: ok, lost, …; "": it does not
-    xids: tuple[int, ...] = ()  # XIDs of the window, ascending
-    state: str = ""  # of a tenant's container, as our agent says: not-started, running, …; "": not known
+    health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
+    xids: tuple[int, ...] = ()  # XIDs in the window, ascending
+    state: str = ""  # of a tenant's container, as our agent reports it: not-started, running, …; "": not known
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A part of a reading that is missing, and why: a query that failed, a target that could not be scraped.
+    """A missing part of a reading, and why: a query that failed, a target that could not be scraped.
 
-    `terms` are those that could not be read, of the tracks of `schema`, or of all. `own`: of tenants' own numbers alone
-    (True), of devices alone (False), or of both. A fault without terms takes nothing from any verdict.
+    `terms` could not be read, for tracks of `schema`, or of all schemas. `own` says which tracks are concerned: only
+    tenants' own (True), only devices' (False), or both (None). A fault without terms affects no verdict.
     """
 
     part: str  # for people
@@ -141,20 +141,20 @@ class Target(Struct, frozen=True, kw_only=True):
 
     name: str
     up: bool
-    since: UnixTime | None = None  # of the last answer, where it does not answer now
+    since: UnixTime | None = None  # the last successful scrape, if the target does not answer now
     reason: str = ""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """One look at the fleet."""
+    """One reading of the whole fleet."""
 
     window: Window
     tracks: tuple[Track, ...] = ()
     schemas: tuple[Schema, ...] = ()
-    source: str = ""  # what it was read from, without secrets
+    source: str = ""  # where it was read from, without secrets
     requests: int = 0
     faults: tuple[Fault, ...] = ()  # not empty: the reading is partial
-    targets: tuple[Target, ...] = ()  # those that are expected to answer, as far as the source knows
+    targets: tuple[Target, ...] = ()  # the targets that are expected to answer, as far as the source knows
 
     @property
     def partial(self) -> bool:
@@ -165,14 +165,14 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class ScoreTerm(Struct, frozen=True, gc=False):
-    """One term of a score. `value` None: it was not measured, and its weight went to the others."""
+    """One term of a score. `value` None: it was not measured, and its weight went to the other terms."""
 
     name: Literal["gpu_util", "mem_copy", "mem_used", "power"]
     weight: float  # as configured, normalised to a sum of 1
     value: Ratio | None = None
     points: float | None = None  # what it adds to the score, after re-weighting
     reference: str = (
-        ""  # what it was held against: "limit 400 W (metric)", "300 W (table: NVIDIA A100…)", "250 W (default)"
+        ""  # the reference of the value: "limit 400 W (metric)", "300 W (table: NVIDIA A100…)", "250 W (default)"
     )
 
 
@@ -181,52 +181,52 @@ class Score(Struct, frozen=True, kw_only=True, gc=False):
 
     value: float | None
     terms: tuple[ScoreTerm, ...] = ()
-    confidence: Ratio = 0.0  # the share of all weight that was measured, times coverage
+    confidence: Ratio = 0.0  # the measured share of all weight, times coverage
 
 
 class Evidence(Struct, frozen=True, kw_only=True, gc=False):
-    """What a verdict rests on, so that a person can follow it. `reasons` are codes; views turn them into sentences."""
+    """The numbers that a verdict rests on. `reasons` are codes; views turn them into sentences."""
 
     reasons: tuple[str, ...] = ()  # VERDICT_… codes, the deciding one first
-    signal: Signal | None = None  # the best one present, by which it was judged
+    signal: Signal | None = None  # the best available signal, which decided the verdict
     signal_mean: Ratio | None = None
     signal_max: Ratio | None = None
     signal_p95: Ratio | None = None
     coverage: Ratio | None = None
     interval: Seconds | None = None  # between two samples of the signal
-    hole: Seconds | None = None  # the longest one of the window; 0: none; None: not known
+    hole: Seconds | None = None  # the longest gap in the window; 0: no gap; None: not known
     samples: int = 0
     expected: int = 0
     dropped: int = 0
     freshness: Seconds | None = None  # age of the last sample at the window's end
     window_begin: UnixTime | None = None
     window_end: UnixTime | None = None
-    held_since: UnixTime | None = None  # when the present tenant got the GPU, if within the window
+    held_since: UnixTime | None = None  # when the current tenant got the GPU, if within the window
     source: str = ""
     schema: Schema | None = None
     held_memory: Ratio | None = None
-    threshold: Ratio | None = None  # what shows work, from here on; higher while the GPU was idle before
+    threshold: Ratio | None = None  # values from here on show work; the threshold is higher if the GPU was idle before
     min_coverage: Ratio | None = None
     max_age: Seconds | None = None
-    other: Term | None = None  # what shows most work beside the signal
+    other: Term | None = None  # besides the signal, the term that shows most work
     other_max: Ratio | None = None
-    power_share: Ratio | None = None  # mean power of the limit below; None for a part of a GPU
+    power_share: Ratio | None = None  # mean power divided by the limit below; None for a part of a GPU
     power_limit: str = ""  # "limit 400 W (metric)", "400 W (table: NVIDIA A100…)", "250 W (default)"
-    pcie_traffic: float | None = None  # bytes a second, in the direction that has more of them
-    steady_for: int = 0  # cycles for which the raw finding has been what the verdict says
+    pcie_traffic: float | None = None  # bytes per second, in the busier direction
+    steady_for: int = 0  # cycles for which the raw finding has been the same as the verdict
 
 
 class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
-    """What one tenant made of a GPU or MIG instance; terms are absent where the source only knows the whole GPU."""
+    """How one tenant used a GPU or MIG instance; terms are missing if the source measures only the whole GPU."""
 
     tenant: Tenant
     own: bool = False
     terms: dict[Term, Stat] = {}
-    score: Score = Score(value=None)  # memory as a share of the whole GPU; None without numbers of its own
+    score: Score = Score(value=None)  # memory as a share of the whole GPU; None if the tenant has no numbers of its own
     status: Status = "unknown"
-    memory_limit: Bytes | None = None  # None: none is known
+    memory_limit: Bytes | None = None  # None: no limit is known
     since: UnixTime | None = None  # None: since before the window
-    until: UnixTime | None = None  # None: has it still
+    until: UnixTime | None = None  # None: still has it
     idle_since: UnixTime | None = None  # None: its verdict is not idle
     verdict: Verdict = "unknown"
     use_class: UseClass = "unknown"
@@ -235,7 +235,7 @@ class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
-    """One GPU, or one MIG instance of one, with everything concluded about it."""
+    """One GPU or one MIG instance, with all conclusions about it."""
 
     gpu_id: DeviceUUID
     mig: str = ""
@@ -249,14 +249,14 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     verdict: Verdict = "unknown"
     use_class: UseClass = "unknown"
     evidence: Evidence = Evidence()
-    tenants: tuple[TenantUse, ...] = ()  # who has it now; several: it is shared
-    former: tuple[TenantUse, ...] = ()  # who had it earlier in the window
+    tenants: tuple[TenantUse, ...] = ()  # current tenants; more than one: the GPU is shared
+    former: tuple[TenantUse, ...] = ()  # tenants from earlier in the window
     idle_since: UnixTime | None = None  # None: its verdict is not idle
-    last_seen: UnixTime | None = None  # of a GPU that no longer reports: its last sample; None: it reports
+    last_seen: UnixTime | None = None  # of a GPU that no longer reports: the time of its last sample; None: it reports
     target: str = ""  # the scrape target that reports it
-    health: str = ""  # as the exporter says: ok, lost, …; "": it does not
-    xids: tuple[int, ...] = ()  # XIDs of the window, ascending
-    absent_since: UnixTime | None = None  # since when its own target has answered without it
+    health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
+    xids: tuple[int, ...] = ()  # XIDs in the window, ascending
+    absent_since: UnixTime | None = None  # since when its own target has answered without this GPU
 
 
 class Analysis(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Who calls an operation of an API, and what that caller may do."""
+"""The caller of an API operation, and the caller's permissions."""
 
 from typing import Literal, TypeAlias
 
@@ -12,7 +12,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     """One caller: a user, a token, or a program on the same machine."""
 
     name: str
-    role: Role | None = "read"  # None: not even reading
+    role: Role | None = "read"  # None: may not even read
     namespaces: tuple[str, ...] | None = None  # None: all of them
 
     def may(self, role: Role) -> bool:
@@ -20,4 +20,4 @@ class Caller(Struct, frozen=True, kw_only=True):
         return self.role is not None and RANK[self.role] >= RANK[role]
 
 
-ANYONE = Caller(name="anyone")  # a caller without credentials, where reading needs none
+ANYONE = Caller(name="anyone")  # a caller without credentials, if reading needs none

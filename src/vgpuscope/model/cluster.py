@@ -1,4 +1,4 @@
-"""What the cluster's ledger concludes: who holds which device, what is still to be had, and what does not add up."""
+"""The conclusions of the cluster's ledger: the holders of each device, the free capacity, and the contradictions."""
 
 from typing import Literal, TypeAlias
 
@@ -8,24 +8,24 @@ from vgpuscope.model.allocation import HeldInstance, OfferedResource, Registered
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID, Ratio
 
 FindingKind: TypeAlias = Literal[
-    "ghost",  # devices are held for a pod that does not, or cannot, use them
-    "unallocated-user",  # a pod asks for devices and is bound to the node, but the scheduler gave it none
+    "ghost",  # devices are held for a pod that does not use them, or cannot
+    "unallocated-user",  # a pod requests devices and is bound to the node, but the scheduler allocated none
     "vanished-device",  # held, but no longer registered by the node
-    "node-unknown",  # held on a node that the cluster does not have
+    "node-unknown",  # held on a node that does not exist in the cluster
     "over-allocated",  # more is held than was registered
-    "kubelet-zero",  # registered with the scheduler, while the kubelet offers none
+    "kubelet-zero",  # registered with the scheduler, but the kubelet offers 0
 ]
 LostReason: TypeAlias = Literal["unhealthy", "cordoned", "kubelet-zero", "node-not-ready", "node-unschedulable"]
 
 
 class Holder(Struct, frozen=True, kw_only=True, gc=False):
-    """One device in one container's hands. Init containers hold theirs until all of them have succeeded."""
+    """One device held by one container. Init containers hold their devices until all of them have succeeded."""
 
     namespace: str
     pod: str
     pod_uid: PodUID
     container_index: int  # init containers first
-    container: str  # "": the assignment names no container of the pod
+    container: str  # "": the assignment matches no container of the pod
     init: bool
     vendor: str
     device: DeviceUUID
@@ -34,7 +34,7 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeviceRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """What one container asks for of one vendor's devices; None: it does not say."""
+    """What one container requests of one vendor's devices; None: not specified."""
 
     container_index: int  # init containers first
     container: str
@@ -47,7 +47,7 @@ class DeviceRequest(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PodShare(Struct, frozen=True, kw_only=True, gc=False):
-    """What one pod has of one device, by HAMi's rule: its app containers together, or the larger init container."""
+    """One pod's share of one device, by HAMi's rule: its app containers together, or a larger init container."""
 
     namespace: str
     pod: str
@@ -58,7 +58,7 @@ class PodShare(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class InstanceHolder(Struct, frozen=True, kw_only=True):
-    """One MIG instance in one pod's hands."""
+    """One MIG instance held by one pod."""
 
     namespace: str
     pod: str
@@ -67,15 +67,15 @@ class InstanceHolder(Struct, frozen=True, kw_only=True):
 
 
 class DeviceLedger(Struct, frozen=True, kw_only=True):
-    """One registered device and what of it is given away. More than was registered is possible, and shown as it is."""
+    """One registered device and how much of it is allocated, which can be more than was registered."""
 
     device: RegisteredDevice
     memory_allocated: Bytes = 0
     cores_allocated: int = 0
-    shared: int = 0  # slots in use, as HAMi counts them: one for each time a container was given the device
+    shared: int = 0  # slots in use, as HAMi counts them: one for each allocation of the device to a container
     containers: int = 0  # how many different containers can be on it at once
     instances: tuple[InstanceHolder, ...] = ()
-    lost: LostReason | None = None  # why nothing new can be placed here, however much is free
+    lost: LostReason | None = None  # why nothing new can be placed here, even if capacity is free
 
     @property
     def slots_free(self) -> int:
@@ -91,7 +91,7 @@ class DeviceLedger(Struct, frozen=True, kw_only=True):
 
 
 class RequestHolder(Struct, frozen=True, kw_only=True, gc=False):
-    """A pod on the node that asks for so many of a resource. Which GPUs it got only its kubelet knows."""
+    """A pod on the node that requests an amount of a resource. Only its kubelet knows which GPUs it got."""
 
     namespace: str
     pod: str
@@ -100,23 +100,23 @@ class RequestHolder(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OfferLedger(Struct, frozen=True, kw_only=True):
-    """GPUs that are only counted: how many of one resource the node offers, and who asks for them."""
+    """GPUs known only by their number: how many of one resource the node offers, and the pods that request them."""
 
     offer: OfferedResource
     requested: int = 0
-    free: int = 0  # that a new pod can have; 0 where `lost` says why
+    free: int = 0  # available to a new pod; 0 if `lost` has a reason
     lost: LostReason | None = None
     holders: tuple[RequestHolder, ...] = ()
 
     @property
     def gpus(self) -> int | None:
-        """GPUs, or MIG instances; None: they are shared, and the node does not say by how many."""
+        """The number of GPUs or MIG instances; None: they are shared, and the node does not report by how many pods."""
         replicas = self.offer.replicas
         return None if replicas is None else -(-self.offer.capacity // replicas)
 
     @property
     def usable(self) -> int | None:
-        """Those of them that take new pods."""
+        """The number of GPUs or MIG instances that accept new pods."""
         if self.lost:
             return 0
         replicas = self.offer.replicas
@@ -124,13 +124,15 @@ class OfferLedger(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True, gc=False):
-    """Something that does not add up, with the objects it is about; "" where there is none of the kind.
+    """A contradiction, with the objects that it is about; "" for a kind of object that is not involved.
 
-    A ghost's reason is one of `ended` (the pod has finished; its devices are no longer counted here, but a scheduler
-    that missed its end counts them still), `unknown` (its kubelet is silent), `terminating` (on a node that is not
-    ready, so nobody ends it), `elsewhere` (bound to another node than the one its devices are on), `unbound` (given
-    devices long ago and never bound) and `unused` (a ResourceClaim that has held devices for long, and no pod uses).
-    An over-allocation's reason is `memory`, `cores` or `slots`.
+    The reason of a `ghost` is one of: `ended` (the pod has finished; its devices are no longer counted here, but a
+    scheduler that missed the end still counts them), `unknown` (its kubelet does not report), `terminating` (on a node
+    that is not ready, so no kubelet ends the pod), `elsewhere` (bound to another node than the one with its devices),
+    `unbound` (devices allocated long ago, but never bound) and `unused` (a ResourceClaim that has held devices for
+    long, used by no pod).
+
+    The reason of `over-allocated` is `memory`, `cores` or `slots`.
     """
 
     kind: FindingKind
@@ -144,7 +146,7 @@ class Finding(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
-    """How many findings of a kind a node has: all of them, also where the list was cut."""
+    """The number of findings of a kind on a node, including those that were cut from the list."""
 
     kind: FindingKind
     reason: str
@@ -152,7 +154,7 @@ class FindingCount(Struct, frozen=True, kw_only=True):
 
 
 class Amount(Struct, frozen=True, gc=False):
-    """So much of devices."""
+    """An amount of devices, slots, memory and cores."""
 
     cards: int = 0
     slots: int = 0
@@ -163,12 +165,12 @@ class Amount(Struct, frozen=True, gc=False):
 class Capacity(Struct, frozen=True, kw_only=True):
     """What a node, all GPUs of one type, or the cluster can still take.
 
-    Every registered GPU is in `total`, and either in `lost` or in `usable`. What is left on a usable GPU is in
-    `free` if a request can have it, in `mig` if a MIG placement decides about that, and else in `stranded`: behind a
-    GPU without free slots, memory or cores.
+    Every registered GPU is in `total`, and either in `lost` or in `usable`. The rest of a usable GPU is in `free` if a
+    request can get it. It is in `mig` if that depends on a MIG placement. Otherwise it is in `stranded`: the GPU has no
+    free slot, memory or cores left.
     """
 
-    vendor: str = ""  # "": all of them
+    vendor: str = ""  # "": all vendors
     type: str = ""
     total: Amount = Amount()
     lost: dict[LostReason, Amount] = {}
@@ -176,10 +178,10 @@ class Capacity(Struct, frozen=True, kw_only=True):
     free: Amount = Amount()
     stranded: Amount = Amount()
     mig: Amount = Amount()
-    whole: Amount = Amount()  # the part of `free` that is on GPUs nobody holds
-    largest_memory: Bytes = 0  # the largest request for one GPU that fits somewhere
+    whole: Amount = Amount()  # the part of `free` on GPUs without a holder
+    largest_memory: Bytes = 0  # the largest request for one GPU that fits on some node
     largest_cores: int = 0  # percent of one GPU
-    whole_cards: int = 0  # the most whole GPUs that one pod can have: they must be on one node
+    whole_cards: int = 0  # the most whole GPUs that one pod can get: they must be on one node
 
     @property
     def usable(self) -> Amount:
@@ -193,10 +195,10 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
     @property
     def fragmentation(self) -> Ratio | None:
-        """The share of free memory that is in pieces, on GPUs somebody holds a part of; None: no memory is free.
+        """The share of free memory on partly allocated GPUs; None: no memory is free.
 
-        0 if all that is free is whole GPUs, 1 if no GPU is whole. Measured against whole GPUs and not against the
-        one largest piece, because an idle cluster of many GPUs is not fragmented.
+        0 if all free memory is on whole GPUs, 1 if no free GPU is whole. The measure is whole GPUs and not the one
+        largest piece, because an idle cluster of many GPUs is not fragmented.
         """
         return 1 - self.whole.memory / self.free.memory if self.free.memory else None
 
@@ -205,13 +207,13 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
     """All conclusions about one node."""
 
     name: str
-    known: bool = True  # False: pods have devices on it, but the cluster has no such node
+    known: bool = True  # False: pods have devices on this node, but the cluster has no such node
     ready: bool = True
     schedulable: bool = True
     devices: tuple[DeviceLedger, ...] = ()
-    holders: tuple[Holder, ...] = ()  # also of devices the node does not register
-    shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; else the holder's own
-    offers: tuple[OfferLedger, ...] = ()  # counted GPUs of a node that registers none of them
+    holders: tuple[Holder, ...] = ()  # including holders of devices that the node does not register
+    shares: tuple[PodShare, ...] = ()  # only of pods that have one device more than once; for other pods see the holder
+    offers: tuple[OfferLedger, ...] = ()  # GPUs known only by number, on a node that registers no devices
     capacity: Capacity = Capacity()  # of registered devices
     types: tuple[Capacity, ...] = ()  # the same, for each type of GPU
     findings: tuple[Finding, ...] = ()
@@ -219,36 +221,36 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
 
 
 class QuotaLimit(Struct, frozen=True, kw_only=True):
-    """One ResourceQuota object's word on one resource."""
+    """The limit of one ResourceQuota object for one resource."""
 
     name: str
     limit: int
 
 
 class QuotaUse(Struct, frozen=True, kw_only=True):
-    """One namespace's use of one resource, in the quota's own terms: MiB of memory, percent of cores."""
+    """One namespace's use of one resource, in the quota's own units: MiB of memory, percent of cores."""
 
     resource: str
     used: int
     limits: tuple[QuotaLimit, ...] = ()
-    factor: int = 1  # `used` is held against limit × factor
+    factor: int = 1  # `used` is compared with limit × factor
 
     @property
     def limit(self) -> int | None:
-        """The strictest of the limits, as written; None: nothing limits it, which is not a limit of 0."""
+        """The strictest of the limits, as written; None: no limit, which is not a limit of 0."""
         return min((one.limit for one in self.limits), default=None)
 
 
 class NamespaceLedger(Struct, frozen=True, kw_only=True):
-    """All conclusions about one namespace; with neither pods nor quotas there is nothing to show."""
+    """All conclusions about one namespace; without pods and quotas there is nothing to show."""
 
     name: str
-    pods: int = 0  # that hold devices
+    pods: int = 0  # pods that hold devices
     quotas: tuple[QuotaUse, ...] = ()
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """Whose conclusions must be made anew, because something they rest on has changed or gone."""
+    """The nodes and namespaces whose conclusions must be recomputed, because an input changed or was removed."""
 
     nodes: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()

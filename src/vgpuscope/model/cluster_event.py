@@ -1,6 +1,6 @@
-"""What happens to the objects of a cluster, one type for each kind: an object is as given, or it is gone.
+"""Changes of the objects of a cluster, one type for each kind: an object has a new state, or it was removed.
 
-That an object was added is not told apart from that it changed: what follows rests on the objects as they are.
+Added and changed objects are not distinguished, because conclusions depend only on the current objects.
 """
 
 from typing import TypeAlias

@@ -1,6 +1,6 @@
-"""Why a pod waits: one stable set of codes, whichever scheduler said it and in whatever words.
+"""Why a pod waits: one stable set of codes for all schedulers and all their wordings.
 
-A code is a contract: the metric's label, the API's field, the table in the terminal and the documentation say one
+A code is a contract: the metric's label, the API's field, the table in the terminal and the documentation use the same
 word. Codes are added, never renamed.
 """
 
@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-# admit: the API server lets the pod in. filter: a node is looked for. bind: the pod is given to a node.
-# allocate: the node hands out the devices.
+# admit: the API server accepts the pod. filter: the scheduler looks for a node. bind: the pod is bound to a node.
+# allocate: the node allocates the devices.
 Stage: TypeAlias = Literal["admit", "filter", "bind", "allocate"]
 
 
@@ -23,13 +23,13 @@ class Code(Struct, frozen=True, kw_only=True):
 
 
 class Reason(Struct, frozen=True, kw_only=True, gc=False):
-    """What a scheduler said of a pod, in our words."""
+    """A reason that a scheduler gave for a pod, as one of our codes."""
 
     code: str
-    nodes: tuple[str, ...] = ()  # the nodes it was said of, where they are named
-    node_count: int | None = None  # of how many nodes it was said; None: not said
-    cards: str = ""  # "2/2": of so many of the node's GPUs, as HAMi counts; "": not said
-    detail: str = ""  # the foreign words it was made from
+    nodes: tuple[str, ...] = ()  # the nodes that the reason applies to, if they are named
+    node_count: int | None = None  # the number of those nodes; None: not given
+    cards: str = ""  # "2/2": the number of the node's GPUs it applies to, as HAMi counts; "": not given
+    detail: str = ""  # the scheduler's message that it was derived from
 
 
 CODES: tuple[Code, ...] = (

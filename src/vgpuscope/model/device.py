@@ -1,4 +1,4 @@
-"""What the driver says of the GPUs of a node at one moment. None: the driver did not say."""
+"""What the driver reports of the GPUs of a node at one moment. None: the driver did not report it."""
 
 from typing import Literal, get_args
 
@@ -29,18 +29,18 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Frame buffer of a GPU or instance; total = used + free + reserved."""
 
     total: Bytes
-    used: Bytes  # without what the driver reserves
+    used: Bytes  # without the memory that the driver reserves
     free: Bytes
-    reserved: Bytes | None = None  # None: an old driver that hides it inside used
+    reserved: Bytes | None = None  # None: an old driver, which includes it in used
 
 
 class GpuProcess(Struct, frozen=True, kw_only=True):
-    """One process the driver lists on a GPU (or instance): listed once, whatever engines it uses."""
+    """One process that the driver lists on a GPU or MIG instance: listed once, whichever engines it uses."""
 
     pid: Pid
     kinds: frozenset[ProcessKind]
     memory: Bytes | None = None
-    sm: Ratio | None = None  # share of SM time since the last sample; 0 when the driver saw nothing of it
+    sm: Ratio | None = None  # share of SM time since the last sample; 0 when the driver has no sample of it
     encoder: Ratio | None = None
     decoder: Ratio | None = None
     gpu_instance: int | None = None
@@ -51,19 +51,19 @@ class MigInstance(Struct, frozen=True, kw_only=True):
     """One MIG device. Two compute instances of one GPU instance share its memory pool."""
 
     uuid: DeviceUUID
-    index: int  # within its GPU; numbers may have holes
+    index: int  # within its GPU; numbers may have gaps
     gpu_instance: int
     compute_instance: int
     profile: str | None = None  # "1g.10gb"
     memory: Memory | None = None
     processes: tuple[GpuProcess, ...] | None = None
-    slices: int | None = None  # compute slices of the instance, of the GPU's seven
-    profile_id: int | None = None  # of its GPU instance, in the driver's numbers
-    start: int | None = None  # the first of the GPU's memory slices that its GPU instance has
+    slices: int | None = None  # compute slices of the instance; a GPU has seven
+    profile_id: int | None = None  # of its GPU instance, as the driver numbers profiles
+    start: int | None = None  # the first memory slice of its GPU instance
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """One physical GPU as read once."""
+    """One physical GPU in one sample."""
 
     uuid: DeviceUUID
     index: int
@@ -74,14 +74,14 @@ class Gpu(Struct, frozen=True, kw_only=True):
     pci_bus_id: str | None = None
     mig_enabled: bool | None = None
     memory: Memory | None = None
-    utilization: Ratio | None = None  # share of time with at least one kernel; says nothing about how many SMs
-    memory_controller: Ratio | None = None  # share of time memory was read or written; not how full it is
+    utilization: Ratio | None = None  # share of time with at least one kernel; not how many SMs were busy
+    memory_controller: Ratio | None = None  # share of time in which memory was accessed; not how full it is
     encoder: Ratio | None = None
     decoder: Ratio | None = None
     jpeg: Ratio | None = None
     ofa: Ratio | None = None
     power: Watts | None = None
-    power_limit: Watts | None = None  # the enforced one
+    power_limit: Watts | None = None  # the enforced limit
     energy: Joules | None = None  # since the driver was loaded
     temperature: Celsius | None = None
     memory_temperature: Celsius | None = None
@@ -91,9 +91,9 @@ class Gpu(Struct, frozen=True, kw_only=True):
     memory_clock_max: Hertz | None = None
     fan: Ratio | None = None
     throttle: frozenset[ThrottleReason] | None = None
-    pcie_sent: Bytes | None = None  # counters since driver load, where the driver has them
+    pcie_sent: Bytes | None = None  # counters since the driver was loaded, if the driver has them
     pcie_received: Bytes | None = None
-    ecc_corrected: int | None = None  # since driver load
+    ecc_corrected: int | None = None  # since the driver was loaded
     ecc_uncorrected: int | None = None
     remapped_corrected: int | None = None
     remapped_uncorrected: int | None = None
@@ -104,7 +104,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
 
 
 class XidCount(Struct, frozen=True, kw_only=True):
-    """How often a GPU reported one XID since the agent began to listen."""
+    """How often a GPU has reported one XID since the agent began to listen."""
 
     gpu: DeviceUUID
     xid: int
@@ -112,7 +112,7 @@ class XidCount(Struct, frozen=True, kw_only=True):
 
 
 class DeviceReading(Struct, frozen=True, kw_only=True):
-    """Everything the driver said in one sample."""
+    """Everything that the driver reported in one sample."""
 
     at: float  # unix time of the sample
     driver_version: str | None = None
@@ -120,4 +120,4 @@ class DeviceReading(Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     xids: tuple[XidCount, ...] = ()
     last_xid: tuple[tuple[DeviceUUID, int], ...] = ()
-    dropped: tuple[tuple[str, int], ...] = ()  # values refused so far, by reason: garbage is dropped, not clamped
+    dropped: tuple[tuple[str, int], ...] = ()  # values rejected so far, by reason: garbage is dropped, not clamped

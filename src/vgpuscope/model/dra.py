@@ -1,38 +1,38 @@
-"""What Kubernetes' own device allocation says: devices that drivers publish in slices, and claims that hold them."""
+"""Kubernetes' Dynamic Resource Allocation (DRA): devices that drivers publish in slices, and claims that hold them."""
 
 from msgspec import Struct
 
 from vgpuscope.model.allocation import Assignment, HeldInstance
 from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
 
-UNUSED = "Unused"  # the phase of a claim that stands in the place of a pod, because no pod uses what it holds
+UNUSED = "Unused"  # the phase of a claim listed in place of a pod, because no pod uses the devices that it holds
 
 
 class DraDevice(Struct, frozen=True, kw_only=True, gc=False):
     """One device that can be allocated: a GPU, or a part of one."""
 
     name: str
-    card: str  # the same for all devices of a pool that are made of the same GPU
+    card: str  # the same for all devices of a pool that are on the same GPU
     part: bool = False  # a MIG instance or another partition, existing or possible
-    node: str = ""  # "": on no node in particular
+    node: str = ""  # "": not tied to one node
     uuid: DeviceUUID = ""
-    parent: DeviceUUID = ""  # the GPU, where a part names it
+    parent: DeviceUUID = ""  # the GPU, if the part names it
     type: str = ""  # the product
     profile: str = ""
     index: int = 0
     numa: int = 0
-    memory: Bytes = 0  # 0: the driver does not say
-    cores: int = 0  # in the driver's own units, of which a claim may consume some; 0: it does not count them
-    processors: int = 0  # of the GPU or the part, where drivers tell partitions apart by them
+    memory: Bytes = 0  # 0: the driver does not report it
+    cores: int = 0  # in the driver's own units, of which a claim may consume some; 0: the driver does not count them
+    processors: int = 0  # of the GPU or the part, if the driver distinguishes partitions by them
     start: int = 0  # the first memory slice of a partition
-    size: int = 0  # how many it has; 0: the driver does not say
+    size: int = 0  # the number of its memory slices; 0: the driver does not report it
     slots: int = 1  # how many claims can have it at once
     healthy: bool = True
     cordoned: bool = False
 
 
 class SliceState(Struct, frozen=True, kw_only=True):
-    """One ResourceSlice: some or all devices of a pool. Of a pool only the newest generation counts."""
+    """One ResourceSlice: some or all devices of a pool. Only the newest generation of a pool is valid."""
 
     name: str
     driver: str
@@ -42,7 +42,7 @@ class SliceState(Struct, frozen=True, kw_only=True):
 
 
 class ClaimedDevice(Struct, frozen=True, kw_only=True, gc=False):
-    """One device that a claim was given. An amount is what it consumes of a shared one; None: it names no amount."""
+    """One device allocated to a claim. An amount is the part of a shared device; None: no amount is given."""
 
     driver: str
     pool: str
@@ -52,18 +52,18 @@ class ClaimedDevice(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ClaimState(Struct, frozen=True, kw_only=True):
-    """One ResourceClaim that holds devices, and the pods that may use them. All of these share what it holds."""
+    """One ResourceClaim that holds devices, and the pods that may use them. All of these pods share the devices."""
 
     uid: str
     namespace: str
     name: str
-    node: str = ""  # where its devices can be used; "": not on one node only
+    node: str = ""  # where its devices can be used; "": not limited to one node
     devices: tuple[ClaimedDevice, ...] = ()
     pods: tuple[PodUID, ...] = ()
 
 
 class ClaimShare(Struct, frozen=True):
-    """What a pod holds through its ResourceClaims, beside what its own annotations say."""
+    """What a pod holds through its ResourceClaims, in addition to its own annotations."""
 
     assignments: tuple[Assignment, ...] = ()
     instances: tuple[HeldInstance, ...] = ()

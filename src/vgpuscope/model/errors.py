@@ -1,4 +1,4 @@
-"""Every error a user can meet. The code is the contract: log line, metric label, API body and docs use the same word.
+"""Every error that a user can see. The code is a contract: log, metric label, API body and docs use the same word.
 
 ScopeError
 ├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
@@ -136,7 +136,7 @@ class SourceDown(ScopeError):
     hint = "The log and `vgpuscope top` name the source and the reason."
     status = 503
     retryable = True
-    absent: ClassVar[bool] = False  # True: known not to be on this node, which is not a fault
+    absent: ClassVar[bool] = False  # True: known not to exist on this node, which is not a fault
 
 
 class DriverAbsent(SourceDown):

@@ -1,4 +1,4 @@
-"""How often something took how long."""
+"""A histogram of durations."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -7,7 +7,11 @@ from msgspec import Struct
 
 
 class Histogram(Struct, frozen=True, gc=False):
-    """Observations by size. `counts[i]` were at most `bounds[i]` and above the bound before it; the last, above all."""
+    """Observations by size.
+
+    `counts[i]` is the number of observations above `bounds[i-1]` and at most `bounds[i]`; the last count is of those
+    above all bounds.
+    """
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -15,11 +19,11 @@ class Histogram(Struct, frozen=True, gc=False):
 
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
-        """Nothing was observed yet."""
+        """A histogram without observations."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
     def with_one(self, value: float) -> "Histogram":
-        """The same and one observation more."""
+        """This histogram with one more observation."""
         counts = list(self.counts)
         counts[bisect_left(self.bounds, value)] += 1
         return Histogram(self.bounds, tuple(counts), self.sum + value)
@@ -29,5 +33,5 @@ class Histogram(Struct, frozen=True, gc=False):
         return sum(self.counts)
 
     def cumulative(self) -> tuple[int, ...]:
-        """For each bound, and at last for infinity, how many observations were at most that."""
+        """The number of observations at most as large as each bound, and last the number of all observations."""
         return tuple(accumulate(self.counts))

@@ -1,4 +1,4 @@
-"""What is remembered of past analyses: one point for a GPU, MIG instance or tenant at one time, hour or day."""
+"""The stored results of past analyses: one point for a GPU, MIG instance or tenant at one time, hour or day."""
 
 from typing import Literal, TypeAlias
 
@@ -14,8 +14,9 @@ STEP_SECONDS: dict[Step, int] = {"hour": 3600, "day": 86400}
 class HistoryPoint(Struct, frozen=True, kw_only=True):
     """One GPU or MIG instance, or one pod on one, over one step.
 
-    Without namespace and pod it is the GPU's point; with them it is the pod's part of the GPU. Every analysis stands
-    for the time since the one before it, at most for its window, so seconds add up and no time is counted twice.
+    Without namespace and pod it is the GPU's point; with them it is the pod's part of the GPU. Every analysis
+    represents the time since the one before it, but at most its window. So seconds add up, and no time is counted
+    twice.
     """
 
     step: Step
@@ -28,8 +29,8 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
     pod: str = ""
     owner: str = ""
     samples: int = 1  # analyses
-    scored: int = 0  # of these, with a score
-    score: float | None = None  # mean of those that have one
+    scored: int = 0  # of these, the number with a score
+    score: float | None = None  # mean of the analyses with a score
     score_min: float | None = None
     score_max: float | None = None
     util_samples: int = 0
@@ -40,9 +41,9 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
     memory_max: Bytes | None = None
     coverage_samples: int = 0
     coverage: Ratio | None = None  # mean
-    seconds: Seconds = 0.0  # that the analyses stand for
-    held_seconds: Seconds = 0.0  # of these, in somebody's hands
-    by_status: dict[Status, Seconds] = {}  # seconds; what is not known is counted as unknown
+    seconds: Seconds = 0.0  # that the analyses represent
+    held_seconds: Seconds = 0.0  # of these, the seconds in which a pod held the GPU
+    by_status: dict[Status, Seconds] = {}  # seconds; time without a result is counted as unknown
     by_verdict: dict[Verdict, Seconds] = {}
     by_class: dict[UseClass, Seconds] = {}
     status: Status | None = None  # of a single analysis; None: an hour's or a day's point

@@ -1,4 +1,4 @@
-"""Why pods wait: what schedulers say of them, and what is kept of it when the events themselves are gone."""
+"""Why pods wait: the reasons that schedulers report, and what is kept when the events have expired."""
 
 from typing import Literal, TypeAlias
 
@@ -11,68 +11,68 @@ Outcome: TypeAlias = Literal["waiting", "scheduled", "failed", "deleted"]
 
 
 class PodEvent(Struct, frozen=True, kw_only=True, gc=False):
-    """An event about a pod that says how its scheduling goes."""
+    """An event about a pod that reports the progress of its scheduling."""
 
-    uid: str  # of the event itself: it is updated when the same happens again
+    uid: str  # of the event itself: the event is updated when the same happens again
     pod_uid: PodUID
     namespace: str
     pod: str
-    component: str  # who says so: default-scheduler, hami-scheduler, kubelet
+    component: str  # the reporting component: default-scheduler, hami-scheduler, kubelet
     reason: str
-    said: tuple[Reason, ...] = ()  # why not, in our words; nothing: it says that something went well
-    combined: bool = False  # one object for several texts: the text is that of its latest happening only
+    said: tuple[Reason, ...] = ()  # the reasons as our codes; empty: the event reports a success
+    combined: bool = False  # one object for several messages: only the latest message is kept
     count: int = 1  # how often it has happened
     first: UnixTime | None = None
     last: UnixTime | None = None
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """One reason why a pod waits, with who gave it and how often."""
+    """One reason why a pod waits, with the component that reported it and how often."""
 
     reason: Reason
     component: str
-    current: bool = True  # said in the latest attempt; else it is history
+    current: bool = True  # reported in the latest attempt; otherwise it is history
     count: int = 1
     first: UnixTime | None = None
     last: UnixTime | None = None
 
 
 class PendingPod(Struct, frozen=True, kw_only=True):
-    """One pod that waits for devices, or waited for them within what is remembered."""
+    """One pod that waits for devices, or waited for them within the remembered period."""
 
     namespace: str
     pod: str
     pod_uid: PodUID
     owner: str = ""
     scheduler: str = ""
-    requests: dict[str, int] = {}  # all containers together
-    asking: int = 0  # how many containers ask for them: of one container, the amounts are those of each GPU
+    requests: dict[str, int] = {}  # sum of all containers
+    asking: int = 0  # how many containers request them; if it is one, the amounts are per GPU
     claims: tuple[str, ...] = ()  # the ResourceClaims it refers to
     outcome: Outcome = "waiting"
-    code: str = "SCHED_NOT_TRIED"  # the one reason that counts most
+    code: str = "SCHED_NOT_TRIED"  # the most important reason
     created: UnixTime | None = None
-    ended: UnixTime | None = None  # when the waiting did
-    node: str = ""  # where it went
-    attempts: int = 0  # refused ones that we know of
-    said: tuple[Said, ...] = ()  # what counts most comes first
-    said_cut: int = 0  # how many more there were than are kept
-    fact: str = ""  # the first number behind the code that counts most, of a pod that waits
+    ended: UnixTime | None = None  # when the waiting ended
+    node: str = ""  # the node that it was scheduled to
+    attempts: int = 0  # the known attempts that failed
+    said: tuple[Said, ...] = ()  # the most important one first
+    said_cut: int = 0  # how many more reasons there were than are kept
+    fact: str = ""  # the first number behind the most important code, for a pod that waits
 
 
 class WaitingCount(Struct, frozen=True, kw_only=True, gc=False):
-    """How many pods of a namespace wait for one reason; without a namespace, of all that are not told apart."""
+    """How many pods of a namespace wait for one reason; without a namespace, of all that are not listed separately."""
 
     namespace: str
     code: str
     pods: int
-    oldest: Seconds | None = None  # how long the oldest has waited; None: nobody wrote down since when
+    oldest: Seconds | None = None  # how long the oldest has waited; None: the start was not recorded
 
 
 class PendingList(Struct, frozen=True, kw_only=True):
-    """Pods that wait or waited, with what their codes mean."""
+    """Pods that wait or waited, with the meaning of their codes."""
 
-    now: UnixTime  # by the clock of who made the list
+    now: UnixTime  # by the clock of the process that made the list
     pending: tuple[PendingPod, ...] = ()
-    codes: dict[str, Code] = {}  # only those that occur
-    facts: dict[str, tuple[str, ...]] = {}  # of one pod that waits: by code, the numbers behind it
-    advice: tuple[str, ...] = ()  # of one pod that waits: what would have to change for it to fit
+    codes: dict[str, Code] = {}  # only the codes that occur
+    facts: dict[str, tuple[str, ...]] = {}  # for one waiting pod: by code, the numbers behind it
+    advice: tuple[str, ...] = ()  # for one waiting pod: what would have to change for it to fit

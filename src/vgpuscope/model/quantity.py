@@ -1,4 +1,4 @@
-"""The units everything is counted in once it is inside: bytes, seconds, ratios 0-1, watts, joules, hertz."""
+"""The units of all values inside the program: bytes, seconds, ratios 0-1, watts, joules, hertz."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""What HAMi's shared-memory region of one container says."""
+"""The content of HAMi's shared-memory region of one container."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ class SlotDevice(Struct, frozen=True, kw_only=True):
     buffer: Bytes
     offset: Bytes
     total: Bytes
-    driver_used: Bytes  # what NVML reports for the host pid; 0 while that is unknown
+    driver_used: Bytes  # as NVML reports it for the host pid; 0 while the host pid is unknown
     sm: Ratio
 
 
@@ -21,7 +21,7 @@ class Slot(Struct, frozen=True, kw_only=True):
     """One process slot in use."""
 
     pid: Pid  # inside the container
-    host_pid: Pid  # 0: not found out yet
+    host_pid: Pid  # 0: not known yet
     status: int  # 0 exited, 1 running, 2 suspended
     devices: tuple[SlotDevice, ...]  # by device index, as long as Region.devices
 
@@ -36,7 +36,7 @@ class RegionDevice(Struct, frozen=True, kw_only=True):
 
 
 class Region(Struct, frozen=True, kw_only=True):
-    """One region, decoded. Slots beyond the process count are never read; exited ones stay listed by status 0."""
+    """One decoded region. Slots beyond the process count are never read; exited processes stay listed with status 0."""
 
     layout: str  # "v0", "v1", "v1s"
     version: tuple[int, int] | None
@@ -49,14 +49,14 @@ class Region(Struct, frozen=True, kw_only=True):
     priority: int  # 0 high, 1 low
     last_kernel: int  # unix seconds; 0: not recorded
     writing: bool = False  # a slot was being written while we read
-    corrupt: int = 0  # records with numbers that cannot be (a counter run below zero); those numbers are given as 0
+    corrupt: int = 0  # records with impossible numbers (a counter that went below zero); those numbers become 0
 
     def live_slots(self) -> tuple[Slot, ...]:
-        """The slots whose process has not said goodbye."""
+        """The slots whose process has not exited."""
         for slot in self.slots:
             if slot.status == 0:
                 return tuple(slot for slot in self.slots if slot.status != 0)
-        return self.slots  # nearly always: asked for several times a sample
+        return self.slots  # the usual case; called several times per sample
 
 
 class ContainerRegion(Struct, frozen=True, kw_only=True):
@@ -64,11 +64,11 @@ class ContainerRegion(Struct, frozen=True, kw_only=True):
 
     pod_uid: PodUID
     container: str
-    region: Region | None  # None: the directory is there, but no region has been written yet
+    region: Region | None  # None: the directory exists, but no region has been written yet
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """A region file, or its directory, that was not accepted, and why."""
+    """A region file, or its directory, that was rejected, and why."""
 
     path: str
     reason: str

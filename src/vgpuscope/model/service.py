@@ -1,6 +1,6 @@
-"""Our services: their names, by which a client notices that it asks the wrong one, and their default addresses.
+"""Our services: their names, by which a client detects that it asks the wrong one, and their default addresses.
 
-No other file of the package spells a default port.
+No other file of the package contains a default port.
 """
 
 from typing import Final, Literal
@@ -13,8 +13,8 @@ AGENT_PORT: Final = 9394
 CLUSTER_PORT: Final = 31993
 ANALYZER_PORT: Final = 8080
 
-HEADER: Final = "x-vgpuscope-service"  # on every answer but a page of metrics
-ASK: Final[dict[str, str]] = {  # the command that asks each
+HEADER: Final = "x-vgpuscope-service"  # on every answer except a page of metrics
+ASK: Final[dict[str, str]] = {  # the command that queries each service
     "agent": "vgpuscope top",
     "cluster exporter": "vgpuscope nodes",
     "analyzer": "vgpuscope results",
@@ -32,16 +32,16 @@ def everywhere(port: int) -> str:
 
 
 def default_url(port: int) -> str:
-    """Where a client looks for a service unless it is given another address."""
+    """The address where a client looks for a service, unless it is given another one."""
     return f"http://{local(port)}"
 
 
 def with_article(name: str) -> str:
-    """An agent, a cluster exporter."""
+    """The name with its article: an agent, a cluster exporter."""
     return f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
 
 
 def how_to_ask(there: str, url: str, *, instead: str = "") -> str:
-    """The hint where another service than the one that is wanted answers."""
+    """The hint when another service than the expected one answers."""
     command = ASK.get(there)
     return sentences(instead, f"`{command} {url}` reads from the {there}." if command else "")

@@ -1,4 +1,4 @@
-"""GPU-hours of a period by what became of them, and who let how many of them pass idle."""
+"""GPU-hours of a period by their use, and the tenants that left them idle."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -11,7 +11,7 @@ GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
 
 
 class WasteRow(Struct, frozen=True, kw_only=True):
-    """One tenant, or one group of tenants. Names are given where all tenants of the group have the same."""
+    """One tenant, or one group of tenants. A name is given if all tenants of the group have the same."""
 
     namespace: str | None
     pod: str | None
@@ -23,24 +23,24 @@ class WasteRow(Struct, frozen=True, kw_only=True):
     idle_gpu_hours: float
     in_use_gpu_hours: float
     unknown_gpu_hours: float
-    idle_ratio: float  # idle hours of all hours that they held
+    idle_ratio: float  # idle hours divided by all hours that they held
     memory_held_mb: float | None  # on one GPU, mean while idle
-    idle_since: str | None  # since when all that are still there are idle; null: not all are
+    idle_since: str | None  # since when all current tenants of the row are idle; null: not all are
     verdict: Verdict | Literal["ended"]  # now
 
 
 class Waste(Struct, frozen=True, kw_only=True):
-    """What became of the GPU-hours of a period. A MIG instance is a part of a GPU-hour."""
+    """How the GPU-hours of a period were used. A MIG instance is a part of a GPU-hour."""
 
     begin: str
     end: str
     group_by: GroupBy
     history: bool  # whether results are stored at all
-    gpu_hours: float  # that were analysed
-    held_gpu_hours: float  # of these, those in which a pod held the GPU
-    unallocated_gpu_hours: float  # and those in which no pod did: free, not wasted
+    gpu_hours: float  # GPU-hours that were analysed
+    held_gpu_hours: float  # of these, the hours in which a pod held the GPU
+    unallocated_gpu_hours: float  # the hours in which no pod held the GPU: free, not wasted
     idle_gpu_hours: float  # shares of idle tenants
     in_use_gpu_hours: float
     unknown_gpu_hours: float
-    count: int  # of rows on all pages
+    count: int  # number of rows on all pages
     rows: list[WasteRow]

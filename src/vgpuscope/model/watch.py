@@ -1,4 +1,4 @@
-"""How the watch of one kind of object stands."""
+"""The state of the watch of one kind of object."""
 
 from msgspec import Struct
 
@@ -11,6 +11,6 @@ class WatchState(Struct, frozen=True, kw_only=True):
     objects: int | None = None  # None: never listed
     events: int = 0
     faults: int = 0
-    age_seconds: float | None = None  # since the API server last said something
+    age_seconds: float | None = None  # since the API server last sent something
     code: str | None = None
     message: str | None = None

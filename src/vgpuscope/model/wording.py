@@ -1,4 +1,4 @@
-"""Hints in one format: the nearest known word first, then all that are possible where these are few, then what to do.
+"""Hints in one format: the nearest known word, then all allowed words if they are few, then what to do.
 
 Did you mean idle? Possible: idle, low, normal, high, unknown. /docs lists every parameter.
 """
@@ -6,12 +6,12 @@ Did you mean idle? Possible: idle, low, normal, high, unknown. /docs lists every
 import difflib
 from collections.abc import Iterable
 
-_MOST = 20  # words that are listed; more are looked up in the documentation
+_MOST = 20  # words that a hint lists; if there are more, it refers to the documentation
 _LONGEST = 80  # characters that are compared
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Did you mean …?, with the known word that is most alike, however it is capitalised; nothing if none is alike."""
+    """The question `Did you mean …?` with the most similar known word, ignoring case; empty if none is similar."""
     by_fold: dict[str, str] = {}
     for one in known:
         by_fold.setdefault(one.casefold(), one)
@@ -20,12 +20,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def instead(word: str, known: Iterable[str], *, look: str = "") -> str:
-    """The hint on a word that is not known: the nearest one, all of them if they are few, and where to look."""
+    """The hint for an unknown word: the nearest known word, all of them if they are few, and where to look."""
     words = list(known)
     listed = f"Possible: {', '.join(words)}." if 0 < len(words) <= _MOST else ""
     return sentences(nearest(word, words), listed, look)
 
 
 def sentences(*parts: str) -> str:
-    """The parts that say something, as one text."""
+    """The parts that are not empty, as one text."""
     return " ".join(part for part in parts if part)

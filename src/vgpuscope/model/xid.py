@@ -1,4 +1,4 @@
-"""What NVIDIA advises for each XID, and whether the GPU can go on working: facts of its published catalogue."""
+"""What NVIDIA advises for each XID, and whether the GPU can continue to work: facts of its published catalogue."""
 
 from typing import Literal
 
@@ -24,11 +24,11 @@ class Advice(Struct, frozen=True, kw_only=True):
     """What to do about an XID."""
 
     action: Action
-    fatal: bool | None  # whether work on the GPU cannot go on; None: the catalogue does not have this XID
-    name: str = ""  # what happened; "" where we have no short name for it
+    fatal: bool | None  # whether work on the GPU cannot continue; None: the XID is not in the catalogue
+    name: str = ""  # what happened; "" if there is no short name
 
 
-# What to do, in a few words: they stand in one line of a terminal.
+# What to do, in a few words that fit in one line of a terminal.
 ADVICE: dict[Action, str] = {
     "restart-app": "restart the application",
     "ignore": "nothing to do",
@@ -83,7 +83,7 @@ _NAMES = {
     **dict.fromkeys(range(144, 151), "NVLink 5 error"),
 }
 
-LAST_REPORTED = 142  # up to here, an XID without an action of its own is to be reported
+LAST_REPORTED = 142  # up to this number, an XID without an action of its own should be reported
 
 _ACTIONS: dict[int, Action] = {
     xid: action

@@ -1,4 +1,4 @@
-"""The build that runs here."""
+"""The build of the running program."""
 
 import platform
 import sys
@@ -8,7 +8,7 @@ from vgpuscope.views.build import Build
 
 
 def this_build() -> Build:
-    """What every process says of itself."""
+    """The version and build that every process reports."""
     return Build(
         version=__version__,
         revision=REVISION,

@@ -1,4 +1,4 @@
-"""What every process counts of itself."""
+"""Counters that every process keeps about itself."""
 
 import threading
 
@@ -6,7 +6,7 @@ from vgpuscope.model.errors import ScopeError
 
 
 class Counters:
-    """Errors by code, restarts by loop, failures by follower. Any thread may count; readers see whole numbers."""
+    """Errors by code, restarts by loop, failures by follower. Any thread may count; readers see consistent numbers."""
 
     def __init__(self) -> None:
         self.errors: dict[str, int] = {}
@@ -15,21 +15,21 @@ class Counters:
         self._lock = threading.Lock()
 
     def count(self, error: ScopeError) -> None:
-        """One more of this error."""
+        """Count one more of this error."""
         self._add(self.errors, error.code)
 
     def died(self, loop: str, error: ScopeError) -> None:
-        """A loop died of this error; if the process outlives it, the loop is started again."""
+        """Count a loop that died of this error; if the process survives, the loop is restarted."""
         self._add(self.errors, error.code)
         self._add(self.restarts, loop)
 
     def failed(self, follower: str) -> None:
-        """A follower of an analysis failed."""
+        """Count a failed follower of an analysis."""
         self._add(self.failures, follower)
 
     @property
     def total(self) -> int:
-        """Changes whenever one of them does."""
+        """The sum of all counters; it changes whenever one of them does."""
         return sum(sum(counts.values()) for counts in (self.errors, self.restarts, self.failures))
 
     def _add(self, counts: dict[str, int], name: str) -> None:

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Durations as people write them."""
 
 import re
 
@@ -16,12 +16,12 @@ def seconds(text: str) -> float:
     return -total if text.startswith("-") else total
 
 
-LONG = "[1-9][0-9]{0,3}[mhdw]"  # a time that long_seconds() takes, as a regular expression
+LONG = "[1-9][0-9]{0,3}[mhdw]"  # a duration that long_seconds() accepts, as a regular expression
 _LONG_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def long_seconds(text: str) -> float:
-    """The seconds in so many minutes, hours, days or weeks: 90m, 24h, 7d, 2w; ValueError for anything else."""
+    """The seconds in a number of minutes, hours, days or weeks: 90m, 24h, 7d, 2w; ValueError for anything else."""
     if not re.fullmatch(LONG, text):
         raise ValueError("expected a time such as 90m, 24h, 7d or 2w")
     return int(text[:-1]) * _LONG_UNITS[text[-1]]

@@ -1,22 +1,22 @@
-"""How the process keeps its memory."""
+"""Memory management of the process."""
 
 import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_M_ARENA_MAX = -8  # glibc's number for it
+_M_ARENA_MAX = -8  # M_ARENA_MAX in glibc
 
 
 def one_heap() -> None:
-    """Let threads that take turns share one heap: every heap keeps what it once held. Nothing, without glibc."""
+    """Let all threads share one heap, because every heap keeps the memory it once had. Does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
 
 
 def give_back() -> None:
-    """Return to the system what is free in the heap; it takes milliseconds. Nothing, without glibc."""
+    """Return free heap memory to the system; this takes milliseconds. Does nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -24,7 +24,7 @@ def give_back() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """No search for garbage in cycles while much is made that will stay, and of which all would be looked at."""
+    """Disable the cyclic garbage collector while many long-lived objects are created: it would scan all of them."""
     was = gc.isenabled()
     gc.disable()
     try:

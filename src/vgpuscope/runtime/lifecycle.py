@@ -1,4 +1,4 @@
-"""A process: its loops start together and stop together, and it leaves in time when told to."""
+"""A process: its loops start and stop together, and after a signal it ends within a deadline."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from vgpuscope.runtime.log import error_fields, fields
 
 log = logging.getLogger(__name__)
 
-GRACE = 5.0  # seconds from the signal to the end, whatever hangs
-DRAIN = 0.2  # seconds between saying "not ready" and closing the door
-BACK_OFF = (1.0, 60.0)  # seconds: first and longest pause before a loop is started again; each is twice the one before
+GRACE = 5.0  # seconds from the signal to the end, even if something hangs
+DRAIN = 0.2  # seconds between reporting "not ready" and closing the listener
+BACK_OFF = (1.0, 60.0)  # seconds: first and longest pause before a loop is restarted; each pause is twice the last
 
 Loop = Callable[[], Awaitable[None]]
 Died = Callable[[str, ScopeError], None]
 
 
 class Restartable(Struct, frozen=True):
-    """A loop that is started again when it dies: all that it knows lives outside of it.
+    """A loop that is restarted when it dies: all of its state is outside of it.
 
     Any other loop that dies ends the process.
     """
@@ -39,10 +39,10 @@ Loops = Mapping[str, Loop | Restartable]
 
 
 class Server(Protocol):
-    """What serves while the loops run."""
+    """The server that runs while the loops run."""
 
     async def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until stop() is called."""
 
     def not_ready(self) -> None:
         """Report not ready from now on."""
@@ -52,7 +52,7 @@ class Server(Protocol):
 
 
 def main(work: Callable[["Lifecycle"], Coroutine[Any, Any, None]], *, grace: float = GRACE) -> int:
-    """Run a process's main coroutine; 0 when a signal ended it, even if something stuck has to be left behind."""
+    """Run a process's main coroutine; 0 when a signal ended it, even if a stuck thread has to be abandoned."""
     life = Lifecycle(grace=grace)
     asyncio.run(work(life))
     life.close()
@@ -60,7 +60,7 @@ def main(work: Callable[["Lifecycle"], Coroutine[Any, Any, None]], *, grace: flo
 
 
 class Lifecycle:
-    """From the start of a process to its end: signals, loops, the server, and a deadline for leaving."""
+    """From the start of a process to its end: signals, loops, the server, and a deadline for ending."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Lifecycle:
         sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`sleep` and `clock` measure the back-off of loops that are started again."""
+        """`sleep` and `clock` time the back-off of loops that are restarted."""
         self._stop = asyncio.Event()
         self._leave, self._sleep, self._clock = leave, sleep, clock
         self._deadline = threading.Timer(grace, leave, (0,))
@@ -83,19 +83,19 @@ class Lifecycle:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Loops that died and have not been started again yet."""
+        """Loops that died and have not been restarted yet."""
         return tuple(sorted(self._waiting))
 
     def stop(self) -> None:
-        """What a signal does, but without the deadline."""
+        """Stop like a signal does, but without the deadline."""
         self._stop.set()
 
     async def run(self, loops: Loops, *, server: Server | None = None, died: Died = lambda _, __: None) -> None:
-        """Run named loops and a server until told to stop; `died` is called for each loop that dies.
+        """Run named loops and a server until stopped; `died` is called for each loop that dies.
 
-        A loop never ends by itself. One that raises, returns or is cancelled by anybody else has died: that is logged
-        with its name. A restartable loop is started again after a pause. Any other takes the rest down with it, and its
-        error comes out here: a restart that everyone can see is better than a process that half works.
+        A loop never ends normally. A loop that raises, returns or is cancelled by other code has died, which is logged
+        with its name. A restartable loop is restarted after a pause. Any other loop takes the rest down with it, and
+        its error is raised here: a visible restart is better than a process that half works.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -105,7 +105,7 @@ class Lifecycle:
             raise _first(errors) from None
 
     def close(self) -> None:
-        """Call the deadline off, unless a thread that nobody can end would keep the process."""
+        """Cancel the deadline, unless a thread that cannot be ended would keep the process alive."""
         if all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
             self._deadline.cancel()
 
@@ -131,7 +131,7 @@ class Lifecycle:
                 await _eternal(name, loop)
 
     async def _restarted(self, name: str, loop: Loop, died: Died) -> None:
-        """Start a loop again and again; the pause doubles with each death, unless the loop worked for long before."""
+        """Restart a loop whenever it dies; the pause doubles with each death, unless the loop ran for long before."""
         pause, longest = BACK_OFF
         while True:
             began = self._clock()
@@ -151,7 +151,7 @@ class Lifecycle:
             self._waiting.discard(name)
 
     async def _serve(self, server: Server, died: Died) -> None:
-        """Serving may end, but not before it is told to."""
+        """Run the server; it may end, but not before the process is stopping."""
         with _seen("http", died):
             await server.run()
             if not self.stopping:
@@ -160,7 +160,7 @@ class Lifecycle:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        in_main = threading.current_thread() is threading.main_thread()  # elsewhere Python knows no signals
+        in_main = threading.current_thread() is threading.main_thread()  # Python handles signals only there
         caught = (signal.SIGTERM, signal.SIGINT) if in_main else ()
         for sig in caught:
             loop.add_signal_handler(sig, self._told, sig)
@@ -172,7 +172,7 @@ class Lifecycle:
 
     def _told(self, sig: signal.Signals) -> None:
         if self.stopping:
-            self._leave(0)  # told twice: at once
+            self._leave(0)  # second signal: exit immediately
             return
         log.info("stopping", extra=fields(signal=sig.name))
         self._deadline.start()
@@ -181,19 +181,19 @@ class Lifecycle:
 
 @contextmanager
 def _seen(name: str, died: Died) -> Iterator[None]:
-    """Log and count whatever ends a loop, and let it through."""
+    """Log and count the error that ends a loop, and re-raise it."""
     try:
         yield
     except Exception as e:
         error = e if isinstance(e, ScopeError) else ScopeError(f"{name}: {e!r}")
-        where = None if error is e else e  # an error of ours says all without a traceback
+        where = None if error is e else e  # a ScopeError needs no traceback
         log.log(logging.ERROR, "loop died", extra=fields(loop=name, **error_fields(error)), exc_info=where)
         died(name, error)
         raise
 
 
 async def _eternal(name: str, loop: Loop) -> None:
-    """Run a loop that never ends; that it was cancelled by anybody but us is an end, too."""
+    """Run a loop that never ends; a cancellation that is not ours is an error, like any other end."""
     try:
         await loop()
     except asyncio.CancelledError:
@@ -205,7 +205,7 @@ async def _eternal(name: str, loop: Loop) -> None:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that a user should see: one of ours before any other."""
+    """The error that a user should see: a ScopeError before any other."""
     ours, others = errors.split(ScopeError)
     found: BaseException = ours or others or errors
     while isinstance(found, BaseExceptionGroup):

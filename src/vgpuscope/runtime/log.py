@@ -1,7 +1,7 @@
 """Logging: events with constant messages and values as fields, as klog-like text or JSON lines.
 
-How much is told follows klog's --v: what is told at 4 (a summary), 5 (device detail) and 6 (debugging) are levels
-below INFO; INFO, warnings and errors are always told.
+The verbosity follows klog's --v: 4 (a summary), 5 (device detail) and 6 (debugging) are levels below INFO. INFO,
+warnings and errors are always logged.
 """
 
 import json
@@ -49,30 +49,30 @@ def setup(
     for old in root.handlers[:]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(logging.WARNING)  # libraries: their warnings only
+    root.setLevel(logging.WARNING)  # libraries: only their warnings
     set_level(v=v, level=level)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of every malformed request: a way to flood
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it logs every malformed request: log flooding
 
 
 def set_level(*, v: int, level: str | None) -> None:
-    """Let through what --v says; gpu-oour's LOG_LEVEL takes precedence."""
+    """Set the level by --v; gpu-oour's LOG_LEVEL takes precedence."""
     logging.getLogger("vgpuscope").setLevel(threshold(v, level))
 
 
 def threshold(v: int, level: str | None = None) -> int:
-    """The lowest level that is let through. INFO leaves it to --v, whose steps are all INFO in klog."""
+    """The lowest level that is logged. With level INFO, --v decides, because all its steps are INFO in klog."""
     if level is not None and level != "INFO":
         return logging.getLevelNamesMapping()[level]
     return DEBUG if v >= 6 else logging.INFO - v
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Values of an event, for `extra`: any name is allowed, even those that logging keeps for itself."""
+    """Values of an event, for `extra`: any name is allowed, even those that logging reserves."""
     return {"fields": values}
 
 
 def error_fields(error: ScopeError) -> dict[str, object]:
-    """How an error appears in a log line."""
+    """The fields of an error in a log line."""
     return {"error_code": error.code, "err": str(error), "hint": error.advice}
 
 
@@ -110,14 +110,14 @@ class JsonLines(logging.Formatter):
 
 
 class OnChange:
-    """Tells the state of a thing only when it is not the state last told."""
+    """Logs the state of a thing only when it differs from the last logged state."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._told: dict[Hashable, Hashable] = {}
 
     def tell(self, key: Hashable, state: Hashable, *, level: int, message: str, **values: object) -> bool:
-        """Log the event if this is news about the key; whether it was."""
+        """Log the event if the state of the key has changed; whether it has."""
         return self._tell(key, state, level, message, values)
 
     def _tell(self, key: Hashable, state: Hashable, level: int, message: str, values: dict[str, object]) -> bool:
@@ -128,24 +128,24 @@ class OnChange:
         return True
 
     def sources(self, states: Iterable[SourceState]) -> None:
-        """Tell of each source that went down, came back, or is down for another reason than before."""
+        """Log each source that went down, came back, or is down for another reason than before."""
         for s in states:
             key, state = ("source", s.source), (s.up, s.code)
             if s.up:
                 self._tell(key, state, SUMMARY, "source up", {"source": s.source})
             else:
-                # an agent without a driver has little to tell: most often its container was not given the library
+                # an agent without a driver measures little: most often its container did not get the library
                 level = logging.INFO if s.absent and s.source != "nvml" else logging.WARNING
                 word = "source absent" if s.absent else "source down"
                 why: dict[str, object] = {"source": s.source, "error_code": s.code, "err": s.message}
                 self._tell(key, state, level, word, why)
 
     def forget(self, key: Hashable) -> None:
-        """The thing is gone; if it comes again that is news."""
+        """Forget a thing that is gone; if it returns, its state is logged again."""
         self._told.pop(key, None)
 
     def keep(self, alive: Container[Hashable]) -> None:
-        """Forget every key that is not alive any more, so that the memory of what was told stays bounded."""
+        """Forget every key that no longer exists, so that memory use stays bounded."""
         self._told = {key: state for key, state in self._told.items() if key in alive}
 
 
@@ -157,7 +157,7 @@ def clean(text: str) -> str:
 
 
 def hidden(key: str) -> bool:
-    """Whether a value under this name is nobody's business."""
+    """Whether a value under this name is secret."""
     return _SECRET_KEY.search(key) is not None
 
 
@@ -195,7 +195,7 @@ def _safe(key: str, value: object) -> object:
 
 
 def _stack(record: logging.LogRecord) -> str:
-    """The traceback of an error that is not one of ours: those say all in their fields."""
+    """The traceback of an error that is not a ScopeError; a ScopeError has everything in its fields."""
     if not record.exc_info or record.exc_info[1] is None or isinstance(record.exc_info[1], ScopeError):
         return ""
     return "\n" + clean(logging.Formatter().formatException(record.exc_info))
@@ -211,11 +211,11 @@ def _quoted(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON on one line, in readable characters where all of them can be read."""
+    """JSON on one line, without escapes if all characters are printable."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def _one_line(message: str) -> str:
-    """A foreign value inside a message cannot forge a second line."""
+    """The message on one line, so that an external value cannot forge a second log line."""
     return message if message.isprintable() else json.dumps(message)[1:-1]

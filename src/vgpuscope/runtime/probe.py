@@ -1,4 +1,4 @@
-"""One source, read on its own thread: a call that hangs costs that thread and nothing else."""
+"""One source, read on its own thread: a call that hangs blocks that thread and nothing else."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Probe(Generic[T]):
-    """Reads by calling a function on a worker's thread; a call that is still out is never started a second time.
+    """Reads by calling a function on a worker's thread; while a call is running, no second one is started.
 
     One thread at a time may call read().
     """
@@ -32,10 +32,10 @@ class Probe(Generic[T]):
         self._error = error
         self._clock = clock
         self._worker = Worker(f"probe-{name}")
-        self._out: tuple[Future[T], float] | None = None  # the call that is out, and when it began
+        self._out: tuple[Future[T], float] | None = None  # the running call, and when it began
 
     def read(self, deadline: float) -> T:
-        """What the function returns or raises; the probe's error when it is not back within the deadline."""
+        """What the function returns or raises; the probe's error when the call misses the deadline."""
         if self.stuck_seconds is not None:
             raise self._late()
         call = self._worker.submit(self._fn)
@@ -47,13 +47,13 @@ class Probe(Generic[T]):
 
     @property
     def stuck_seconds(self) -> float | None:
-        """How long a call that missed its deadline has been out; None when none is."""
+        """How long a call that missed its deadline has been running; None when there is none."""
         if self._out is None or self._out[0].done():
             return None
         return self._clock() - self._out[1]
 
     def close(self) -> None:
-        """Let the thread end after what it is doing; a thread that is stuck ends with the process."""
+        """Let the thread end after its current call; a stuck thread ends with the process."""
         self._worker.close()
 
     def _late(self) -> SourceDown:
@@ -62,7 +62,7 @@ class Probe(Generic[T]):
 
 
 def _done(call: "Future[T]", deadline: float) -> bool:
-    """Whether the call is back in time. The function itself may raise TimeoutError, so result() cannot tell."""
+    """Whether the call finished in time. result() cannot tell, since the function itself may raise TimeoutError."""
     try:
         call.exception(deadline)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""One thread for blocking calls: jobs run in their order, one at a time; a job that hangs costs this thread only."""
+"""One thread for blocking calls: jobs run in order, one at a time; a job that hangs blocks this thread only."""
 
 import asyncio
 import queue
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Closed(RuntimeError):
-    """The worker takes no jobs any more."""
+    """The worker accepts no more jobs."""
 
 
 class _Job(Generic[T]):
-    """A function and the future that its result belongs to."""
+    """A function and the future for its result."""
 
     __slots__ = ("_future", "_work")
 
@@ -27,7 +27,7 @@ class _Job(Generic[T]):
             return
         try:
             self._future.set_result(self._work())
-        except BaseException as e:  # the error belongs to the caller, whatever it is
+        except BaseException as e:  # every error belongs to the caller
             self._future.set_exception(e)
 
     def cancel(self) -> None:
@@ -60,13 +60,13 @@ class Worker:
         return await asyncio.wait_for(asyncio.wrap_future(self.submit(work)), deadline)
 
     def close(self) -> None:
-        """Let the thread end after the jobs that are queued; no new job is accepted."""
+        """Let the thread end after the queued jobs; no new job is accepted."""
         with self._lock:
             self._closed = True
             self._jobs.put(None)
 
     def abandon(self) -> None:
-        """Close, and cancel the jobs that have not begun."""
+        """Close, and cancel the jobs that have not started."""
         with self._lock:
             self._closed = True
             while not self._jobs.empty():
@@ -77,7 +77,7 @@ class Worker:
 
 
 def _work(jobs: "queue.SimpleQueue[_Job[Any] | None]") -> None:
-    """Knows the queue and not the worker: a worker that nobody holds any more is not kept alive by its thread."""
+    """Run the jobs of a queue. It has no reference to the worker, so an unused worker can be garbage-collected."""
     while (job := jobs.get()) is not None:
         job.run()
         del job  # while waiting, do not keep the last result alive

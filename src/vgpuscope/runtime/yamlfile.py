@@ -11,7 +11,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Strict(_Loader):  # type: ignore[misc]
-    """Refuses a key that stands twice: YAML would silently keep the last."""
+    """Rejects a duplicate key: YAML would silently keep the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -23,7 +23,7 @@ class _Strict(_Loader):  # type: ignore[misc]
 
 
 def read(path: str, *, error: type[ConfigInvalid] = ConfigInvalid) -> bytes:
-    """The bytes of a file of settings; the error says why it cannot be read."""
+    """The bytes of a settings file; the error says why it cannot be read."""
     try:
         with open(path, "rb") as file:
             content = file.read(LIMIT + 1)
@@ -51,7 +51,7 @@ def mapping(content: bytes, *, path: str, error: type[ConfigInvalid] = ConfigInv
 
 
 def section(value: object, *, at: str, error: type[ConfigInvalid] = ConfigInvalid) -> dict[str, Any]:
-    """A mapping whose keys are text; nothing at all is an empty one."""
+    """A mapping whose keys are text; a missing value is an empty mapping."""
     if value is None:
         return {}
     if not isinstance(value, dict):

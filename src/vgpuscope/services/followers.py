@@ -1,7 +1,7 @@
-"""What follows from a result: a list of followers, each kept apart from the failures of the others.
+"""Followers of a result, each isolated from the failures of the others.
 
-They run one after the other, in the order of the list: two at once would need the memory of both at the same time. A
-follower that raises or misses its deadline is logged once, counted under its name, and the next one runs.
+They run one after the other, in the order of the list: two at once would need the memory of both. A follower that
+raises or misses its deadline is logged once and counted under its name. Then the next one runs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Follower(Struct, Generic[T], frozen=True, kw_only=True):
-    """Something that follows from a result."""
+    """A step that runs after each result."""
 
     name: str
     follow: Callable[[T], Awaitable[None]]
@@ -32,7 +32,7 @@ class Followers(Generic[T]):
     """Passes each result to all followers."""
 
     def __init__(self, followers: Sequence[Follower[T]], *, failed: Callable[[str, ScopeError], None]) -> None:
-        """`failed` is told the name of a follower and its error, each time."""
+        """`failed` is called with the name of a follower and its error, each time."""
         self._followers, self._failed = tuple(followers), failed
         self._failing: dict[str, ScopeError] = {}
 
@@ -42,7 +42,7 @@ class Followers(Generic[T]):
         return self._failing
 
     async def tell(self, result: T) -> bool:
-        """Pass a result on; whether our own code broke in one of them. Never raises."""
+        """Pass a result to all followers; True if one raised an unexpected error. Never raises."""
         return any([await self._told(follower, result) for follower in self._followers])
 
     async def _told(self, follower: Follower[T], result: T) -> bool:
@@ -60,7 +60,7 @@ class Followers(Generic[T]):
 
 
 async def _outcome(follower: Follower[T], result: T) -> tuple[ScopeError | None, Exception | None]:
-    """Why it failed, and what was raised where that is no error of ours."""
+    """The follower's error, and the original exception if it is not a ScopeError."""
     try:
         async with asyncio.timeout(follower.deadline) as limit:
             await follower.follow(result)

@@ -1,4 +1,4 @@
-"""The frame of every process: logging, guard, listener, loops, server, the end. A service adds only what is its own.
+"""The frame of every process: logging, guard, listener, loops, server, shutdown. A service adds only its own parts.
 
 settings ─► log ─► Service() ─► guard ─► bind ─► App ─► loops + server ─► signal, or a loop that died ─► close
 """
@@ -38,7 +38,7 @@ class Listening(Protocol):
 
 
 class Service(ABC):
-    """What one service adds to the frame. It is made inside the event loop."""
+    """The part of a process that is specific to one service. It is created inside the event loop."""
 
     name: ClassVar[ServiceName]
 
@@ -47,39 +47,39 @@ class Service(ABC):
 
     @abstractmethod
     def loops(self) -> Loops:
-        """What runs for as long as the process does. A loop that is not restartable ends the process if it dies."""
+        """The loops that run as long as the process. A loop that is not restartable ends the process if it dies."""
 
     @abstractmethod
     def app(self, guard: "Guard | None") -> App:
-        """What is served."""
+        """The service's HTTP application."""
 
     @abstractmethod
     def readiness(self) -> Readiness:
-        """What is still missing; the frame adds the loops that died and wait for their next start."""
+        """What is still missing; the frame adds the loops that died and wait for their restart."""
 
     def about(self) -> Mapping[str, object]:
-        """What the log says of it when it starts."""
+        """The fields that the log has when the service starts."""
         return {}
 
     def warn(self) -> None:  # noqa: B027 - most have nothing to warn of
-        """Log what a user should know of these settings."""
+        """Log warnings about these settings."""
 
     def signals(self) -> Mapping[signal.Signals, Callable[[], None]]:
-        """What it does at signals other than those that end the process."""
+        """The service's handlers for signals other than those that end the process."""
         return {}
 
     async def close(self) -> None:  # noqa: B027 - most hold nothing that others want
-        """Give back what others may want."""
+        """Release resources that other processes may need."""
 
 
 def begin(config: Config, file: SettingsFile | None) -> None:
-    """What every process does first: set up its log, and say which settings were read."""
+    """The first steps of every process: set up its log, and log which settings were read."""
     setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
 
 
 def run(make: Callable[[], Service], *, config: Config, listening: Listening, file: SettingsFile | None) -> int:
-    """Run a service until a signal ends it; the exit code. A loop that must not die and does so raises its error."""
+    """Run a service until a signal ends it; returns the exit code. The error of a non-restartable loop is raised."""
     begin(config, file)
 
     async def work(life: Lifecycle) -> None:
@@ -89,10 +89,10 @@ def run(make: Callable[[], Service], *, config: Config, listening: Listening, fi
 
 
 class Frame:
-    """A service between its start and its end."""
+    """A running service, from its start to its end."""
 
     def __init__(self, service: Service, life: Lifecycle, listening: Listening) -> None:
-        """ConfigInvalid or PortBusy, if it cannot be served as the settings want it."""
+        """Raises ConfigInvalid or PortBusy if the service cannot be served with these settings."""
         self._service, self._life = service, life
         guard = _guard(listening.web_config_file, service.counters)
         app = service.app(guard)
@@ -101,7 +101,7 @@ class Frame:
         self.server = Server(app, sock=self._sock, guard=guard)
 
     async def run(self) -> None:
-        """Until the end of the process; the service is closed however that comes."""
+        """Run until the end of the process; the service is closed in every case."""
         service = self._service
         log.info("%s starts", service.name, extra=fields(url=self.server.url, **service.about()))
         service.warn()
@@ -114,7 +114,7 @@ class Frame:
 
 
 def _guard(path: str | None, counters: Counters) -> "Guard | None":
-    """Imported only where it is configured: bcrypt costs memory."""
+    """The guard of a web configuration file. Its module is imported only if configured: bcrypt costs memory."""
     if path is None:
         return None
     from vgpuscope.http.guard import Guard

@@ -1,10 +1,10 @@
-"""What program this is."""
+"""The identity of the running program."""
 
 from msgspec import Struct
 
 
 class Build(Struct, frozen=True, kw_only=True):
-    """What every process says of itself."""
+    """The version and build that every process reports."""
 
     version: str
     revision: str

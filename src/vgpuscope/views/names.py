@@ -1,6 +1,6 @@
 """Chinese names of all codes: status, verdict, class, outcome, why a pod waits and what to do about it, errors.
 
-The English words are those of the model. Sentences of evidence are in `fleet/evidence.py`.
+The English names are in the model. Sentences of evidence are in `fleet/evidence.py`.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A table for a terminal of any width: what can be spared is left out before anything is cut."""
+"""A table for a terminal of any width: less important columns are dropped before any text is cut."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -19,9 +19,9 @@ def table(
     spared: Sequence[str],
     fold: Callable[[Text, int], Text] | None = None,
 ) -> Table:
-    """Columns by title, those with `>` set to the right; the last is folded, by `fold` to so many cells if given.
+    """Columns by title; a title with `>` is aligned right. The last column is folded, by `fold` to its width if given.
 
-    Where that leaves too little for the last one, those that can be spared are left out, one after the other.
+    If the last column gets too narrow, the columns in `spared` are dropped, one after the other.
     """
     widths = [max(map(cell_len, (title, *(row[n].plain for row in rows)))) for n, title in enumerate(titles)]
     shown = list(range(len(titles)))

@@ -10,21 +10,21 @@ UNKNOWN = "–"  # not measured
 
 
 def clean(text: str) -> str:
-    """Text that cannot steer the terminal: what does not print becomes a replacement mark."""
+    """Text that cannot control the terminal: non-printable characters become a replacement mark."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def label(key: ContainerKey) -> str:
-    """What a container is called: by its names, or by the pod's UID where nobody told them."""
+    """The name of a container: namespace, pod and container, or the pod's UID if the names are not known."""
     pod = key.pod or (f"pod {key.pod_uid}" if key.pod_uid else "")
     return clean("/".join(part for part in (key.namespace, pod, key.container) if part)) or "(no name)"
 
 
 def percent(ratio: Ratio | None) -> str:
-    """A ratio in percent; more than 100 stays more, and a little is not nothing."""
+    """A ratio in percent; values above 100 are not clamped, and a small value is not shown as 0."""
     if ratio is None:
         return UNKNOWN
-    if ratio >= 9.995:  # four cells hold no more percent
+    if ratio >= 9.995:  # four cells have no room for more percent
         return f"×{ratio:.0f}" if ratio < 999.5 else "×1k+"
     return "<1%" if 0 < ratio < 0.005 else f"{ratio * 100:.0f}%"
 
@@ -41,7 +41,7 @@ def size(n: float | None) -> str:
 
 
 def sizes(used: Bytes | None, total: Bytes | None) -> str:
-    """`used/total`, the unit said once where both have the same."""
+    """`used/total`, with the unit only once if both have the same."""
     left, right = size(used), size(total)
     if total is None:
         return left
@@ -52,7 +52,7 @@ def sizes(used: Bytes | None, total: Bytes | None) -> str:
 
 
 def watts(power: Watts | None, limit: Watts | None = None) -> str:
-    """`312W`, or `312/400W` where there is a limit."""
+    """`312W`, or `312/400W` if there is a limit."""
     if power is None and limit is None:
         return UNKNOWN
     now = UNKNOWN if power is None else f"{power:.0f}"
@@ -60,7 +60,7 @@ def watts(power: Watts | None, limit: Watts | None = None) -> str:
 
 
 def joules(energy: Joules | None) -> str:
-    """Energy in the unit that keeps it short."""
+    """Energy in the unit that keeps the text short."""
     if energy is None:
         return UNKNOWN
     for unit in ("J", "kJ", "MJ"):
@@ -71,7 +71,7 @@ def joules(energy: Joules | None) -> str:
 
 
 def span(seconds: Seconds) -> str:
-    """How long, in one unit."""
+    """A duration, in one unit."""
     for limit, divisor, unit in ((9.95, 1, "s"), (120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             return f"{seconds:.1f} s" if limit == 9.95 else f"{seconds / divisor:.0f} {unit}"
@@ -79,7 +79,7 @@ def span(seconds: Seconds) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """Exactly so many cells; what is too long loses its middle, for namespace and container stand at the ends."""
+    """Text of exactly this width; a longer text loses its middle, since namespace and container are at the ends."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     if width < 3:
@@ -90,7 +90,7 @@ def fit(text: str, width: int) -> str:
 
 
 def _start(text: str, width: int) -> str:
-    """As much of the beginning as fits; a wide character is never halved."""
+    """As much of the beginning as fits; a wide character is never cut in half."""
     for n, char in enumerate(text):
         width -= cell_len(char)
         if width < 0:
@@ -99,7 +99,7 @@ def _start(text: str, width: int) -> str:
 
 
 def bar(ratio: Ratio | None, width: int, style: str) -> Text:
-    """A bar of so many cells, to half a cell; thick against thin, so that it reads without colour."""
+    """A bar of that many cells, to half a cell; thick and thin lines, so that it is readable without colour."""
     if ratio is None:
         return Text().append("╌" * width, "dim")
     halves = max(0, min(2 * width, round(ratio * 2 * width)))

@@ -1,17 +1,16 @@
-"""What HAMi's scheduler and device plugin write on a pod, and on a node that is locked; read and written.
+"""The annotations that HAMi's scheduler and device plugin write on pods and on locked nodes: decoded and encoded.
 
-    hami.io/vgpu-devices-allocated   what each container was given; until v2.2 the key was 4pd.io/vgpu-ids-new
-    hami.io/vgpu-mig-allocations     JSON since v2.10: which MIG instance each of them became
+    hami.io/vgpu-devices-allocated   the devices of each container; until v2.2 the key was 4pd.io/vgpu-ids-new
+    hami.io/vgpu-mig-allocations     JSON since v2.10: the MIG instance of each device
 
 A container is `<device>:<device>:…;`, a device `<uuid>,<vendor word>,<MiB>,<percent of cores>`; init containers come
-first. A container without a GPU has been written as nothing, as `,,0,0:`, or (v2.10.0) left out altogether. Until v2.9
-the uuid of a MIG device ends in `[template-slot]`. Other vendors' devices are written the same way under their own
-keys.
+first. A container without a GPU is an empty segment, `,,0,0:`, or (v2.10.0) has no segment at all. Until v2.9 the uuid
+of a MIG device ends in `[template-slot]`. Devices of other vendors have the same format under their own keys.
 
-    hami.io/vgpu-node, hami.io/vgpu-time    where the scheduler put the pod, and when (Unix seconds)
-    hami.io/<vendor>-devices-to-allocate    the same text as -allocated; the device plugin empties it as it hands out
+    hami.io/vgpu-node, hami.io/vgpu-time    the node that the scheduler chose, and when (Unix seconds)
+    hami.io/<vendor>-devices-to-allocate    the same text as -allocated; the device plugin empties it as it allocates
     hami.io/bind-phase, hami.io/bind-time   allocating, then success or failed; when the binding began
-    hami.io/mutex.lock                      of a node: `<RFC 3339>,<namespace>,<pod>` while a pod is being bound to it
+    hami.io/mutex.lock                      on a node: `<RFC 3339>,<namespace>,<pod>` while a pod is being bound to it
 """
 
 import re
@@ -32,12 +31,12 @@ from vgpuscope.model.quantity import MIB, UnixTime
 _DEVICES = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 _MIGS = "hami.io/vgpu-mig-allocations"
 _DEVICE = re.compile(r"([^,\[]*+)[^,]*+,([^,]*+),([0-9]{1,12}),([0-9]{1,12})(?:,.*)?", re.DOTALL)
-_MOST = 1024  # containers or devices of one pod; what has more is noise, and is not worth the time to read it
+_MOST = 1024  # containers or devices of one pod; a longer annotation is malformed and is not parsed
 _LONGEST = 253  # characters of id and vendor word
 
 
 def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) -> tuple[HamiShare, ...]:
-    """What each container was given on each GPU; nothing for a pod that HAMi did not place."""
+    """The share of each GPU that each container was allocated; empty for a pod that HAMi did not place."""
     key = next((key for key in _DEVICES if key in annotations), None)
     if key is None:
         return ()
@@ -45,7 +44,7 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
     shares: dict[tuple[str, str], HamiShare] = {}
     for container, devices in _holders(key, segments, containers):
         for uuid, _, memory, cores in devices:
-            # Several MIG instances of one GPU are several devices here, and together one share of the GPU.
+            # Several MIG instances of one GPU are several devices in the annotation, but one share of the GPU.
             share = shares.get((container.name, uuid))
             shares[container.name, uuid] = HamiShare(
                 container=container.name,
@@ -57,7 +56,7 @@ def pod_shares(annotations: Mapping[str, str], containers: Sequence[Container]) 
 
 
 class AssignedDevice(NamedTuple):
-    """One device of one container, as it is written."""
+    """One device of one container, as the annotation has it."""
 
     uuid: str  # of the physical GPU
     word: str
@@ -66,11 +65,11 @@ class AssignedDevice(NamedTuple):
 
 
 def assigned_devices(key: str, text: str) -> list[list[AssignedDevice]]:
-    """The devices in each segment of an assignment, whichever container that belongs to; AnnotationMalformed."""
+    """The devices in each segment of an assignment, without matching segments to containers; AnnotationMalformed."""
     if text.count(";") > _MOST or text.count(":") > _MOST:
         raise AnnotationMalformed(f"{key}: more than {_MOST} devices")
     segments = text.strip().split(";")
-    if not segments[-1]:  # each one is terminated, not parted, by its semicolon
+    if not segments[-1]:  # a semicolon ends each segment, so the last part is empty
         segments.pop()
     return [list(_devices(key, segment)) for segment in segments]
 
@@ -88,7 +87,7 @@ def _devices(key: str, segment: str) -> Iterator[AssignedDevice]:
 def _holders(
     key: str, segments: list[list[AssignedDevice]], containers: Sequence[Container]
 ) -> Iterator[tuple[Container, list[AssignedDevice]]]:
-    """Which container each segment belongs to: by position, or where segments were left out by who asked for a GPU."""
+    """The container of each segment: by position; if segments are missing, only containers that request GPUs."""
     ordered = sorted(containers, key=lambda container: not container.init)
     if len(segments) != len(ordered):
         segments = [devices for devices in segments if devices]
@@ -114,7 +113,7 @@ class _Allocation(Struct, frozen=True, rename="camel"):
     compute_instance: int | None = msgspec.field(name="computeInstanceID", default=None)
 
     def valid(self) -> bool:
-        """Indexes and sizes that can be, and an instance that is named in full or not yet at all."""
+        """Whether indexes and sizes are possible, and the instance has either all of its ids or none yet."""
         numbers = (self.container_index, self.device_index, self.placement.start, self.placement.size - 1)
         named = [part is not None for part in (self.mig, self.gpu_instance, self.compute_instance)]
         return min(numbers) >= 0 and all(named) == any(named)
@@ -124,7 +123,7 @@ _allocations = msgspec.json.Decoder(list[_Allocation])
 
 
 def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]:
-    """The MIG instances HAMi chose for a pod; uuid and ids are None until its device plugin has made them."""
+    """The MIG instances that HAMi chose for a pod; uuid and ids are None until its device plugin has created them."""
     return tuple(
         MigAllocation(
             container_index=one.container_index,
@@ -140,7 +139,7 @@ def mig_allocations(annotations: Mapping[str, str]) -> tuple[MigAllocation, ...]
 
 
 def held_instances(annotations: Mapping[str, str]) -> tuple[HeldInstance, ...]:
-    """The same instances with their places on the GPUs."""
+    """The same MIG instances with their placement on the GPUs."""
     return tuple(
         HeldInstance(
             container_index=one.container_index,
@@ -183,7 +182,7 @@ _SEPARATORS = re.compile(r"[,:;\[\]\s]")
 def encode_devices(segments: Iterable[Iterable[AssignedDevice]]) -> str:
     """The text that `assigned_devices` reads: one segment for each container, init containers first.
 
-    AnnotationMalformed for a device that no reader would read as it was meant.
+    Raises AnnotationMalformed for a device that a reader would not decode to the same values.
     """
     text = "".join("".join(map(_device_text, devices)) + ";" for devices in segments)
     if text.count(";") > _MOST or text.count(":") > _MOST:
@@ -194,7 +193,10 @@ def encode_devices(segments: Iterable[Iterable[AssignedDevice]]) -> str:
 def assignment_annotations(
     vendor: Vendor, *, node: str, segments: Sequence[Sequence[AssignedDevice]], now: UnixTime
 ) -> dict[str, str]:
-    """What HAMi's filter writes on a pod that it places; vendors whose plugin hands out nothing have one key less."""
+    """What HAMi's filter writes on a pod that it places.
+
+    Vendors whose device plugin allocates nothing have one key less.
+    """
     text = encode_devices(segments)
     keys = (*vendor.allocated[:1], *vendor.to_allocate[:1])
     return {**dict.fromkeys(keys, text), NODE: node, FILTERED: str(int(now))}
@@ -206,7 +208,7 @@ def binding_annotations(phase: BindPhase, *, now: UnixTime) -> dict[str, str]:
 
 
 class NodeLock(NamedTuple):
-    """Who may bind a pod to a node now, and since when. Until v2.3 only the time was written."""
+    """The pod that may bind to a node now, and since when. Until v2.3 only the time was written."""
 
     since: UnixTime  # whole seconds
     namespace: str = ""
@@ -214,7 +216,7 @@ class NodeLock(NamedTuple):
 
 
 def encode_lock(lock: NodeLock) -> str:
-    """The text that `decode_lock` reads; AnnotationMalformed if it could not."""
+    """The text that `decode_lock` reads; AnnotationMalformed if `decode_lock` could not read it."""
     if bool(lock.namespace) != bool(lock.pod) or "," in lock.namespace + lock.pod:
         raise AnnotationMalformed(f"{LOCK}: {lock!r} names no pod")
     moment = datetime.fromtimestamp(int(lock.since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -222,7 +224,7 @@ def encode_lock(lock: NodeLock) -> str:
 
 
 def decode_lock(text: str) -> NodeLock:
-    """AnnotationMalformed for anything that no HAMi release writes."""
+    """The lock in an annotation; AnnotationMalformed for text that no HAMi release writes."""
     moment, *owner = text.strip().split(",")
     since = from_rfc3339(moment)
     if since is None or len(owner) not in {0, 2} or not all(owner):
@@ -231,7 +233,7 @@ def decode_lock(text: str) -> NodeLock:
 
 
 def encode_instances(instances: Iterable[MigAllocation], placements: Iterable[tuple[int, int]]) -> str:
-    """The text that `mig_allocations` and `held_instances` read; a placement is the first slice, and how many."""
+    """The text that `mig_allocations` and `held_instances` read; a placement is the first slice and their number."""
     return msgspec.json.encode(
         [_instance_fields(one, place) for one, place in zip(instances, placements, strict=True)]
     ).decode()
@@ -247,7 +249,7 @@ def _device_text(device: AssignedDevice) -> str:
 
 
 def _instance_fields(one: MigAllocation, place: tuple[int, int]) -> dict[str, object]:
-    """In HAMi's order. What the device plugin has not made yet is left out."""
+    """The fields in HAMi's order. Fields that the device plugin has not set yet are omitted."""
     fields: dict[str, object] = {
         "containerIndex": one.container_index,
         "deviceIndex": one.device_index,

@@ -1,6 +1,6 @@
-"""HAMi-core's shared-memory region, by version. Little-endian, 64-bit Linux; a file is the region and one byte more.
+"""HAMi-core's shared-memory region, by version. Little-endian, 64-bit Linux; a file is the region plus one byte.
 
-    offset of              v0        v1 (1.1, 1.2)   v1s (v2.8.1 only, says 1.1)
+    offset of              v0        v1 (1.1, 1.2)   v1s (v2.8.1 only, marked 1.1)
     magic            i32   0         0               0
     major, minor     u32   -         4, 8            4, 8
     device count     u64   48        56              88
@@ -22,8 +22,8 @@
     status           i32   1160      1928            1936
     slot                   1168      1960            1960
 
-Semaphores and owner pid are HAMi's own business and are skipped. HAMi itself takes any size in a band and any minor
-version; so it reads v1s with the offsets of v1, and a cut v1 as v0. Here size and version must both be known.
+Semaphores and owner pid are internal to HAMi and are skipped. HAMi itself accepts any size in a range and any minor
+version, so it reads v1s with the offsets of v1, and a truncated v1 as v0. Here size and version must both be known.
 """
 
 import struct
@@ -43,19 +43,19 @@ MAX_PROCESSES = 1024
 _MAGIC = 19920718
 _IDENTITY = struct.Struct("<iII")  # magic, and on versioned layouts major and minor
 _UUID_STRIDE = 96
-_UUID_LENGTH = 40  # GPU- or MIG- and 36 characters; HAMi reads no further either
+_UUID_LENGTH = 40  # GPU- or MIG- and 36 characters; HAMi reads no more either
 _DEVICES = struct.Struct(f"<Q{MAX_DEVICES * _UUID_STRIDE}x{MAX_DEVICES}Q{MAX_DEVICES}Q")  # count, limits, SM limits
-_UUIDS = 8  # where the uuids are, behind the device count
+_UUIDS = 8  # offset of the uuids, after the device count
 _SM_IN_UTILISATION = 16
 
-_IDENTITIES_KEPT = 16  # sizes and versions; there are four
+_IDENTITIES_KEPT = 16  # sizes and versions; four exist
 
-_IMPOSSIBLE = 1 << 63  # a counter that ran below zero wraps to something above
-_IMPOSSIBLE_SM = 100 * MAX_PROCESSES  # percent; old releases add up several processes in one slot, but never so many
+_IMPOSSIBLE = 1 << 63  # a counter that went below zero wraps to a value above this
+_IMPOSSIBLE_SM = 100 * MAX_PROCESSES  # percent; old releases add up several processes in one slot, but never this many
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Where one generation of HAMi-core keeps what we read."""
+    """The offsets of the fields that we read, in one generation of HAMi-core."""
 
     name: str
     size: int
@@ -65,28 +65,28 @@ class Layout(Struct, frozen=True, kw_only=True):
     slot_size: int
     slot: tuple[
         struct.Struct, ...
-    ]  # by number of devices: pids, memory, driver's memory, SM, status; a whole slot long
-    seqlock: int | None  # in the slot; its first byte tells odd from even
+    ]  # by number of devices: pids, memory, driver's memory, SM, status; the length of a whole slot
+    seqlock: int | None  # in the slot; its first byte shows whether the value is odd or even
     tail: tuple[int, int]  # offset and length
     tail_fields: struct.Struct
 
     def fits(self, size: int) -> bool:
-        """Whether a file of this layout has that size: HAMi-core writes one byte behind the region to make it grow."""
+        """Whether a file of this layout has that size: HAMi-core extends it by writing one byte after the region."""
         return 0 <= size - self.size <= 1
 
     def process_count(self, tail: bytes) -> int:
-        """The process count as written, which may be nonsense; 0 when the tail is cut short."""
+        """The process count as written, which may be invalid; 0 when the tail is cut short."""
         return int(self.tail_fields.unpack_from(tail)[0]) if len(tail) >= self.tail[1] else 0
 
     def head_length(self, process_count: int) -> int:
-        """How many bytes from the start hold the header and that many slots."""
+        """The length in bytes of the header and that many slots."""
         return self.slots + self.slot_size * _used_slots(process_count)
 
 
 def _slot(
     *, size: int, memory: int, memory_stride: int, driver: int, sm: int, sm_stride: int, status: int
 ) -> tuple[struct.Struct, ...]:
-    """Unpackers of one slot for 0 to 16 devices, that skip what no device uses."""
+    """Unpackers of one slot for 0 to 16 devices; records of unused devices are skipped."""
 
     def fields(devices: int) -> struct.Struct:
         code, end = "<ii", 8
@@ -127,7 +127,7 @@ _V1_1 = Layout(
     slots=1856,
     slot_size=1960,
     slot=_V1_SLOT,
-    seqlock=None,  # reserved bytes, of which 1.2 made one
+    seqlock=None,  # reserved bytes in 1.1; 1.2 uses some of them as the seqlock
     tail=(2008896, 24),
     tail_fields=struct.Struct("<4iq"),
 )
@@ -147,7 +147,7 @@ _V1S = Layout(
 
 
 def identify(size: int, head: bytes) -> Layout:
-    """The layout of a file of that size that begins so, or RegionRefused."""
+    """The layout of a file of that size with that beginning, or RegionRefused."""
     if size < _IDENTITY.size or len(head) < _IDENTITY.size:
         raise RegionRefused("too_small")
     return _identified(size, head[: _IDENTITY.size])
@@ -172,9 +172,9 @@ def _identified(size: int, identity: bytes) -> Layout:
 
 
 class LastDecoded:
-    """What was last decoded of one file: the same bytes give the same value, which is taken from here instead of made.
+    """The last decoded values of one file: the same bytes give the same objects, without decoding again.
 
-    The limits of a container stay for good, and while it is idle its whole region does.
+    The limits of a container never change. While the container is idle, its whole region does not change either.
     """
 
     __slots__ = ("body", "devices", "region", "table", "tail")
@@ -244,7 +244,7 @@ _Devices: TypeAlias = tuple[int, tuple[RegionDevice, ...], int]
 
 
 def _devices(table: bytes) -> _Devices:
-    """The device count as written, the devices within the limit of 16, and how many of their limits cannot be."""
+    """The device count as written, the devices within the limit of 16, and the number of impossible limits."""
     count, *limits = _DEVICES.unpack(table)
     shown = range(min(count, MAX_DEVICES))
     devices = tuple(
@@ -268,7 +268,7 @@ def _uuid(table: bytes, offset: int) -> DeviceUUID | None:
 
 
 def _slots(layout: Layout, body: bytes, *, devices: int) -> tuple[tuple[Slot, ...], int, bool]:
-    """The used slots, how many of their records cannot be, and whether one of the living was being written."""
+    """The used slots, the number of impossible records, and whether a live slot was being written."""
     begin = layout.slots - layout.devices
     driver, sm = 2 + 5 * devices, 2 + 6 * devices
     slots, corrupt = [], 0
@@ -281,17 +281,17 @@ def _slots(layout: Layout, body: bytes, *, devices: int) -> tuple[tuple[Slot, ..
         slots.append(Slot(pid=values[0], host_pid=values[1], status=values[-1], devices=tuple(records)))
     if layout.seqlock is None:
         return tuple(slots), corrupt, False
-    locks = body[begin + layout.seqlock :: layout.slot_size]  # the first byte of each
+    locks = body[begin + layout.seqlock :: layout.slot_size]  # the first byte of each seqlock
     writing = any(lock & 1 and slot.status != 0 for lock, slot in zip(locks, slots, strict=True))
     return tuple(slots), corrupt, writing
 
 
 def _record(memory: tuple[int, ...], driver_used: int, sm: int) -> tuple[SlotDevice, bool]:
-    """One slot's record of one device, and whether all of it can be; what cannot is given as 0."""
+    """One slot's record of one device, and whether all its values are possible; an impossible value becomes 0."""
     sound = True
     if max(memory) >= _IMPOSSIBLE:
         memory, sound = (0, 0, 0, 0, 0), False
-    if driver_used >= _IMPOSSIBLE:  # HAMi copies NVML's "not available", all ones: unknown, not corrupt
+    if driver_used >= _IMPOSSIBLE:  # HAMi copies NVML's "not available" (all ones): unknown, not corrupt
         driver_used = 0
     if sm > _IMPOSSIBLE_SM:
         sm, sound = 0, False

@@ -1,12 +1,12 @@
 """The devices of a node, as the plugins of all vendors register them in its annotations.
 
-    json      an array of objects; what is zero or false is left out, so what has no `health` is unhealthy
+    json      an array of objects; zero and false are omitted, so a device without `health` is unhealthy
     text      `id,count,MiB,cores,type,numa,health[,index,mode]:` for each device: NVIDIA until v2.7.1, Hygon, Iluvatar
     metax     Metax' own array of sGPUs
-    enflame   an object with the slices of each GPU, and the profiles they can be joined to
-    capacity  nothing at all: GPUs are counted from the resources that the kubelet advertises
+    enflame   an object with the slices of each GPU, and the profiles that slices can form
+    capacity  no annotation: GPUs are counted from the resources that the kubelet advertises
 
-json and text are told apart by the first character, since NVIDIA has written both.
+The first character distinguishes json from text, since NVIDIA has written both.
 """
 
 import re
@@ -23,7 +23,7 @@ from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, Bytes
 
 CORDON = "hami.io/device-cordon"
-_MOST = 1024  # devices of one vendor on one node; what has more is noise
+_MOST = 1024  # devices of one vendor on one node; a longer annotation is malformed
 _INT32 = 2**31 - 1
 
 Name = Annotated[str, Meta(max_length=253)]
@@ -33,7 +33,7 @@ Numa = Annotated[int, Meta(ge=-1, le=_INT32)]
 
 
 def physical_memory(model: str) -> Bytes | None:
-    """A GPU's own memory, where its model's name says it: NVIDIA A100-SXM4-80GB."""
+    """The memory of the GPU itself, if the model name states it: NVIDIA A100-SXM4-80GB."""
     found = _GIGABYTES.search(model)
     return int(found[1]) * 1024 * MIB if found else None
 
@@ -44,7 +44,7 @@ _GIGABYTES = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})GB(?![0-9A-Za-z])")
 def registered_devices(
     annotations: Mapping[str, str], capacity: Mapping[str, int], node_name: str
 ) -> tuple[tuple[RegisteredDevice, ...], tuple[str, ...]]:
-    """A node's devices, and why those of a vendor are missing where its annotation cannot be read."""
+    """A node's devices, and for each vendor whose annotation cannot be read, the reason."""
     found: dict[str, RegisteredDevice] = {}
     reasons: list[str] = []
     for vendor in VENDORS:
@@ -184,7 +184,7 @@ _sgpus = msgspec.json.Decoder(Annotated[list[_Sgpu], Meta(max_length=_MOST)])
 
 
 def _metax(vendor: Vendor, text: str) -> list[RegisteredDevice]:
-    """HAMi numbers them by their place in the array."""
+    """HAMi numbers the GPUs by their position in the array."""
     return [
         RegisteredDevice(
             id=intern(one.id),
@@ -220,7 +220,7 @@ _PROFILE = re.compile(r"([0-9]{1,4})g\.([0-9]{1,6})gb")
 
 
 def _enflame(vendor: Vendor, text: str, node: str) -> list[RegisteredDevice]:
-    """A GPU holds as much as its largest profile, and has as many slots as slices."""
+    """A GPU has the memory of its largest profile, and as many slots as slices."""
     found = _drs_node.decode(text)
     sizes = [int(profile[2]) for profile in map(_PROFILE.fullmatch, found.profiles) if profile]
     if not sizes:

@@ -1,7 +1,7 @@
-"""What must be remembered from sample to sample: seconds, joules, bursts, and who has been here.
+"""What the agent remembers from sample to sample: seconds, joules, bursts, and which containers were seen.
 
-All of it is one fold: `Accounts.settle` adds one sample to what is known from those before. What a container has used
-stays in the accounts when it ends, in a column of its own, so that a GPU's total goes on adding up.
+All of it is one fold: `Accounts.settle` adds one sample to the totals so far. When a container ends, its use stays in
+the accounts, in a separate row `ended`. So the parts of a GPU's total still add up.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ class Account(Struct, kw_only=True):
 
 
 class GpuAccount(Struct, kw_only=True):
-    """What a GPU has done so far, and the parts that no living container has."""
+    """The totals of a GPU so far, and the parts that belong to no running container."""
 
     busy_seconds: Seconds | None = None
     sm_system: Seconds = 0.0
@@ -43,7 +43,7 @@ class GpuAccount(Struct, kw_only=True):
 
 
 class _Window:
-    """The samples of the last while: when each was taken, and what it was."""
+    """The samples of the window: the time and value of each."""
 
     __slots__ = ("times", "values")
 
@@ -60,7 +60,7 @@ class _Window:
             values.popleft()
 
     def reaches(self, moment: float) -> bool:
-        """Whether a sample is younger than that."""
+        """Whether the newest sample is later than `moment`."""
         return self.times[-1] > moment
 
 
@@ -76,7 +76,7 @@ class Accounts:
         self._windows: dict[_WindowKey, _Window] = {}
 
     def settle(self, pools: Collection[GpuPool], gpus: Collection[Gpu], at: float) -> None:
-        """Add one sample; `at` is of a monotonic clock. The very first sample adds no time."""
+        """Add one sample; `at` is from a monotonic clock. The very first sample adds no time."""
         seconds = max(0.0, at - self.at) if self.at is not None else 0.0
         self.at = at
         self._windows = {key: window for key, window in self._windows.items() if window.reaches(at - self.window)}
@@ -93,7 +93,7 @@ class Accounts:
                 account.started = account.started or row.processes > 0 or row.region_attached
 
     def burst(self, owner: object, what: str, value: float | None) -> Burst | None:
-        """Mean and maximum of a value over the last window, this sample included; None if there is none."""
+        """Mean and maximum of a value over the window, including this sample; None if the value is None."""
         if value is None or self.at is None:
             return None
         key = (owner, what)
@@ -118,9 +118,10 @@ class Accounts:
         return account
 
     def _close(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
-        """Move what ended containers have used to the column of the ended.
+        """Move the use of ended containers to the row `ended`.
 
-        On a GPU that does not answer nobody can tell who has ended: its accounts stay open until it does.
+        On a GPU that does not answer, the agent cannot tell which containers have ended. Its accounts stay open until
+        it answers.
         """
         here = {place for pool in pools for place in pool.rows}
         gone = [place for place in self.containers if place not in here and place.gpu not in silent]
@@ -142,12 +143,12 @@ class Accounts:
                 account.sm_seconds = (account.sm_seconds or 0.0) + row.sm * seconds
 
     def _add_energy(self, card: GpuAccount, gpu: Gpu, pools: Collection[GpuPool]) -> None:
-        """Split what the GPU has drawn since the last sample. A counter that fell was reset: begin anew from it."""
+        """Divide the energy drawn since the last sample. A lower counter was reset: counting continues from it."""
         for pool in pools:
             for row in pool.rows.values():
                 self._account(row.place).power = None
         if gpu.energy is None:
-            return  # what is drawn meanwhile is divided when the GPU answers again
+            return  # the energy drawn meanwhile is divided when the GPU answers again
         before, card.raw_energy = card.raw_energy, gpu.energy
         card.energy = card.energy or 0.0
         drawn = gpu.energy - before if before is not None and gpu.energy >= before else 0.0
@@ -172,7 +173,7 @@ class _Weights(Struct, frozen=True):
 
 
 def _weights(gpu: Gpu, pools: Collection[GpuPool]) -> _Weights:
-    """By SM time where the GPU was busy, else by memory held; a GPU that one container has alone is all its own."""
+    """By SM time if the GPU was busy, else by memory held; an exclusive container on the GPU gets all of it."""
     rows = [row for pool in pools for row in pool.rows.values()]
     if len(rows) == 1 and rows[0].mode == "exclusive" and (rows[0].processes > 0 or rows[0].allocated):
         return _Weights(((rows[0], 1.0, "podresources"),), 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Two things a region says that are not so, put right: zeros while its watcher refills it, and killed processes."""
+"""Corrects two wrong values in a region: zeros while HAMi's watcher refills it, and slots of killed processes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from operator import is_, is_not
@@ -12,9 +12,9 @@ from vgpuscope.model.quantity import DeviceUUID, Pid, PodUID, Ratio
 from vgpuscope.model.region import ContainerRegion, Region, Slot, SlotDevice
 
 # The watcher thread of every process zeroes all slots about eight times a second and refills them after its driver
-# calls. Samples are taken once a second, so they can meet the zeros again and again: how many follow one another says
-# nothing. The driver's own sample of the process decides. Where it shows no work either, this many zeros are still
-# bridged, because the driver's samples come at times of their own.
+# calls. Samples are taken once a second, so several in a row can see the zeros: their number proves nothing. The
+# driver's own sample of the process decides. If the driver shows no work either, this many zeros are still replaced by
+# the last value, because the driver's samples come at different times.
 PATIENCE = 2
 
 ContainerName: TypeAlias = tuple[PodUID, str]
@@ -23,14 +23,14 @@ DriverSm: TypeAlias = Mapping[tuple[DeviceUUID, Pid], Ratio]
 
 
 class RegionHistory(Struct, frozen=True):
-    """What the last sample was taken to show."""
+    """The corrected values of the last sample."""
 
     regions: Mapping[ContainerName, Region] = {}  # after the corrections
-    zeros: Mapping[SlotKey, int] = {}  # samples in a row that showed 0, of each process on each device that does
+    zeros: Mapping[SlotKey, int] = {}  # by process and device: consecutive samples that showed 0
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
-    """Regions after the corrections, with how many of each were made."""
+    """Regions after the corrections, with the number of corrections of each kind."""
 
     containers: tuple[ContainerRegion, ...]
     history: RegionHistory
@@ -39,7 +39,7 @@ class Repaired(Struct, frozen=True, kw_only=True):
 
 
 def host_pids(containers: Collection[ContainerRegion]) -> set[Pid]:
-    """All host pids that regions record for processes that have not said goodbye."""
+    """All host pids that regions record for processes that have not exited."""
     return {
         slot.host_pid
         for container in containers
@@ -50,7 +50,7 @@ def host_pids(containers: Collection[ContainerRegion]) -> set[Pid]:
 
 
 def driver_sm(gpus: Collection[Gpu]) -> DriverSm:
-    """What the driver itself says of each process on each GPU; without those of which it says nothing."""
+    """The driver's SM value of each process on each GPU; processes without a value are omitted."""
     return {(gpu.uuid, p.pid): p.sm for gpu in gpus for p in gpu.processes or () if p.sm is not None}
 
 
@@ -62,10 +62,10 @@ def repair(
     driver_pids: Collection[Pid],
     driver_sm: DriverSm,
 ) -> Repaired:
-    """The regions with dead processes left out and false zeros replaced: by what the driver says, or said before.
+    """The regions without dead processes, and with false zeros replaced by the driver's value or the last value.
 
-    A process counts as dead only where host pids can be seen at all: some recorded host pid, or one of the driver's,
-    must be among the owners. Otherwise the region is taken at its word.
+    A process is judged dead only if host pids are visible at all: some recorded host pid, or one of the driver's, must
+    be among the owners. Otherwise no process is removed.
     """
     known = owners or {}
     sees = not known.keys().isdisjoint(driver_pids) or not known.keys().isdisjoint(host_pids(containers))
@@ -92,7 +92,7 @@ def repair(
 
 
 def _is_dead(slot: Slot, container: ContainerRegion, owners: Mapping[Pid, ProcessOwner]) -> bool:
-    """Its host pid is gone, or belongs to another pod by now."""
+    """Whether the slot's host pid is gone, or now belongs to another pod."""
     if slot.host_pid <= 0:
         return False
     owner = owners.get(slot.host_pid)
@@ -100,12 +100,12 @@ def _is_dead(slot: Slot, container: ContainerRegion, owners: Mapping[Pid, Proces
 
 
 def slot_key(container: ContainerRegion, slot: Slot, index: int) -> SlotKey:
-    """What one process on one device is remembered by."""
+    """The key of one process on one device."""
     return (container.pod_uid, container.container, slot.pid, slot.host_pid, index)
 
 
 class _Bridge:
-    """Replaces false zeros. Most processes show work, and of those nothing needs to be looked up or noted."""
+    """Replaces false zeros. Most processes show work, and for those nothing is looked up or stored."""
 
     def __init__(self, history: RegionHistory, driver_sm: DriverSm) -> None:
         self._history = history
@@ -113,7 +113,7 @@ class _Bridge:
         self.zeros: dict[SlotKey, int] = {}
 
     def mended(self, container: ContainerRegion, region: Region, slots: Sequence[Slot]) -> tuple[Slot, ...]:
-        """The slots with what each process is taken to do."""
+        """The slots with false zeros replaced."""
         if not any(map(_shows_zero, slots)):
             return tuple(slots)
         before = self._history.regions.get((container.pod_uid, container.container))
@@ -133,7 +133,7 @@ class _Bridge:
         return slot if tuple(devices) == slot.devices else structs.replace(slot, devices=tuple(devices))
 
     def _use(self, key: SlotKey, use: SlotDevice, before: SlotDevice | None, told: Ratio | None) -> SlotDevice:
-        """What a process that shows 0 is taken to do on a device: what the driver says, or for a while as before."""
+        """The use of a device by a process that shows 0: the driver's value, or for a few samples the last value."""
         if told:
             return _as(use, told, before)
         zeros = self.zeros[key] = self._history.zeros.get(key, 0) + 1
@@ -148,7 +148,7 @@ def shows_zero(region: Region | None) -> bool:
 
 
 def _shows_zero(slot: Slot) -> bool:
-    """Whether a running process shows 0 on a device. The watcher fills nothing in before it knows the host pid."""
+    """Whether a running process shows 0 on a device. The watcher fills a slot only once it knows the host pid."""
     if slot.status == 0 or slot.host_pid <= 0:
         return False
     for use in slot.devices:  # noqa: SIM110 - nearly all have one device, for which a generator takes longer

@@ -1,7 +1,7 @@
-"""Which regions are worth another look before their zeros are believed, and what several looks show together.
+"""Which regions to read again before their zeros are accepted, and how the readings are combined.
 
-HAMi's watcher thread zeroes a region about eight times a second before it refills it. The driver's own samples tell
-such a zero from a real one. Where the driver says nothing of a process, only another look at another moment can.
+HAMi's watcher thread zeroes a region about eight times a second before it refills it. The driver's own samples show
+whether such a zero is real. If the driver has no sample of a process, only another read at another moment can show it.
 """
 
 from collections.abc import Collection
@@ -11,13 +11,13 @@ from msgspec import structs
 from vgpuscope.logic.node.region_repair import ContainerName, DriverSm, RegionHistory, slot_key
 from vgpuscope.model.region import ContainerRegion, Region, RegionReading, Slot, SlotDevice
 
-_SETTLED = 10  # samples of zeros after which a process is looked at again only in every tenth sample
+_SETTLED = 10  # samples of zeros after which a process is read again only in every tenth sample
 
 
 def doubtful(
     containers: Collection[ContainerRegion], *, history: RegionHistory, driver_sm: DriverSm
 ) -> frozenset[ContainerName]:
-    """The containers whose region shows 0 for a process of which the driver says nothing."""
+    """The containers whose region shows 0 for a process that the driver has no sample of."""
     return frozenset(
         (container.pod_uid, container.container)
         for container in containers
@@ -26,7 +26,7 @@ def doubtful(
 
 
 def busier(reading: RegionReading, again: RegionReading) -> RegionReading:
-    """The reading, with what a second look shows of processes that the first one shows at 0."""
+    """The first reading, with the second reading's values for processes that the first one shows at 0."""
     looks = {(one.pod_uid, one.container): one.region for one in again.containers}
     containers = tuple(_busier(one, looks.get((one.pod_uid, one.container))) for one in reading.containers)
     return structs.replace(reading, containers=containers)

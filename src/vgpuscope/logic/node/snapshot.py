@@ -37,7 +37,7 @@ class Readings(Struct, frozen=True, kw_only=True):
     """One sample of every source. None: the source gave nothing."""
 
     at: float  # unix time, for pod_index
-    tick: float  # of a monotonic clock, for durations
+    tick: float  # from a monotonic clock, for durations
     devices: DeviceReading | None
     regions: RegionReading | None
     owners: Mapping[Pid, ProcessOwner] | None
@@ -47,7 +47,7 @@ class Readings(Struct, frozen=True, kw_only=True):
 
 
 class NodeTracker:
-    """Turns samples into snapshots, one after the other; remembers only what a ledger over time needs."""
+    """Turns samples into snapshots, one after the other; keeps only the state that the ledgers over time need."""
 
     def __init__(self, *, node: str, window: float) -> None:
         self._node = node
@@ -59,7 +59,7 @@ class NodeTracker:
         self._samples = 0
 
     def conclude(self, readings: Readings, *, ratio: float, errors: Mapping[str, int]) -> "NodeSample":
-        """What this sample shows."""
+        """The result of this sample."""
         gpus = readings.devices.gpus if readings.devices else ()
         pod_index = self._pod_index = (
             self._pod_index if self._pod_index.pods is readings.pods else PodIndex(readings.pods)
@@ -130,12 +130,12 @@ class NodeTracker:
 
     def _usage(self, row: ContainerShare, pool: GpuPool, ratio: float) -> ContainerUsage:
         account = self._accounts.containers[row.place]
-        seen = pool.listed or row.region  # whether anybody can tell if it has processes
+        seen = pool.listed or row.region  # whether a source can show that it has no processes
         sm, memory = row.sm, row.memory
         if row.processes == 0 and seen and not account.started:
-            sm, memory = sm or None, memory or None  # it has not begun, which is not the same as using nothing
+            sm, memory = sm or None, memory or None  # not started yet, which is not the same as using nothing
         elif row.processes == 0 and pool.listed and memory is None:
-            memory, row.memory_method = 0, "nvml-process"  # it has ended its processes: that is measured
+            memory, row.memory_method = 0, "nvml-process"  # its processes have ended, so 0 is a measured value
         burst = self._accounts.burst(row.place, "sm", sm)
         return ContainerUsage(
             key=row.place.key,
@@ -215,7 +215,7 @@ class NodeTracker:
 
 
 class NodeSample:
-    """One sample. Pods and vGPUs are derived from the rest, and only when someone looks: most samples are not seen."""
+    """One sample. Pods and vGPUs are derived from the rest only on request, because most samples are never viewed."""
 
     def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], pod_index: PodIndex) -> None:
         self.outline = outline  # without pods and vGPUs
@@ -224,7 +224,7 @@ class NodeSample:
         self._complete: NodeSnapshot | None = None
 
     def complete(self) -> NodeSnapshot:
-        """The whole snapshot; any thread may ask, and each gets the same."""
+        """The whole snapshot; any thread may call this, and all get the same object."""
         if self._complete is None:
             self._complete = replace(
                 self.outline,
@@ -235,7 +235,7 @@ class NodeSample:
 
 
 def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:
-    """All pids the driver lists, on GPUs and in instances."""
+    """All pids that the driver lists, on GPUs and in MIG instances."""
     cards = {p.pid for gpu in gpus for p in gpu.processes or ()}
     return cards | {p.pid for gpu in gpus for i in gpu.instances for p in i.processes or ()}
 
@@ -249,7 +249,7 @@ def _state(row: ContainerShare, *, seen: bool, started: bool, sm_max: float | No
 
 
 def _may_use(row: ContainerShare, pool: GpuPool, ratio: float) -> Bytes | None:
-    """HAMi's limit; else the instance; else the GPU, cut by the ratio."""
+    """The container's memory limit: HAMi's limit; else the MIG instance; else the GPU's memory divided by the ratio."""
     if row.memory_limit is not None:
         return row.memory_limit
     if pool.memory is None:
@@ -258,7 +258,7 @@ def _may_use(row: ContainerShare, pool: GpuPool, ratio: float) -> Bytes | None:
 
 
 def _mode(gpu: Gpu, rows: Collection[ContainerShare]) -> Mode | None:
-    """The GPU's mode: what holds of its holders, else that somebody uses it without being given it."""
+    """The GPU's mode: the mode of its holders, or `unallocated` if containers use it without an allocation."""
     if gpu.mig_enabled:
         return "mig"
     modes = {row.mode for row in rows}
@@ -274,13 +274,13 @@ def _pool_split(pool: GpuPool) -> Split | None:
         containers=sum(row.memory or 0 for row in pool.rows.values()),
         system=pool.system_memory,
         unattributed=pool.unattributed_memory,
-        # the driver's own word, not what the others leave over: else they would add up whatever they said
+        # From the driver, not total minus the other parts: otherwise the ledger would add up even if a part is wrong.
         free=pool.memory.total - pool.memory.used - (pool.memory.reserved or 0),
     )
 
 
 def _memory_split(gpu: Gpu, pools: Collection[GpuPool]) -> Split | None:
-    """A GPU's memory; of a MIG GPU, its instances' added up, with what lies outside them."""
+    """A GPU's memory; for a MIG GPU, the sum of its instances and the memory outside them."""
     if gpu.memory is None:
         return None
     if not gpu.mig_enabled:
@@ -293,7 +293,7 @@ def _memory_split(gpu: Gpu, pools: Collection[GpuPool]) -> Split | None:
     unattributed = sum(s.unattributed for s in splits) + max(0, outside)
     free = gpu.memory.total - containers - system - unattributed
     if free < 0:
-        return None  # the instances claim more than the GPU has: a sample taken while they were changed
+        return None  # the instances have more than the GPU: the sample was taken while they were being changed
     return Split(total=gpu.memory.total, containers=containers, system=system, unattributed=unattributed, free=free)
 
 
@@ -319,7 +319,7 @@ def _pods(containers: Collection[ContainerUsage], gpus: Collection[Gpu]) -> Iter
 
 
 def _sum(values: Iterable[_Number | None]) -> _Number | None:
-    """The sum; None as soon as one part is not known: a part of a sum is not a sum."""
+    """The sum; None if any part is unknown, because an incomplete sum is wrong."""
     total: _Number | None = None
     for value in values:
         if value is None:
@@ -329,7 +329,7 @@ def _sum(values: Iterable[_Number | None]) -> _Number | None:
 
 
 def _pod_total(rows: Collection[ContainerUsage]) -> Bytes | None:
-    """Limits and instances add up; containers that share one cut of the GPU are given it once."""
+    """HAMi limits and MIG instances add up; containers that share one part of the GPU have it once."""
     apart = [r.memory_total for r in rows if r.mode in {"hami", "mig"} and r.memory_total is not None]
     together = [r.memory_total for r in rows if r.mode not in {"hami", "mig"} and r.memory_total is not None]
     if not apart and not together:
@@ -376,7 +376,7 @@ def _vgpus(regions: Collection[ContainerRegion], pod_index: PodIndex) -> Iterato
 
 
 def _is_app(container: ContainerRegion, pod_index: PodIndex) -> bool:
-    """HAMi shows only containers of living pods, and never init containers."""
+    """Whether it is an app container; HAMi shows only containers of running pods, and never init containers."""
     return (container.pod_uid, container.container) in pod_index.apps
 
 

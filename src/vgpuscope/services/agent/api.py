@@ -15,7 +15,7 @@ _ABOUT = "The GPUs of one node, their processes, containers and pods, as of the 
 def operations(
     node: Callable[[Call[NoQuery, None]], Awaitable[NodeSnapshot]], *, protected: bool = False
 ) -> tuple[Operation, ...]:
-    """The table; `node` gives the last sample. `protected`: a web configuration file asks for credentials."""
+    """The table of operations; `node` returns the last sample. `protected`: requests need credentials."""
     own = Operation(
         method="GET",
         path="/api/v1/node",

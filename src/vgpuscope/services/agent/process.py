@@ -1,4 +1,4 @@
-"""The node agent: sources → ledger, once a second; a page is made when it is scraped or due, and never by reading.
+"""The node agent: sources → ledger, once a second. A page is rendered when scraped or due; a scrape reads no source.
 
 nvml ───────┐
 regions ────┤
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked: beside the program
+RATIO_FILE = "gpu_allocation.txt"  # where k8s-vgpu-monitor looked for it: beside the program
 _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is tried again
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
-_SWITCH = 0.0001  # seconds until a scrape that meets a sample gets its turn; see docs/performance.md
+_SWITCH = 0.0001  # seconds until a scrape that arrives during a sample gets the interpreter; see docs/performance.md
 _TIDY_EVERY = 60  # samples
-_GC_EVERY = 10_000  # objects, in case that many gather before tidy() looks
+_GC_EVERY = 10_000  # objects, in case that many accumulate before tidy() runs
 
 
 class PodSource(Protocol):
-    """What tells the pods of this node: API server, kubelet or file."""
+    """A source of the pods of this node: API server, kubelet or file."""
 
     @property
     def faults(self) -> tuple[ObjectFault, ...]:
-        """What could not be read in the pods as they are now."""
+        """What could not be read in the current pods."""
 
     def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
-        """The whole set, again and again; raises when it cannot be had."""
+        """The complete set of pods, again at every change or poll; raises when it cannot be read."""
 
 
 def main(config: Config, *, once: bool, file: SettingsFile) -> int:
@@ -67,7 +67,7 @@ def main(config: Config, *, once: bool, file: SettingsFile) -> int:
 
 
 def run(config: Config, *, once: bool = False, binding: Any = None, file: SettingsFile | None = None) -> int:
-    """Run the agent until a signal; with once, print one sample. A binding stands in for the driver in simulations."""
+    """Run the agent until a signal; with `once`, print one sample. In simulations, `binding` replaces the driver."""
     tune()
     if once:
         frame.begin(config, file)
@@ -76,15 +76,15 @@ def run(config: Config, *, once: bool = False, binding: Any = None, file: Settin
 
 
 def tune() -> None:
-    """What this process wants of the interpreter and of the C library."""
+    """Tune the interpreter and the C library for this process."""
     sys.setswitchinterval(_SWITCH)
     gc.set_threshold(_GC_EVERY)
-    gc.freeze()  # what was imported stays: tidy() need not look at it
-    one_heap()  # 1 to 2 MB less
+    gc.freeze()  # imported objects stay, so tidy() need not scan them
+    one_heap()  # saves 1 to 2 MB
 
 
 def tidy(sample: int) -> None:
-    """Between two samples, once in a while, drop what is garbage in cycles: the driver's binding leaves some."""
+    """Between two samples, from time to time, collect garbage in cycles: the driver's binding leaves some."""
     if sample % _TIDY_EVERY == 0:
         gc.collect()
 
@@ -105,7 +105,7 @@ async def _once(config: AgentConfig, binding: Any) -> int:
 
 
 class Agent(Service):
-    """The parts of one agent, and what it last saw."""
+    """The parts of one agent, and its last sample."""
 
     name = "agent"
 
@@ -115,7 +115,7 @@ class Agent(Service):
         self._latest: tuple[NodeSample, Page] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
-        self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # answered, well or badly
+        self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # set after the first answer or error
         self.sampler = Sampler(
             node=config.node_name,
             families=config.families,
@@ -142,11 +142,11 @@ class Agent(Service):
             source_health["ratio"].none("no ratio file")
 
     def loops(self) -> Loops:
-        """What runs for as long as the agent does."""
+        """The loops that run as long as the agent does."""
         return {"sampler": self._sample, "xids": Restartable(self._xids), **self.listeners()}
 
     def listeners(self) -> Mapping[str, Restartable]:
-        """The loops that keep pods and grants; the last known ones stay while a loop is down."""
+        """The loops that keep pods and grants up to date; while a loop is down, the last known values stay."""
         loops = {}
         if self._pods is not None:
             loops["pods"] = Restartable(self._follow_pods)
@@ -158,7 +158,7 @@ class Agent(Service):
         return {"node": self._config.node_name, "families": ",".join(self._config.families)}
 
     def app(self, guard: "Guard | None") -> App:
-        """What is served."""
+        """The agent's HTTP application."""
         table = operations(self._node, protected=guard is not None)
         return make_app(
             title=TITLE,
@@ -178,7 +178,7 @@ class Agent(Service):
         return Readiness(missing=tuple(f"source {source}" for source in down))
 
     async def heard(self) -> None:
-        """Wait until pods and kubelet have answered once, well or badly, but not for long."""
+        """Wait until pods and kubelet have answered once, with or without success, but only for a limited time."""
         waits = [asyncio.ensure_future(event.wait()) for event in self._heard.values()]
         _, late = await asyncio.wait(waits, timeout=_HEAR_WITHIN)
         for wait in late:
@@ -194,7 +194,7 @@ class Agent(Service):
         return self._latest[0].complete()
 
     async def _sample(self) -> None:
-        """Take samples on a thread of their own; whatever ends that thread ends the agent."""
+        """Take samples on a dedicated thread; an error that ends the thread ends the agent."""
         await self.heard()
         try:
             await self._sampling.do(self._beat)
@@ -210,11 +210,11 @@ class Agent(Service):
             pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
 
     async def _xids(self) -> None:
-        """Listen for XIDs on a thread of their own; whatever ends that thread ends this loop."""
+        """Listen for XIDs on a dedicated thread; an error that ends the thread ends this loop."""
         await self._hearing.do(lambda: self.sampler.nvml.listen(self._stop))
 
     async def _follow_pods(self) -> None:
-        """Keep the pods of the node; while they cannot be had, the last known ones stay."""
+        """Keep the pods of the node up to date; while they cannot be read, the last known ones stay."""
         assert self._pods is not None
         pause = _RETRY[0]
         while True:
@@ -260,7 +260,7 @@ class Agent(Service):
             await self._read_grants()
             try:
                 await asyncio.wait_for(self._pods_changed.wait(), _GRANTS_EVERY)
-                await asyncio.sleep(1.0)  # the kubelet allocates a moment after the pod was bound
+                await asyncio.sleep(1.0)  # the kubelet allocates shortly after the pod was bound
             except TimeoutError:
                 pass
             self._pods_changed.clear()
@@ -271,7 +271,7 @@ def _what(fault: ObjectFault) -> dict[str, str]:
 
 
 def _ratio(config: AgentConfig) -> float | RatioFile:
-    """The flag's number, or the file that is named, or gpu_allocation.txt where it lies; else 1."""
+    """The ratio of the flag, of the configured file, or of gpu_allocation.txt if it exists; else 1."""
     if config.ratio is not None:
         return config.ratio
     if config.ratio_file is not None:
@@ -280,7 +280,7 @@ def _ratio(config: AgentConfig) -> float | RatioFile:
 
 
 def _pod_source(config: AgentConfig) -> PodSource | None:
-    """Imported only when asked for: an HTTP client costs memory."""
+    """The configured source of pods. Its module is imported only when needed: an HTTP client costs memory."""
     kind = pods_source(config, environ=os.environ)
     if kind == "none":
         return None

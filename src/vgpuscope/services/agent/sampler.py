@@ -1,4 +1,4 @@
-"""One sample of a node: read every source, conclude. No source can hold up another, or a scrape."""
+"""One sample of a node: read every source, then draw conclusions. A source cannot delay another source or a scrape."""
 
 import logging
 import random
@@ -32,17 +32,17 @@ from vgpuscope.views.node.metrics import SelfUse, node_samples
 
 log = logging.getLogger(__name__)
 
-_REGIONS_DEADLINE = 2.0  # files on the node's own disk; longer means that the disk hangs
-LOOKS = 3  # more that a region gets which shows 0 without the driver's word
-_PAUSE = (0.02, 0.12)  # seconds before each, at random: HAMi's watcher goes round in 120 ms and more
-_FDS_EVERY = 10  # samples; counting descriptors costs a directory listing
+_REGIONS_DEADLINE = 2.0  # seconds; regions are files on the node's own disk, so a longer read means that the disk hangs
+LOOKS = 3  # further reads of a region that shows 0 for a process without a driver sample
+_PAUSE = (0.02, 0.12)  # seconds before each further read, at random: HAMi's watcher has a cycle of 120 ms or more
+_FDS_EVERY = 10  # samples; counting file descriptors costs a directory listing
 _SUMMARY_EVERY = 60.0  # seconds between two summaries in the log
 
 T = TypeVar("T")
 
 
 class SourceHealth:
-    """How one source stands: what it last gave, when, and what is wrong with it."""
+    """The state of one source: its last success and its current error."""
 
     def __init__(self, source: str, clock: Callable[[], float]) -> None:
         self.source = source
@@ -63,7 +63,7 @@ class SourceHealth:
         self._seconds = seconds if seconds is not None else self._seconds
 
     def none(self, why: str) -> None:
-        """The source was not asked for."""
+        """The source is not configured."""
         self._absent = why
 
     def state(self) -> SourceState:
@@ -81,7 +81,7 @@ class SourceHealth:
 
 
 class _Samples(Struct, frozen=True):
-    """What is on the page of one sample; gone through only if the page is asked for."""
+    """The samples of one page; iterated only if the page is requested."""
 
     sample: NodeSample
     build: Build
@@ -92,7 +92,7 @@ class _Samples(Struct, frozen=True):
 
 
 class Sampler:
-    """Everything the agent knows between two samples."""
+    """Everything that the agent keeps between two samples."""
 
     def __init__(
         self,
@@ -159,13 +159,13 @@ class Sampler:
         return sample, page
 
     def failed(self, source: str, error: ScopeError, seconds: float | None = None) -> None:
-        """Note that a source could not be read. What is known to be absent is no error."""
+        """Record that a source could not be read. A source that is known to be absent is not counted as an error."""
         self.source_health[source].bad(error, seconds)
         if not getattr(error, "absent", False):
             self.count(error)
 
     def count(self, error: ScopeError) -> None:
-        """One more of this error."""
+        """Count one more of this error."""
         self.counters.count(error)
 
     def _read(self, source: str, read: Callable[[], T]) -> T | None:
@@ -179,7 +179,7 @@ class Sampler:
         return value
 
     def _devices(self, at: float) -> DeviceReading | None:
-        """The driver's reading; while it does not answer, the GPUs it last showed, without values."""
+        """The driver's reading; while the driver does not answer, the last known GPUs without values."""
         reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
             reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
@@ -189,7 +189,7 @@ class Sampler:
         return DeviceReading(at=at, gpus=cards) if cards else None
 
     def _left_behind(self) -> bool:
-        """Give up the GPU in which a call hangs, if it is one GPU's, so that the others are read without it."""
+        """Abandon the GPU in which a call hangs, if the call belongs to one GPU, so that the other GPUs are read."""
         call = self.nvml.doing
         gpu = self.nvml.leave_behind()
         if gpu is None:
@@ -209,7 +209,7 @@ class Sampler:
         return self._read("regions", lambda: self._region_probe.read(_REGIONS_DEADLINE))
 
     def _looked_again(self, regions: RegionReading | None, devices: DeviceReading | None) -> RegionReading | None:
-        """The regions after further looks at those that show 0 where the driver says nothing."""
+        """The regions after further reads of those that show 0 without a driver sample."""
         if regions is None:
             return None
         for _ in range(LOOKS):
@@ -221,7 +221,7 @@ class Sampler:
             try:
                 regions = busier(regions, self._region_probe.read(_REGIONS_DEADLINE))
             except SourceDown:
-                break  # the next sample meets it again and reports it
+                break  # the next sample meets the same error and reports it
             finally:
                 self._doubtful = None
         return regions
@@ -232,7 +232,7 @@ class Sampler:
         return self._read("proc", lambda: self._proc.owners(listed | recorded, listed=listed))
 
     def _reread_ratio(self) -> None:
-        """A bad file keeps the last good ratio."""
+        """Read the ratio file again; with a bad file, the last good ratio stays."""
         if self._ratio_file is None:
             return
         try:
@@ -254,7 +254,7 @@ class Sampler:
         )
 
     def _report(self, snapshot: NodeSnapshot, regions: RegionReading | None) -> None:
-        """Log what changed, once."""
+        """Log each change once."""
         self._tell.sources(snapshot.sources)
         for card in snapshot.gpus:
             level = logging.WARNING if card.gpu.health != "ok" else DETAIL

@@ -18,7 +18,7 @@ _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class KubeletPods:
-    """Asks the kubelet at every poll, and verifies its certificate by the cluster's authority or by the one given."""
+    """Queries the kubelet at every poll, and verifies its certificate with the cluster's CA or the configured one."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class KubeletPods:
             return True
         try:
             return ssl.create_default_context(cafile=self._ca_file)
-        except OSError as e:  # SSLError too
+        except OSError as e:  # includes SSLError
             raise KubeUnreadable(f"certificate authority {self._ca_file}: {e.strerror or e}") from e
 
     async def _get(self, client: "httpx2.AsyncClient") -> bytes:
         import httpx2  # noqa: PLC0415
 
         try:
-            async with asyncio.timeout(self._timeout):  # the client's own limit is per read: a trickle would pass it
+            async with asyncio.timeout(self._timeout):  # the client's own timeout is per read: a trickle would pass it
                 answer = await client.get(self._url, headers=self._credentials())
         except (httpx2.TimeoutException, TimeoutError) as e:
             raise KubeUnreadable(f"{self._url}: no answer within {self._timeout:g} s") from e
@@ -81,7 +81,7 @@ class KubeletPods:
         return answer.content
 
     def _credentials(self) -> dict[str, str]:
-        """Read anew each time: the kubelet itself replaces the token about once an hour. Never sent in the clear."""
+        """The token, read each time because the kubelet replaces it about once an hour. Never sent without TLS."""
         if self._token_file is None or not self._url.startswith("https://"):
             return {}
         try:

@@ -13,18 +13,18 @@ from vgpuscope.model.quantity import Seconds
 
 
 class PodFile:
-    """Reads the file again whenever it is another file, or the same one written to."""
+    """Reads the file again whenever it was replaced or written to."""
 
     def __init__(self, path: str, *, node: str | None = None, poll: Seconds = 1.0) -> None:
         self._path = path
         self._node = node
         self._poll = poll
-        self._stamp: tuple[int, ...] | None = None  # of the content that _page holds
+        self._stamp: tuple[int, ...] | None = None  # of the file whose content _page holds
         self._page = PodPage()
 
     @property
     def faults(self) -> tuple[ObjectFault, ...]:
-        """What could not be read in the list as it is now."""
+        """What could not be read in the current list."""
         return self._page.faults
 
     async def follow(self) -> AsyncGenerator[tuple[Pod, ...], None]:
@@ -36,7 +36,7 @@ class PodFile:
 
     def _refresh(self) -> None:
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not hold us
+            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO must not block
             with open(fd, "rb") as file:
                 found = os.fstat(fd)
                 if not stat.S_ISREG(found.st_mode):
@@ -48,4 +48,4 @@ class PodFile:
         except OSError as e:
             raise KubeUnreadable(f"{self._path}: {e.strerror or e}") from e
         self._page = decode_pods(data, origin=self._path, node=self._node)
-        self._stamp = stamp  # only now: a bad file is read again at the next try
+        self._stamp = stamp  # only now, so that a bad file is read again at the next try

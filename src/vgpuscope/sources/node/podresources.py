@@ -1,6 +1,6 @@
-"""The kubelet's PodResources socket: which device was given to which container.
+"""The kubelet's PodResources socket: which device was allocated to which container.
 
-Spoken with grpclib and our own wire reader, because the usual libraries cost half of the agent's memory: docs/adr/0004.
+It uses grpclib and our own wire reader, because the usual libraries cost half of the agent's memory: docs/adr/0004.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from vgpuscope.model.pod import Grant
 from vgpuscope.model.quantity import Seconds
 
 _LIST = "/v1.PodResourcesLister/List"
-_LIMIT = 16 * 1024 * 1024  # big nodes pass gRPC's usual 4 MiB
+_LIMIT = 16 * 1024 * 1024  # bytes; large nodes exceed gRPC's default of 4 MiB
 
-# What a peer that is no kubelet can make grpclib raise, beside its own errors.
+# Errors that grpclib raises, besides its own, if the peer is not a kubelet.
 _NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, WireInvalid, AssertionError, NotImplementedError)
 
 
 class PodResources:
-    """The grants of this node; each read is a connection of its own, so a kubelet that restarted is simply met anew."""
+    """The grants of this node; each read is a new connection, so a restarted kubelet needs no special handling."""
 
     def __init__(self, socket_path: str, *, timeout: Seconds = 5.0) -> None:
         self._path = socket_path
         self._timeout = timeout
 
     async def read(self) -> tuple[Grant, ...]:
-        """All grants now; PodResourcesAbsent when there is no socket, PodResourcesDown when it gives no answer."""
+        """All current grants; PodResourcesAbsent when there is no socket, PodResourcesDown when it does not answer."""
         try:
             async with asyncio.timeout(self._timeout):
                 return decode_grants(await self._ask())
@@ -63,7 +63,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Bytes(CodecBase):
-    """Messages stay bytes: encoding them is formats' work."""
+    """Messages stay bytes: the formats package encodes them."""
 
     __content_subtype__ = "proto"
 
@@ -75,7 +75,7 @@ class _Bytes(CodecBase):
 
 
 class _Bounded(H2Protocol):
-    """grpclib has no limit of its own for the size of a message."""
+    """A limit for the size of a message, which grpclib does not have."""
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

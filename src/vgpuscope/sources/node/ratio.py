@@ -5,11 +5,11 @@ import os
 
 from vgpuscope.model.errors import RatioInvalid
 
-_LIMIT = 4096  # bytes; a file that holds one number is never longer
+_LIMIT = 4096  # bytes; a file with one number is never longer
 
 
 def parse_ratio(text: str, where: str) -> float:
-    """The ratio in the text; RatioInvalid says what is wrong with it, and where."""
+    """The ratio in the text; RatioInvalid gives the reason and the place."""
     word = text.strip()
     try:
         ratio = float(word)
@@ -29,7 +29,7 @@ class RatioFile:
         self._ratio: float | None = None
 
     def read(self) -> float:
-        """The ratio now in the file; RatioInvalid if there is none, each time it is asked."""
+        """The ratio now in the file; RatioInvalid at each call while the file has none."""
         try:
             status = os.stat(self.path)
             seen = (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -1,9 +1,9 @@
 """HAMi's region of every container of this node, read and never written.
 
-<hook path>/containers/<pod UID>_<container>/ is mounted into the container, so a tenant may put there what it likes:
-links, pipes, devices, a million files, a file that shrinks while we read. The file is therefore opened without
-following links and without waiting, and read by pread: to touch a page of a mapping behind the end of a file that was
-cut means SIGBUS, and that would end the agent.
+<hook path>/containers/<pod UID>_<container>/ is mounted into the container, so a tenant can put anything there: links,
+pipes, devices, a million files, a file that shrinks during the read. The file is therefore opened without following
+links and without waiting. It is read by pread, not mapped: accessing a mapped page beyond the end of a truncated file
+raises SIGBUS, which would end the agent.
 """
 
 import errno
@@ -19,12 +19,12 @@ from vgpuscope.model.errors import RegionRefused, RegionsAbsent, RegionsUnreadab
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.region import ContainerRegion, Refusal, Region, RegionReading
 
-# NONBLOCK: an open must wait neither for the writer of a pipe nor for the holder of a lease.
+# NONBLOCK: open() must wait neither for the writer of a pipe nor for the holder of a lease.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FIRST_READ = 16384  # the header and seven slots: few containers need a second look
+_FIRST_READ = 16384  # bytes: the header and seven slots; few containers need a second read
 _MOST_FILES = 2  # the region and libvgpu.so; HAMi rejects a directory with more
 _MOST_ENTRIES = 1000  # of any kind; a tenant may have filled the directory
-_SETTLED_NS = 1_000_000_000  # file systems count in ticks: two changes within one leave the same time stamp
+_SETTLED_NS = 1_000_000_000  # file timestamps have a granularity: two changes within one tick have the same timestamp
 
 
 class Regions:
@@ -35,9 +35,9 @@ class Regions:
         self._choices: dict[str, _Choice] = {}
 
     def read(self, only: Collection[tuple[PodUID, str]] | None = None) -> RegionReading:
-        """Every container that has a directory, and every refusal; what vanishes while we look is neither.
+        """Every container that has a directory, and every refusal; entries that vanish meanwhile are neither.
 
-        Asked for some containers only, it reads those and forgets nothing of the others.
+        With `only`, it reads those containers and forgets nothing about the others.
         """
         entries = _directories(self._root)
         if only is None:
@@ -68,7 +68,7 @@ class Regions:
         return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region)
 
     def _choose(self, entry: os.DirEntry[str], before: "_Choice | None") -> "_Choice":
-        """What to read in a directory; listed anew only when the directory has changed."""
+        """What to read in a directory; the directory is listed again only when it has changed."""
         status = entry.stat(follow_symlinks=False)
         changed = (status.st_ino, status.st_ctime_ns)
         choice = before if before and before.changed == changed else _choice(entry, changed)
@@ -78,14 +78,14 @@ class Regions:
 
 
 class _Choice(Struct, frozen=True, kw_only=True):
-    """What a directory held when it was listed: a region file, none yet, or a reason to leave it alone."""
+    """The content of a directory when it was listed: a region file, no file yet, or a reason to skip it."""
 
-    changed: tuple[int, int]  # inode and ctime: a tenant can set mtime, but not this
+    changed: tuple[int, int]  # inode and ctime: a tenant can set mtime, but not ctime
     pod_uid: PodUID
     container: str
     file: str | None = None
     refused: str | None = None
-    known: LastDecoded = field(default_factory=LastDecoded)  # what was last decoded of the file
+    known: LastDecoded = field(default_factory=LastDecoded)  # the last decoded values of the file
 
 
 def _directories(root: str) -> list[os.DirEntry[str]]:
@@ -99,7 +99,7 @@ def _directories(root: str) -> list[os.DirEntry[str]]:
 
 
 def _names(directory: str) -> tuple[str, str]:
-    """Pod UID and container name; neither can contain an underscore, so the first one parts them."""
+    """Pod UID and container name; neither can contain an underscore, so the first underscore separates them."""
     pod_uid, _, container = directory.partition("_")
     if not pod_uid or not container or _printable(directory) != directory:
         raise RegionRefused("bad_name")
@@ -113,7 +113,7 @@ def _choice(entry: os.DirEntry[str], changed: tuple[int, int]) -> _Choice:
 
 
 def _list(directory: str) -> tuple[str | None, str | None]:
-    """The file HAMi chooses, the first .cache by name, or why none: there are too many files of HAMi's kind."""
+    """The file that HAMi chooses (the first .cache by name), or the reason for none: too many of HAMi's files."""
     counted, regions = 0, []
     with os.scandir(directory) as entries:
         for number, entry in enumerate(entries, start=1):
@@ -127,7 +127,7 @@ def _list(directory: str) -> tuple[str | None, str | None]:
     if not regions:
         return None, None
     first = min(regions, key=lambda entry: entry.name)
-    if not first.is_file(follow_symlinks=False):  # asked before the open, because to open a device may act on it
+    if not first.is_file(follow_symlinks=False):  # checked before open(), because opening a device may act on it
         return None, "not_a_file"
     return first.path, None
 
@@ -139,14 +139,14 @@ def _read(path: str, known: LastDecoded) -> Region:
         if not stat.S_ISREG(status.st_mode):
             raise RegionRefused("not_a_file")
         region = _decode(file, status.st_size, known)
-        # Once only: a process killed while it wrote leaves the mark for good.
+        # Retry only once: a process killed while writing leaves the mark forever.
         return _decode(file, status.st_size, known) if region.writing else region
     finally:
         os.close(file)
 
 
 def _decode(file: int, size: int, known: LastDecoded) -> Region:
-    """The region in an open file of that size: a few kB of its two million, since the slots in use come first."""
+    """The region in an open file of that size: a few kB of its 2 MB are read, since the used slots come first."""
     head = os.pread(file, _FIRST_READ, 0)
     layout = identify(size, head)
     offset, length = layout.tail
@@ -158,5 +158,5 @@ def _decode(file: int, size: int, known: LastDecoded) -> Region:
 
 
 def _printable(path: str) -> str:
-    """The path as text that any log and label can carry: a file's name may be any bytes."""
+    """The path as text that is safe in any log and label: a file name may contain any bytes."""
     return os.fsencode(path).decode(errors="replace")

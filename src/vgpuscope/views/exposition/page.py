@@ -1,8 +1,8 @@
 """Samples → a page of Prometheus text (0.0.4) or OpenMetrics (1.0).
 
-A node's page changes in its values each second and in its series rarely, so all of it but the numbers is made once
-and kept for as long as the same series come. Most pages are never scraped, so a page is made when it is first asked
-for. A scraper asks for the same form at regular times: on the pages on which that form is due, the sampler makes it,
+The values of a node's page change each second, but its series change rarely. So everything except the numbers is built
+once and kept as long as the series stay the same. Most pages are never scraped, so a page is rendered when it is first
+requested. A scraper requests the same form at regular intervals. When a form is due, the sampler renders it in advance,
 and the scrape finds its bytes ready.
 """
 
@@ -18,21 +18,21 @@ from vgpuscope.catalog.metric import Exposed, Merge, Metric
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.views.exposition import textline
 
-_GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape: most of the gain, a fifth of the time
-_GAPS = 4  # that a habit remembers: two scrapers of one rhythm make two
+_GZIP_LEVEL = 1  # Prometheus asks for gzip on every scrape; this level has most of the gain in a fifth of the time
+_GAPS = 4  # gaps that a habit remembers: two scrapers with the same interval cause two
 
 
 class Sample(Struct, frozen=True, gc=False):
-    """One number of one row. None is never shown, and neither is a sum of which it would be a part."""
+    """One number of one row. A None is never shown; a sum with a None among its parts is not shown either."""
 
     metric: Metric
     row: tuple[str, ...]
-    value: float | int | Histogram | None  # histograms are for pages in shards
+    value: float | int | Histogram | None  # histograms only on sharded pages
     extra: tuple[str, ...] = ()
 
 
 class Form(NamedTuple):
-    """What a scraper can ask for."""
+    """One of the forms that a scraper can request."""
 
     openmetrics: bool = False
     gzipped: bool = False
@@ -42,10 +42,10 @@ PLAIN = Form()
 
 
 class Page:
-    """One page in every form a scraper may ask for; a form that is not ready is made when first asked for, and kept.
+    """One page in every form that a scraper may request; a missing form is rendered at the first request, and kept.
 
-    `render` gives the plain text and the heads that OpenMetrics has instead. It is called once at most, when the first
-    form is needed: at any later moment, by whichever thread asks.
+    `render` returns the plain text and the heads that OpenMetrics uses instead. It is called at most once, when the
+    first form is needed. This can be at any later time, in the thread of the request.
     """
 
     def __init__(
@@ -95,23 +95,23 @@ class Page:
 
 
 class _Line(NamedTuple):
-    """One line of every page for as long as its series lives."""
+    """One line of every page, as long as its series exists."""
 
     name: str
-    pieces: tuple[str, ...]  # what stands before each of its values; the first begins with the end of the line before
+    pieces: tuple[str, ...]  # the text before each of its values; the first begins with the last line's line break
     scale: float
     merge: Merge
 
 
 class _Series(NamedTuple):
-    """A line of a page with the places of its values: several where things come that its labels do not tell apart."""
+    """A line of a page with the positions of its values: several if its labels do not distinguish some rows."""
 
     line: _Line
     at: tuple[int, ...]
 
 
 class _Shape(NamedTuple):
-    """Which series come in which order: rows, where each begins, and the metric and extra labels of each sample."""
+    """The series and their order: rows, where each begins, and the metric and extra labels of each sample."""
 
     rows: list[tuple[str, ...]]
     begins: list[int]
@@ -147,7 +147,7 @@ class _Layout:
                     wanted[-1] = after + len(self._scaled)
                     self._scaled.append((first, line.scale))
             fixed[head] = f"\n{textline.text_head(exposed)}" + fixed[head]
-        self._take = itemgetter(*wanted, 0, 0)  # never of one index: that would give no tuple
+        self._take = itemgetter(*wanted, 0, 0)  # at least two indexes, because with one itemgetter returns no tuple
         self._fixed = [piece for text in fixed for piece in (text, "")]
         if self._fixed:
             self._fixed[0] = self._fixed[0].removeprefix("\n")
@@ -160,7 +160,7 @@ class _Layout:
         if self._merged:
             values = values + [merge(_number(values[one]) for one in at) for merge, at in self._merged]
         scaled = [textline.scaled(values[at], scale) for at, scale in self._scaled]
-        pieces = self._fixed.copy()  # the layout stays as it is: another thread may be making another page of it
+        pieces = self._fixed.copy()  # a copy, because another thread may be rendering another page with this layout
         pieces[1::2] = map(str, self._take(values + scaled)[:-2])
         return "".join(pieces).encode()
 
@@ -169,7 +169,7 @@ _Lines: TypeAlias = dict[tuple[str, ...], dict[Any, tuple[_Line, ...]]]  # by ro
 
 
 class _Last(NamedTuple):
-    """What is remembered of the last page that was made."""
+    """What is remembered of the last rendered page."""
 
     shape: _Shape
     layout: _Layout
@@ -180,12 +180,12 @@ _MERGES: dict[Merge, Callable[[Iterable[Any]], Any]] = {"sum": sum, "max": max, 
 
 
 def _number(value: float | str) -> float:
-    """A value, or the number that a label holds."""
+    """A value, or the number in a label."""
     return int(value) if isinstance(value, str) else value
 
 
 class _Habit:
-    """After how many pages one form is asked for again; told by those who serve, looked at by who renders."""
+    """After how many pages one form is requested again; updated by the server, read by the renderer."""
 
     __slots__ = ("_gaps", "_last")
 
@@ -194,25 +194,26 @@ class _Habit:
         self._gaps: tuple[int, ...] = ()
 
     def ask(self, page: int) -> None:
-        """It was asked for on this page."""
+        """Record a request for the form on this page."""
         if page > self._last:
             self._gaps = (*self._gaps[1 - _GAPS :], page - self._last)
             self._last = page
 
     def due(self, page: int) -> bool:
-        """Whether it may be asked for on this page: after as many as lately. One made in vain costs a scrape.
+        """Whether the form may be requested on this page, judged by the recent gaps.
 
-        With steady clocks the gap between two scrapes varies by one, so both are among those remembered.
+        A form rendered in vain costs as much as a scrape. With steady clocks the gap between two scrapes varies by one,
+        so both gaps are among those remembered.
         """
         return page - self._last in self._gaps
 
 
 class Renderer:
-    """Renders page after page of the same process; remembers the labels of the series that are still there.
+    """Renders page after page of the same process; remembers the labels of the current series.
 
-    For as long as the same series come in the same order, a page is made by putting the numbers between what stays.
-    The sampler may make a page that is due while a scrape has an earlier one made: what is remembered is one value that
-    is replaced whole, so each page is right whatever the other does.
+    As long as the same series come in the same order, a page is made by inserting the numbers into the fixed text. The
+    sampler may render a page that is due while a scrape has an earlier page rendered. The remembered state is one value
+    that is replaced as a whole, so each page is correct whatever the other thread does.
     """
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
@@ -226,7 +227,7 @@ class Renderer:
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
-        """The page of these samples, which are gone through when it is first asked for, or now if a form is due."""
+        """The page of these samples, which are iterated at the first request, or now if a form is due."""
         self._pages += 1
         page = Page(lambda: self._text(samples), self._note)
         for form, habit in list(self._habits.items()):
@@ -266,7 +267,7 @@ class Renderer:
         self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
 
     def _lay_out(self, shape: _Shape, values: int, before: _Lines) -> "_Last":
-        """Samples of one name stand together, whichever metric they come from; those of one series are merged."""
+        """Samples of one name are placed together, even from different metrics; samples of one series are merged."""
         blocks: dict[str, dict[tuple[str, ...], _Series]] = {name: {} for name in self._names}
         kept: _Lines = {}
         at = 0
@@ -290,12 +291,12 @@ class Renderer:
 
 
 def _lines(plan: Iterable[Exposed], row: Any, extra: tuple[str, ...]) -> tuple[_Line, ...]:
-    """The lines that one sample makes: one for each name that applies to its row."""
+    """The lines of one sample: one for each name that applies to its row."""
     return tuple(_Line(e.name, _pieces(e, row, extra), e.scale, e.merge) for e in plan if textline.applies(e, row))
 
 
 def _pieces(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> tuple[str, ...]:
-    """All of a line but its value, and but those of labels that hold numbers."""
+    """A line without its value, and without the values of labels that hold numbers."""
     assert not exposed.volatile or exposed.scale == 1, "the numbers in its labels would be scaled too"
     line = "\n" + textline.start(exposed, row, extra)
     return tuple(line.split(textline.HOLE)) if exposed.volatile else (line,)

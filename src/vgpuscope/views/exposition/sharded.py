@@ -1,13 +1,15 @@
-"""A page of very many series, most of which did not change since it was last asked for.
+"""A page of very many series, most of which have not changed since the last scrape.
 
-The page is cut into shards (a node, a namespace); a shard into things (a device, a container). A name is a column, in
-which each shard has one block of bytes, the lines of all its things. A change writes the lines anew whose values
-changed and puts them into their blocks; a scrape only puts blocks together, and looks at none of them. Compressed, each
-block is a gzip member of its own: members may be concatenated, so only what changed is compressed again. Blocks of a
-line or two, which would grow by that, share a member with the name's head; it is made for each scrape.
+The page is divided into shards (a node, a namespace), and a shard into things (a device, a container). A name is a
+column. In a column, each shard has one block of bytes: the lines of all its things. An update rewrites only the lines
+whose values changed, and puts them into their blocks. A scrape only concatenates blocks, and reads none of them.
 
-Lines are kept nowhere else than in the blocks, because text is most of what a large cluster takes in memory. Whose a
-line is follows from its place: a block has the lines of its things in their order, and a thing's shape says how many.
+When compressed, each block is a gzip member of its own. Members may be concatenated, so only changed blocks are
+compressed again. Blocks of a line or two would grow by that, so they share a member with the name's head; it is made
+for each scrape.
+
+Lines are kept only in the blocks, because text takes most of the memory of a large cluster. The position of a line
+shows which thing it belongs to: a block has the lines of its things in order, and a thing's shape gives their number.
 """
 
 import zlib
@@ -20,18 +22,18 @@ from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
 
 Row = tuple[str, ...]
-Lines = dict[int, list[bytes]]  # the number of a name → lines under it, without their ends
+Lines = dict[int, list[bytes]]  # the number of a name → its lines, without line breaks
 
 _LEVEL = 1  # most of the gain, a fifth of the time
-_WINDOW = 29  # zlib's word for: 8 kB, with the header and trailer of a gzip member
-_MEMORY = 6  # of zlib's 9: members are small, and it sets up its tables for each
-_SMALL = 200  # bytes: less than this is not worth a member of its own
-_CHUNK = 256 * 1024  # bytes of text that a chunk is made from: a few milliseconds if all of it must be compressed
+_WINDOW = 29  # zlib's value for an 8 kB window with the header and trailer of a gzip member
+_MEMORY = 6  # of zlib's 9: members are small, and zlib sets up its tables for each
+_SMALL = 200  # bytes: a smaller block gets no member of its own
+_CHUNK = 256 * 1024  # bytes of text per chunk: a few milliseconds if all of it must be compressed
 _ROW = attrgetter("row")
 
 
 class _Shape:
-    """How many lines a thing has under each name. Nearly all things have one of a few shapes, and share it."""
+    """The number of lines of a thing under each name. Nearly all things have one of a few shapes, and share it."""
 
     __slots__ = ("counts", "single")
 
@@ -41,7 +43,7 @@ class _Shape:
 
 
 class _Thing:
-    """What one row shows."""
+    """The samples of one row."""
 
     __slots__ = ("samples", "shape")
 
@@ -51,7 +53,7 @@ class _Thing:
 
 
 class _Shard:
-    """One shard: its things, and how many lines all of them have."""
+    """One shard: its things, and the number of all their lines."""
 
     __slots__ = ("series", "things")
 
@@ -61,18 +63,18 @@ class _Shard:
 
 
 class _Column:
-    """Everything under one name: the block of each shard, plain and (once asked for) compressed."""
+    """Everything under one name: the block of each shard, plain and (once requested) compressed."""
 
     __slots__ = ("blocks", "packed", "short", "size")
 
     def __init__(self) -> None:
-        self.short: dict[_Shard, bytes] = {}  # not worth a member of their own
+        self.short: dict[_Shard, bytes] = {}  # blocks too small for a member of their own
         self.blocks: dict[_Shard, bytes] = {}  # the others
-        self.packed: dict[_Shard, bytes] = {}  # members of these, where they are current
+        self.packed: dict[_Shard, bytes] = {}  # the current gzip members of `blocks`
         self.size = 0  # bytes of all blocks
 
     def lines(self, shard: _Shard) -> list[bytes]:
-        """The lines of a shard, and the empty rest behind the last."""
+        """The lines of a shard, and the empty rest after the last line break."""
         return self.get(shard).split(b"\n")
 
     def get(self, shard: _Shard) -> bytes:
@@ -80,7 +82,7 @@ class _Column:
         return self.blocks.get(shard) or self.short.get(shard, b"")
 
     def put(self, shard: _Shard, lines: list[bytes]) -> None:
-        """Let these be the lines of a shard, with an empty rest; a block that stays the same stays compressed."""
+        """Set the lines of a shard, with an empty rest; an unchanged block stays compressed."""
         block, before = b"\n".join(lines), self.get(shard)
         if block == before:
             return
@@ -91,13 +93,13 @@ class _Column:
         into[shard] = block
 
     def drop(self, shard: _Shard) -> None:
-        """The shard has no lines here."""
+        """Remove the lines of a shard."""
         self.size -= len(self.blocks.pop(shard, b"")) + len(self.short.pop(shard, b""))
         self.packed.pop(shard, None)
 
 
 class ShardedPage:
-    """The page of a process that watches many things. One writer; a scrape sees a page that was whole at some time."""
+    """The page of a process that watches many things. One writer; a scrape sees a page that was once complete."""
 
     def __init__(self, metrics: Iterable[Metric], families: Iterable[str]) -> None:
         on = frozenset(families)
@@ -119,11 +121,11 @@ class ShardedPage:
         return sum(shard.series for shard in self._shards.values())
 
     def update(self, key: Hashable, samples: Iterable[Sample]) -> None:
-        """Let a shard show these samples and no others. Those of one row must come together."""
+        """Replace the samples of a shard. The samples of one row must come together."""
         self.update_rows(key, {row: list(group) for row, group in groupby(samples, key=_ROW)})
 
     def update_rows(self, key: Hashable, now: dict[Row, list[Sample]]) -> None:
-        """The same, for who has the samples by row; a list that was given before costs nothing."""
+        """Replace the samples of a shard, given by row; a list object that was given before costs nothing."""
         shard = self._shards.setdefault(key, _Shard())
         changed = [
             row
@@ -157,9 +159,9 @@ class ShardedPage:
         return b"".join(self.chunks(openmetrics=openmetrics, gzipped=True)[1])
 
     def chunks(self, *, openmetrics: bool, gzipped: bool) -> tuple[int | None, Iterator[bytes]]:
-        """The page of this moment in pieces, each of which takes little time to make; and its size, if that is known.
+        """The page of this moment in chunks that each take little time to make, and its size if that is known.
 
-        Between two of them the page may change: the rest is still that of the moment.
+        If the page changes between two chunks, the remaining chunks are still those of this moment.
         """
         end = b"# EOF\n" if openmetrics else b""
         if gzipped:
@@ -168,7 +170,7 @@ class ShardedPage:
         return sum(size for _, size in pieces), _plain_chunks(pieces)
 
     def _pieces(self, *, openmetrics: bool) -> list[tuple[list[bytes], int]]:
-        """The head and blocks of each name, and their size: to look at each block would mean to wait for memory."""
+        """The head and blocks of each name, and their size; looking at each block would mean waiting for memory."""
         return [
             ([head, *column.short.values(), *column.blocks.values()], len(head) + column.size)
             for head, column in zip(self._heads[openmetrics], self._columns, strict=True)
@@ -176,7 +178,7 @@ class ShardedPage:
         ]
 
     def _members(self, *, openmetrics: bool) -> "list[bytes | _Unpacked]":
-        """Members where there are some already, and what to make the others from; as text it is the same."""
+        """The existing members, and the text for the missing ones; decompressed they are the same page."""
         members: list[bytes | _Unpacked] = []
         for head, column in zip(self._heads[openmetrics], self._columns, strict=True):
             if column.size:
@@ -188,16 +190,16 @@ class ShardedPage:
         return members
 
     def _number(self, exposed: Exposed) -> int:
-        """Samples of one name stand together, whichever metric they come from."""
+        """The number of a name: samples of one name are placed together, even from different metrics."""
         return self._names.setdefault(exposed.name, (len(self._names), exposed))[0]
 
     def _make_heads(self, make: Callable[[Exposed], str]) -> list[bytes]:
         return [f"{make(exposed)}\n".encode() for _, exposed in self._names.values()]
 
     def _amend(self, shard: _Shard, changed: dict[Row, list[Sample]]) -> None:
-        """Write anew the lines whose samples changed, where every line keeps its place."""
+        """Rewrite the lines whose samples changed, if every line keeps its position."""
         opened: Lines = {}
-        ahead: dict[_Shape, int] = {}  # of the things before this one: how many there are of each shape
+        ahead: dict[_Shape, int] = {}  # the number of things of each shape before this one
         for row, thing in shard.things.items():
             if row in changed:
                 for number, exposed, at, old, new in self._differing(row, thing, changed[row]):
@@ -216,11 +218,11 @@ class ShardedPage:
     def _differing(
         self, row: Row, thing: _Thing, after: list[Sample]
     ) -> Iterator[tuple[int, Exposed, int, Sample, Sample]]:
-        """Each line of a thing that is not the same: its name, its place among the thing's lines of that name."""
+        """Each changed line of a thing: its name, and its position among the thing's lines of that name."""
         seen: dict[int, int] = {}
         for old, new in zip(thing.samples, after, strict=True):
             same = old == new
-            if new.value is None or (same and thing.shape.single):  # it has a place of its own
+            if new.value is None or (same and thing.shape.single):  # one line per name: positions need no counting
                 continue
             for number, exposed in self._plans[new.metric.name]:
                 if textline.applies(exposed, row):
@@ -230,7 +232,7 @@ class ShardedPage:
                         yield number, exposed, at, old, new
 
     def _rebuild(self, shard: _Shard, now: dict[Row, list[Sample]]) -> None:
-        """Put the blocks together from the lines of things that stay as they are and of those that are new."""
+        """Build the blocks from the lines of unchanged things and of new ones."""
         kept = self._kept(shard, {row for row, t in shard.things.items() if now.get(row) == t.samples})
         things: dict[Row, _Thing] = {}
         blocks: Lines = {}
@@ -277,7 +279,7 @@ class ShardedPage:
 
 
 def _alike(old: list[Sample], new: list[Sample]) -> bool:
-    """Whether both have as many lines under the same names."""
+    """Whether both have the same number of lines under the same names."""
     return len(old) == len(new) and all(
         one.metric is other.metric
         and (one.value is None) == (other.value is None)
@@ -287,7 +289,7 @@ def _alike(old: list[Sample], new: list[Sample]) -> bool:
 
 
 def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
-    """The line of a sample that changed: most often only in its value, the last word."""
+    """The line of a changed sample: in most cases only the value, the last word, differs."""
     assert isinstance(new.value, int | float)
     if old.extra != new.extra:
         return textline.lines(exposed, new.row, new.extra, new.value).encode()[:-1]
@@ -295,7 +297,7 @@ def _again(line: bytes, exposed: Exposed, old: Sample, new: Sample) -> bytes:
 
 
 class _Unpacked:
-    """Text that is not compressed yet: a shard's block in a column, or what is put together for one scrape."""
+    """Text that is not compressed yet: a shard's block in a column, or text that is put together for one scrape."""
 
     __slots__ = ("column", "shard", "text")
 
@@ -303,7 +305,7 @@ class _Unpacked:
         self.text, self.column, self.shard = text, column, shard
 
     def pack(self) -> bytes:
-        """Compress it; a block's member is kept for as long as the block is current."""
+        """Compress the text; a block's member is kept as long as the block is current."""
         member = _pack(self.text)
         if self.column and self.shard and self.column.blocks.get(self.shard) is self.text:
             self.column.packed[self.shard] = member
@@ -311,7 +313,7 @@ class _Unpacked:
 
 
 def _plain_chunks(columns: list[tuple[list[bytes], int]]) -> Iterator[bytes]:
-    """Chunks of about the same size; each column is cut by the average of its pieces."""
+    """Chunks of about the same size; each column is divided by the average size of its pieces."""
     pieces: list[bytes] = []
     size = 0
     for more, its_size in columns:

@@ -1,15 +1,15 @@
-"""The lines of Prometheus' text format: heads and labels, spelled in one place."""
+"""The lines of Prometheus' text format: heads and labels, defined in one place."""
 
 from typing import Any
 
 from vgpuscope.catalog.metric import Exposed
 from vgpuscope.model.histogram import Histogram
 
-HOLE = "\n\n"  # where a label's number goes; stands in no line
+HOLE = "\n\n"  # the placeholder for the number in a label; it occurs in no line
 
 
 def start(exposed: Exposed, row: Any, extra: tuple[str, ...]) -> str:
-    """A line up to its value. Labels without a value are left out; those that hold numbers have holes."""
+    """A line up to its value. Empty labels are omitted; labels that hold numbers have placeholders."""
     pairs = [(label, escape(getattr(row, attribute))) for label, attribute in exposed.labels]
     if exposed.volatile:
         pairs += [(label, HOLE) for label in exposed.extra]
@@ -29,7 +29,7 @@ def lines(exposed: Exposed, row: Any, extra: tuple[str, ...], value: "float | Hi
 
 
 def _histogram_lines(before: str, value: Histogram) -> str:
-    """Buckets that hold the smaller ones too, sum and count; bounds are floats, as OpenMetrics wants them."""
+    """Cumulative buckets, sum and count; bounds are floats, as OpenMetrics requires."""
     name, _, labels = before.rstrip("} ").partition("{")
     bounds = [*map(repr, map(float, value.bounds)), "+Inf"]
     more, alone = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
@@ -44,22 +44,22 @@ def applies(exposed: Exposed, row: Any) -> bool:
 
 
 def scaled(value: float, scale: float) -> float:
-    """The value in the unit of a name, without the dust of binary fractions."""
+    """The value in the unit of a name, without rounding errors of binary fractions."""
     return value if scale == 1 else round(value * scale, 9)
 
 
 def escape(value: str) -> str:
-    """A label's value as it stands between quotes."""
+    """A label's value, escaped for use between quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def text_head(exposed: Exposed) -> str:
-    """HELP and TYPE of the text format, without the last line's end."""
+    """HELP and TYPE of the text format, without the last line break."""
     return f"# HELP {exposed.name} {_help(exposed.help)}\n# TYPE {exposed.name} {exposed.type}"
 
 
 def openmetrics_head(exposed: Exposed) -> str:
-    """OpenMetrics calls a counter without its _total, and knows no counter whose samples lack it."""
+    """HELP and TYPE of OpenMetrics: a counter is named without _total; a counter whose name lacks it is `unknown`."""
     name, kind = exposed.name, str(exposed.type)
     if kind == "counter":
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")

@@ -1,4 +1,4 @@
-"""NodeSnapshot → samples. Reads like a list: what is not measured is None and does not appear."""
+"""NodeSnapshot → samples. It reads like a list: a value that is not measured is None and does not appear."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -277,7 +277,7 @@ def _memory_ledger(metric: Metric, row: tuple[str, ...], split: Split | None) ->
 
 
 def _counter_ledger(metric: Metric, row: tuple[str, ...], split: Split | None) -> Iterator[Sample]:
-    """Not the living containers' part: it falls when one ends, and their own series say it."""
+    """The ledger without the running containers: their part falls when one ends, and they have their own series."""
     if split is not None:
         yield Sample(metric, row, split.system, ("system",))
         yield Sample(metric, row, split.unattributed, ("unattributed",))
@@ -318,7 +318,7 @@ def _container(row: ContainerRow, usage: ContainerUsage) -> Iterator[Sample]:
     yield Sample(m.CONTAINER_PROCESSES, row, usage.processes)
     yield Sample(m.CONTAINER_MEMORY_TOTAL, row, usage.memory_total)
     for metric, value in _used(usage):
-        # None of what has not started is nothing, not unknown: it does not spoil a sum it would be a part of.
+        # None of a container that has not started means nothing used, not unknown. It must not make a sum unknown.
         if value is not None or usage.state != "not-started":
             yield Sample(metric, row, value)
 

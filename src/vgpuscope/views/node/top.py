@@ -1,6 +1,6 @@
-"""`vgpuscope top`, the pure part: samples and keys fold into a state, a state becomes the screen.
+"""`vgpuscope top`, the part without I/O: samples and keys update a state, and the screen is drawn from the state.
 
-top_text ◄─ top_rows ◄─ top_table ◄─ top ─► top_notes
+text ◄─ top_rows ◄─ top_table ◄─ top ─► top_notes
 """
 
 from collections.abc import Callable

@@ -34,7 +34,7 @@ _ALL = ("place", "state", "busy", "burst", "memory", "power", "energy", "extra",
 _NO_ENERGY = ("place", "state", "busy", "burst", "memory", "power", "extra", "method")
 _NO_METHOD = ("place", "state", "busy", "burst", "memory", "power", "extra")
 _NO_BURST = ("place", "state", "busy", "memory", "power", "extra")
-_PLANS = (  # from rich to poor; the first that leaves room for the names is taken
+_PLANS = (  # from most to least; the first plan that leaves enough room for the names is used
     ColumnPlan(columns=_ALL, busy_bar=10, memory_bar=10),
     ColumnPlan(columns=_ALL, busy_bar=6, memory_bar=8),
     ColumnPlan(columns=_NO_ENERGY, busy_bar=6, memory_bar=8),

@@ -1,4 +1,4 @@
-"""Asking the driver one thing at a time: a call that fails costs its own value and nothing else."""
+"""Single calls to the driver: a call that fails loses its own value and nothing else."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -13,9 +13,9 @@ SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUN
 DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 9, 10, 12, 13, 15, 16
 LIB_RM_VERSION_MISMATCH, ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED, UNKNOWN = 18, 22, 25, 26, 999
 
-# the library has lost the driver: handles are worth nothing until it is initialised anew
+# the library has lost the driver: handles are invalid until the library is initialised again
 GONE = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
-# an answer that stays the same until the driver or the MIG mode changes
+# errors that stay the same until the driver or the MIG mode changes
 UNSUPPORTED = frozenset(
     {NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED}
 )
@@ -24,7 +24,7 @@ HEALTH_OF: dict[int, Health] = {
     RESET_REQUIRED: "reset-required",
     NO_PERMISSION: "no-permission",
 }
-# the binding's structures run Python code for each attribute; this goes past it, five times faster
+# the binding's structures run Python code for each attribute access; this bypasses it and is five times faster
 attribute = object.__getattribute__
 
 NEVER = float("-inf")
@@ -40,11 +40,11 @@ class Refused(Exception):
 
 
 class DriverGone(Exception):
-    """Nothing can be asked before the library is initialised anew."""
+    """The driver is lost; no call works before the library is initialised again."""
 
 
 class CardDown(Exception):
-    """One GPU does not take part any more; the others do."""
+    """One GPU has failed; the others still work."""
 
     def __init__(self, health: Health) -> None:
         super().__init__(health)
@@ -52,7 +52,7 @@ class CardDown(Exception):
 
 
 class Garbage(Exception):
-    """The driver gave a value that cannot be true."""
+    """The driver returned an impossible value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -60,24 +60,24 @@ class Garbage(Exception):
 
 
 class Question:
-    """One thing to ask of a GPU: the first name the library knows is used. `nothing` are codes that mean none."""
+    """One query about a GPU: the first name that the library has is used. `nothing`: codes for an empty answer."""
 
     __slots__ = ("args", "names", "nothing")
 
     def __init__(self, *names: str, args: tuple[int, ...] = (), of: str = "", nothing: Iterable[int] = ()) -> None:
-        # what is unsupported for one clock, or for an instance, may be supported for another: each has its own key
+        # a call can be unsupported for one clock or for an instance, and supported for another: each has its own key
         self.names = tuple((name, f"{of}{name}{args or ''}") for name in names)
         self.args = args
         self.nothing = frozenset(nothing)
 
 
 class Counter:
-    """Tells a counter that moves, or was reset, from one odd value: what the next reading confirms is the truth."""
+    """Distinguishes a counter that moves or was reset from one odd value, which the next reading does not confirm."""
 
     __slots__ = ("_at", "_odd", "_rate", "_value")
 
     def __init__(self, rate: float) -> None:
-        self._rate = rate  # no hardware counts faster than this, per second
+        self._rate = rate  # per second; no hardware counts faster
         self._value: int | None = None
         self._odd: int | None = None
         self._at = 0.0
@@ -108,20 +108,20 @@ class GpuHandle:
         self.serial: str | None = None
         self.minor: int | None = None
         self.pci: str | None = None
-        self.handle: Any = None  # None: the driver gave none
+        self.handle: Any = None  # None: the driver gave no handle
         self.health: Health = "ok"
         self.forget()
 
     def forget(self) -> None:
-        """Keeps who it is; everything that was learned under one initialisation of the library goes."""
+        """Keep the identity; forget everything that was learned under one initialisation of the library."""
         self.handle = None
         self.static: dict[str, float] = {}
-        self.places: dict[str, tuple[int | None, int]] = {}  # by instance: its profile id and first slice
+        self.places: dict[str, tuple[int | None, int]] = {}  # by MIG instance: its profile id and first slice
         self.slow: dict[str, Any] = {}
-        self.slow_at = NEVER  # when that was read
+        self.slow_at = NEVER  # when the slow values were read
         self.calm: dict[str, Any] = {}
         self.calm_at = NEVER
-        self.quiet: dict[str, float] = {}  # what is not supported, and when that was learned
+        self.quiet: dict[str, float] = {}  # unsupported calls, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken
         self.answered = self.failed = self.denied = 0
@@ -129,7 +129,7 @@ class GpuHandle:
         self.down_tries = 0
 
     def identity(self) -> dict[str, Any]:
-        """The fields of Gpu that hold while the GPU does not answer."""
+        """The fields of Gpu that stay valid while the GPU does not answer."""
         return {
             "uuid": self.uuid,
             "index": self.index,
@@ -141,31 +141,31 @@ class GpuHandle:
 
 
 class Abandoned(Exception):
-    """The call came back after all, but nobody waits for its thread any more."""
+    """The call returned after all, but its thread has been abandoned."""
 
 
 class Calls:
-    """The binding, with what is under way and what was refused. One thread only."""
+    """The binding, with the current call and the rejected values. One thread only."""
 
     def __init__(self, binding: Any, dropped: dict[str, int] | None = None) -> None:
         self._binding = binding
         kinds = (getattr(binding, "NVMLError", None), getattr(binding, "NVMLLibraryMismatchError", None))
-        # the second is no NVMLError; a name that is no UTF-8 is the third
+        # the second is not an NVMLError; the third is for a name that is not UTF-8
         self._errors: tuple[type[Exception], ...] = (*filter(None, kinds), UnicodeDecodeError)
         self._functions: dict[str, Callable[..., Any]] = {**raw_lists(binding)}
         self.memory_version: int | None = getattr(binding, "nvmlMemory_v2", None)
         self.under_way: tuple[str, str] | None = None
         self.dropped: dict[str, int] = {} if dropped is None else dropped
-        self.left_with = ""  # the GPU in which a call hangs that nobody waits for any more
+        self.left_with = ""  # the GPU in which an abandoned call hangs
         self.now = 0.0
 
     def successor(self, *, left_with: str) -> "Calls":
-        """Takes over from these, whose thread is left with the call that hangs."""
+        """The replacement for these calls, whose thread stays with the call that hangs."""
         self.left_with = left_with
         return Calls(self._binding, self.dropped)
 
     def drop(self, reason: str) -> None:
-        """Counts a value that was refused as garbage."""
+        """Counts a value that was rejected as garbage."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def call(self, name: str, *args: Any, about: str = "") -> Any:
@@ -182,7 +182,7 @@ class Calls:
             self._returned()
 
     def ask(self, card: GpuHandle, question: Question, *more: Any, handle: Any = None) -> Any:
-        """The answer, or None if the GPU does not say; () where the question's error codes mean none."""
+        """The answer, or None if the GPU has none; () if the error code is one of the question's `nothing`."""
         for name, key in question.names:
             if key in card.quiet and self.quiet(card, key):
                 continue
@@ -212,12 +212,12 @@ class Calls:
         self.under_way = None
 
     def quiet(self, card: GpuHandle, key: str) -> bool:
-        """Whether the GPU said lately that it does not support this."""
+        """Whether the GPU recently reported this call as unsupported."""
         learned = card.quiet.get(key)
         return learned is not None and 0.0 <= self.now - learned < QUIET
 
     def learn(self, card: GpuHandle, key: str, code: int) -> bool:
-        """Takes an error code in; True if it means unsupported, which is remembered."""
+        """Handles an error code; True if it means unsupported, which is remembered."""
         if code in UNSUPPORTED:
             if key not in card.quiet:
                 log.debug("not supported", extra={"gpu": card.uuid, "call": key, "nvml_code": code})

@@ -1,7 +1,7 @@
-"""The driver of this node, through NVML: initialised once, kept, and initialised anew when it was lost.
+"""The driver of this node, through NVML: initialised once, kept, and initialised again when it was lost.
 
-`nvml_calls` asks one thing at a time, `nvml_card` reads one GPU; here are the life of the library, the list of
-GPUs and the XID events. Nobody else imports pynvml.
+`calls` makes single calls, and `gpu` reads one GPU. This module has the lifetime of the library, the list of GPUs and
+the XID events. No other module imports pynvml.
 """
 
 import ctypes
@@ -34,12 +34,12 @@ from vgpuscope.sources.node.nvml.gpu import read_card
 
 log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
 
-_RESCAN = 60.0  # seconds between two looks at who is there
-_LONGEST_WAIT = 60.0  # of every back-off
-_LISTEN_MS = 1000  # so long does a listener take to notice that it should end
-_CLOSE = 1.0  # seconds that close() gives a read to end
+_RESCAN = 60.0  # seconds between two scans for GPUs
+_LONGEST_WAIT = 60.0  # seconds; maximum of every back-off
+_LISTEN_MS = 1000  # the time a listener needs to notice that it should end
+_CLOSE = 1.0  # seconds that close() waits for a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
-_NO_PCI = "00000000:00:00.0"  # what boards without PCI say
+_NO_PCI = "00000000:00:00.0"  # reported by boards without PCI
 
 _SERIAL = Question("nvmlDeviceGetSerial")
 _MINOR = Question("nvmlDeviceGetMinorNumber")
@@ -53,7 +53,7 @@ class _Session:
     def __init__(self, cards: list[GpuHandle]) -> None:
         self.handles = tuple((card.uuid, card.handle) for card in cards if card.handle is not None)
         self.by_handle = {_address(handle): uuid for uuid, handle in self.handles}
-        self.deaf: set[str] = set()  # GPUs that spoil an event set
+        self.deaf: set[str] = set()  # GPUs that make an event set fail
 
 
 class Nvml:
@@ -63,10 +63,10 @@ class Nvml:
         if binding is None:
             import pynvml as binding  # noqa: PLC0415 - 8,000 lines that only a real driver needs
         self._calls = Calls(binding)
-        self._ears = Calls(binding)  # the listener's own, so that its waiting is never taken for a hang
+        self._ears = Calls(binding)  # the listener's own, so that its waiting is never mistaken for a hang
         self._clock = clock
         self._cards: list[GpuHandle] = []
-        self._hidden = 0  # GPUs the library counts but does not let us see
+        self._hidden = 0  # GPUs that the library counts but that we have no permission to read
         self._known: tuple[Gpu, ...] = ()
         self._versions: tuple[str | None, str | None] = (None, None)
         self._references = 0
@@ -77,24 +77,24 @@ class Nvml:
         self._tries = 0
         self._failure: tuple[type[SourceDown], str] = (DriverAbsent, "not tried yet")
         self._busy = threading.Lock()
-        self._stuck: set[str] = set()  # GPUs in which a call hangs, each with a thread that was left to it
+        self._stuck: set[str] = set()  # GPUs in which a call hangs; each has one abandoned thread
         self._session: _Session | None = None
-        self._event_set = threading.Lock()  # held by the listener as long as it has one
+        self._event_set = threading.Lock()  # held by the listener while it has an event set
         self._xids: dict[tuple[str, int], int] = {}
         self._last_xid: dict[str, int] = {}
 
     @property
     def doing(self) -> str | None:
-        """The call that is under way and the GPU it asks; None between calls."""
+        """The current call and its GPU; None between calls."""
         under_way = self._calls.under_way
         return None if under_way is None else " ".join(filter(None, under_way))
 
     def identities(self) -> tuple[Gpu, ...]:
-        """Who was there when the driver last answered."""
+        """The GPUs that were present when the driver last answered."""
         return self._known
 
     def read(self) -> DeviceReading:
-        """Everything the driver says now. Raises DriverAbsent or DriverFailed; a later read recovers by itself."""
+        """Everything that the driver reports now. Raises DriverAbsent or DriverFailed; a later read recovers."""
         calls = self._calls
         with self._busy:
             try:
@@ -105,10 +105,10 @@ class Nvml:
                 self._stuck.discard(calls.left_with)
 
     def leave_behind(self) -> str | None:
-        """The GPU in which the read under way hangs, which is left alone from now on so that others can be read.
+        """The GPU in which the current read hangs; from now on it is skipped, so that the others can be read.
 
-        The thread stays with its call; when that comes back the GPU is read again. None if what hangs is not a GPU's
-        own call: then there is nothing to read but what hangs. At most one thread is lost to each GPU.
+        The thread stays with its call. When the call returns, the GPU is read again. None if the hanging call does not
+        belong to one GPU: then no other GPU could be read either. At most one thread is lost for each GPU.
         """
         calls, under_way = self._calls, self._calls.under_way
         uuid = under_way[1] if under_way else ""
@@ -120,7 +120,7 @@ class Nvml:
 
     def _read(self) -> DeviceReading:
         at = self._calls.now = self._clock()
-        for _ in range(2):  # a driver that was reloaded is back at once
+        for _ in range(2):  # a driver that was reloaded answers at the second try
             self._connect(at)
             try:
                 gpus = self._sample(at)
@@ -134,7 +134,7 @@ class Nvml:
         raise self._down()
 
     def close(self) -> None:
-        """Lets go of the driver, unless a call hangs in it: then the end of the process has to do."""
+        """Release the driver, unless a call hangs in it: then the end of the process releases it."""
         if self._busy.acquire(timeout=_CLOSE):
             try:
                 self._let_go()
@@ -158,7 +158,7 @@ class Nvml:
             self._give_up(f"the driver is gone: {e}")
             raise self._down() from None
         except Refused as e:
-            # nobody can tell a driver that is not installed from one not loaded yet; one that was there has failed
+            # "not installed" and "not loaded yet" look the same; a driver that worked before has failed
             absent = e.code == LIBRARY_NOT_FOUND or (e.code == DRIVER_NOT_LOADED and not self._worked)
             self._give_up(str(e), DriverAbsent if absent else DriverFailed)
             raise self._down() from None
@@ -174,16 +174,16 @@ class Nvml:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Ends this initialisation; handles and what was learned with them go, identities stay.
+        """End this initialisation: handles and what was learned with them are dropped, identities stay.
 
-        Not while a call hangs: it needs the library, and its GPU's handle.
+        Not while a call hangs: the call needs the library and the handle of its GPU.
         """
         if self._stuck:
             return
         self._session, self._up_since = None, None
         for card in self._cards:
             card.forget()
-        # the library must not be shut down under a listener that still waits in it
+        # the library must not be shut down while a listener still waits in it
         if self._event_set.acquire(timeout=3 * _LISTEN_MS / 1000):
             try:
                 self._shut_down()
@@ -223,7 +223,7 @@ class Nvml:
         if recovered:
             self._session = _Session(self._cards)
         if gpus and all(gpu.health != "ok" for gpu in gpus) and at - (self._up_since or at) >= _RESCAN:
-            self._let_go()  # perhaps the library is what is stuck: the next read begins anew
+            self._let_go()  # the library itself may be stuck: the next read initialises it again
         return tuple(gpus)
 
     def _reading(self, at: float, gpus: tuple[Gpu, ...]) -> DeviceReading:
@@ -265,9 +265,9 @@ class Nvml:
         return Gpu(**card.identity(), health=health)
 
     def _look_around(self, at: float) -> None:
-        """Takes the list of GPUs anew if their number changed, a GPU that is down is due, or a minute went by.
+        """List the GPUs again if their number changed, a GPU that is down is due, or a minute has passed.
 
-        Not while a call hangs in a GPU: to meet it again would be to hang as well.
+        Not while a call hangs in a GPU: a call to the same GPU would hang as well.
         """
         if self._stuck:
             return
@@ -285,7 +285,7 @@ class Nvml:
                 raise DriverGone(str(e)) from None
 
     def _scan(self, at: float) -> None:
-        """Finds who is there. A GPU without an answer keeps the identity that its index had, or that is missing."""
+        """Find the GPUs. A GPU that does not answer is identified by its index, or as one of the missing GPUs."""
         count = self._calls.call("nvmlDeviceGetCount")
         missing = {card.uuid: card for card in self._cards}
         cards: dict[int, GpuHandle] = {}
@@ -318,7 +318,7 @@ class Nvml:
             self._session = _Session(cards)
 
     def _meet(self, index: int, missing: dict[str, GpuHandle]) -> GpuHandle:
-        """The GPU at an index, with a fresh handle: the one we know by its UUID, or a new one."""
+        """The GPU at an index, with a new handle: the known GPU with its UUID, or a new one."""
         handle = self._calls.call("nvmlDeviceGetHandleByIndex", index, about=f"index {index}")
         uuid = self._calls.call("nvmlDeviceGetUUID", handle, about=f"index {index}")
         card = missing.get(uuid) or self._new_card(uuid, index, handle)
@@ -338,14 +338,14 @@ class Nvml:
     # -- XID events ---------------------------------------------------------------------------------------------------
 
     def listen(self, stop: threading.Event) -> None:
-        """Counts XIDs per GPU until told to stop. For a thread of its own; read() initialises the library."""
+        """Count XIDs per GPU until `stop` is set. Needs its own thread; read() initialises the library."""
         while not stop.is_set():
             session = self._session
             if session is None or not self._follow(session, stop):
                 stop.wait(_LISTEN_MS / 1000)
 
     def _follow(self, session: _Session, stop: threading.Event) -> bool:
-        """Listens as long as the session lasts; False if the driver would not have it."""
+        """Listen as long as the session lasts; False if the driver refuses."""
         with self._event_set:
             if self._session is not session:
                 return True
@@ -366,7 +366,7 @@ class Nvml:
         return True
 
     def _register(self, session: _Session, events: Any) -> bool:
-        """Whether any GPU will report to this set; one that refuses leaves the others audible."""
+        """Whether any GPU will report to this event set; a GPU that refuses does not affect the others."""
         heard = 0
         for uuid, handle in session.handles:
             if uuid in session.deaf:
@@ -377,7 +377,7 @@ class Nvml:
             except Refused as e:
                 session.deaf.add(uuid)
                 if e.code == UNKNOWN:
-                    return False  # such a set must be thrown away; the next one is made without this GPU
+                    return False  # such an event set is unusable; the next one is made without this GPU
         return heard > 0
 
     def _hear(self, session: _Session, events: Any) -> None:
@@ -406,19 +406,19 @@ class Nvml:
 
 
 def _backoff(first: float, tries: int) -> float:
-    """Seconds to wait after so many failures."""
+    """Seconds to wait after that many failures."""
     return min(first * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT)
 
 
 def _waits(card: GpuHandle, at: float) -> bool:
-    """Whether a GPU that is down is to be left alone for now."""
+    """Whether a GPU that is down should not be tried yet."""
     if card.down_since is None:
         return False
     return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
 
 
 def _guess(index: int, health: Health, missing: dict[str, GpuHandle]) -> GpuHandle | None:
-    """Whose silence this is. A GPU that was never seen has no name yet; one we may not see is none of ours."""
+    """The GPU that does not answer: a known one; else a placeholder, or None without permission to see the GPU."""
     card = next((card for card in missing.values() if card.index == index), None)
     if card is None:
         card = next(iter(missing.values()), None)
@@ -428,5 +428,5 @@ def _guess(index: int, health: Health, missing: dict[str, GpuHandle]) -> GpuHand
 
 
 def _address(handle: Any) -> Any:
-    """What two handles of one GPU have in common: the binding's pointers do not compare."""
+    """A comparable value, equal for all handles of one GPU; the binding's pointers do not compare."""
     return ctypes.addressof(handle.contents) if hasattr(handle, "contents") else handle

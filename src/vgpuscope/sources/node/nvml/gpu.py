@@ -1,4 +1,4 @@
-"""One GPU, read once: NVML's units and names become ours here, and what cannot be true is dropped."""
+"""One GPU, read once: NVML's units and names are converted to ours, and impossible values are dropped."""
 
 import re
 from collections.abc import Callable
@@ -29,9 +29,9 @@ from vgpuscope.sources.node.nvml.processes import process_lists, read_processes,
 
 Convert = Callable[[Any], Any]
 
-SLOW = 10.0  # seconds between two reads of what changes rarely
-CALM = 5.0  # seconds between two reads of what changes slowly; it has no mean or maximum, so a scrape loses nothing
-_NONE = 0xFFFFFFFF  # of a 32-bit counter: none
+SLOW = 10.0  # seconds between two reads of values that change rarely
+CALM = 5.0  # seconds between two reads of slow values; they have no mean or maximum, so a scrape loses nothing
+_NONE = 0xFFFFFFFF  # value of a 32-bit counter that means "none"
 
 
 # -- conversions: raw value in, ours out, or Garbage ------------------------------------------------------------------
@@ -68,10 +68,10 @@ def _throttle(mask: int) -> frozenset[ThrottleReason]:
 
 _THROTTLE = {1 << i: frozenset({reason}) for i, reason in enumerate(THROTTLE_REASONS)}
 
-_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no GPU takes 100 kW
+_watts = _bounded("power-implausible", 100_000_000, per=1000)  # mW; no GPU draws 100 kW
 _celsius = _bounded("temperature-implausible", 250, least=-100)
 _hertz = _bounded("clock-implausible", 100_000, times=1e6)  # MHz
-_fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may pass 100 %
+_fan = _bounded("fan-implausible", 200, per=100)  # the intended speed, which may exceed 100 %
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
@@ -88,13 +88,13 @@ _VALUES: tuple[tuple[str, Question, Convert], ...] = (
         _throttle,
     ),
 )
-# with the fields below it is asked for every CALM seconds
+# read every CALM seconds, with the fields below
 _CALM: tuple[tuple[str, Question, Convert], ...] = (
     ("temperature", Question("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", args=(0,)), _celsius),
     ("memory_clock", Question("nvmlDeviceGetClockInfo", args=_MEMORY), _hertz),
     ("fan", Question("nvmlDeviceGetFanSpeed"), _fan),
 )
-# engines of a GPU that is cut into instances are not the GPU's any more
+# on a GPU with MIG instances, the engines belong to the instances
 _ENGINES: tuple[tuple[str, Question, Convert], ...] = (
     ("encoder", Question("nvmlDeviceGetEncoderUtilization"), _engine),
     ("decoder", Question("nvmlDeviceGetDecoderUtilization"), _engine),
@@ -105,7 +105,7 @@ _STATIC: tuple[tuple[str, Question, Convert], ...] = (
     ("sm_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_SM), _hertz),
     ("memory_clock_max", Question("nvmlDeviceGetMaxClockInfo", args=_MEMORY), _hertz),
 )
-# what changes rarely and is costly for a driver to find out; with the remapped rows it is asked for every SLOW seconds
+# rare changes, and costly for the driver; read every SLOW seconds, with the remapped rows
 _SLOW: tuple[tuple[str, Question, Convert], ...] = (
     ("power_limit", Question("nvmlDeviceGetEnforcedPowerLimit"), _watts),
     ("ecc_corrected", Question("nvmlDeviceGetTotalEccErrors", args=_CORRECTED), _count),
@@ -122,11 +122,11 @@ _MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED = 82, 197, 198
 _FIELD_IDS = tuple((field, f"field {field}") for field in (_MEMORY_TEMPERATURE, _PCIE_SENT, _PCIE_RECEIVED))
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of the value union, by value type
 
-_RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: more is not possible
+_RATES = {"energy": 1e8, "pcie_sent": 1e12, "pcie_received": 1e12}  # mJ and bytes per second: physical maxima
 
 
 class _Holder:
-    """The questions that a GPU and an instance both answer, each remembering for itself what is not supported."""
+    """The questions for both a GPU and a MIG instance; each remembers separately what is not supported."""
 
     def __init__(self, of: str) -> None:
         self.memory2 = Question("nvmlDeviceGetMemoryInfo", of=f"{of}v2 ")
@@ -146,7 +146,7 @@ _COMPUTE_INSTANCE = Question("nvmlDeviceGetComputeInstanceId", of="instance ")
 
 
 def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
-    """Everything the GPU says now. Raises CardDown or DriverGone; any other failure is one absent value."""
+    """Everything that the GPU reports now. Raises CardDown or DriverGone; any other failure is one missing value."""
     card.answered = card.failed = card.denied = 0
     mode = calls.ask(card, _MIG_MODE)
     mig = None if mode is None else mode[0] == 1
@@ -201,7 +201,7 @@ def _static(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
 
 
 def _slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    """What was last read, if not too long ago. What fails, or is garbage, is asked for again at the next read."""
+    """The last slow values if they are recent enough. A value that failed or was garbage is read again next time."""
     if not 0.0 <= calls.now - card.slow_at < SLOW:
         before, card.slow = _faults(calls, card), {}
         _fill(calls, card, _SLOW, card.slow)
@@ -211,7 +211,7 @@ def _slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
 
 
 def _calm(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    """The same for what changes slowly."""
+    """The same for values that change slowly."""
     if not 0.0 <= calls.now - card.calm_at < CALM:
         before, card.calm = _faults(calls, card), {}
         _fill(calls, card, _CALM, card.calm)
@@ -269,7 +269,7 @@ def _fields(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     for (field, key), answer in zip(wanted, answers or (), strict=False):
         code = attribute(answer, "nvmlReturn")
         if code != SUCCESS:
-            # an older driver calls a field it does not know an invalid argument
+            # an older driver answers "invalid argument" for a field that it does not know
             calls.learn(card, key, NOT_SUPPORTED if code == INVALID_ARGUMENT else code)
             continue
         kind = attribute(answer, "valueType")
@@ -294,7 +294,7 @@ def _memory(calls: Calls, card: GpuHandle, holder: _Holder, handle: Any = None) 
     version, key = calls.memory_version, holder.memory2.names[0][1]
     if version is not None and not calls.quiet(card, key):
         info = calls.ask(card, holder.memory2, version, handle=handle)
-        # a moment's failure must not switch the series to v1, which counts what is reserved as used
+        # a temporary failure must not switch the series to v1, which counts reserved memory as used
         if info is not None or not calls.quiet(card, key):
             return None if info is None else _checked(calls, info, reserved=attribute(info, "reserved"))
     info = calls.ask(card, holder.memory1, handle=handle)
@@ -316,11 +316,11 @@ def _checked(calls: Calls, info: Any, *, reserved: int | None) -> Memory | None:
 
 
 def _instances(calls: Calls, card: GpuHandle) -> tuple[MigInstance, ...]:
-    """Every instance there is; handles are asked for anew, since a destroyed instance's may come back as another."""
+    """All MIG instances; handles are read each time, since that of a destroyed instance may be reused for another."""
     found = []
     for index in range(calls.ask(card, _MIG_COUNT) or 0):
         handle = calls.ask(card, _MIG_HANDLE, index)
-        if handle is not None:  # numbers have holes
+        if handle is not None:  # numbers have gaps
             found.append(_instance(calls, card, index, handle))
     instances = tuple(instance for instance in found if instance is not None)
     card.places = {i.uuid: (i.profile_id, i.start) for i in instances if i.start is not None}
@@ -328,7 +328,7 @@ def _instances(calls: Calls, card: GpuHandle) -> tuple[MigInstance, ...]:
 
 
 def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInstance | None:
-    """One instance, or None if it went away while we looked."""
+    """One MIG instance, or None if it was destroyed meanwhile."""
     uuid = calls.ask(card, _UUID, handle=handle)
     gi = calls.ask(card, _GPU_INSTANCE, handle=handle)
     ci = calls.ask(card, _COMPUTE_INSTANCE, handle=handle)
@@ -353,7 +353,7 @@ def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInst
 
 
 def _place(calls: Calls, card: GpuHandle, gi: int) -> tuple[int | None, int | None]:
-    """Profile id and first memory slice of a GPU instance, which stay as they are; a driver may keep them for root."""
+    """Profile id and first memory slice of a GPU instance, which never change; some drivers give them only to root."""
     handle = calls.ask(card, _BY_ID, gi)
     info = calls.ask(card, _INFO, handle=handle) if handle else None
     return (info.profileId, info.placement.start) if info is not None else (None, None)

@@ -1,7 +1,7 @@
 """The driver's lists of processes as plain tuples.
 
-The binding asks for the length, makes an array type for it (garbage in a cycle) and an object of each row: 3 µs for
-every process and sample. Here one buffer serves all calls, and rows are unpacked from it.
+The binding asks for the length, creates an array type for it (garbage in a cycle) and an object for each row: 3 µs per
+process and sample. Here one buffer serves all calls, and rows are unpacked from it.
 """
 
 import ctypes
@@ -21,11 +21,11 @@ LISTS = (
 _INFO = struct.Struct("@IQII")  # nvmlProcessInfo_v2_t, and v3: pid, used bytes, GPU instance, compute instance
 _NOT_AVAILABLE = (1 << 64) - 1
 _SUCCESS, _INSUFFICIENT_SIZE, _FUNCTION_NOT_FOUND = 0, 7, 13
-_ROOM = 64  # processes that one GPU has at first
+_ROOM = 64  # processes of one GPU; the first size of the buffer
 
 
 def raw_lists(binding: Any) -> dict[str, Callable[[Any], list[Row]]]:
-    """By the binding's own names; none for a binding without a C library behind it."""
+    """The list functions by the binding's own names; empty for a binding without a C library."""
     info = getattr(binding, "c_nvmlProcessInfo_v3_t", None)
     if info is None or not hasattr(binding, "nvmlLib") or ctypes.sizeof(info) != _INFO.size:
         return {}
@@ -35,12 +35,12 @@ def raw_lists(binding: Any) -> dict[str, Callable[[Any], list[Row]]]:
 
 
 def as_row(process: Any) -> Row:
-    """A row from an object as the binding makes it."""
+    """A row from an object of the binding."""
     return process.pid, process.usedGpuMemory, process.gpuInstanceId, process.computeInstanceId
 
 
 class _Buffer:
-    """Room for one list; grows when a GPU has more."""
+    """A buffer for one list; grows when a GPU has more processes."""
 
     def __init__(self, binding: Any) -> None:
         self._binding = binding
@@ -53,7 +53,7 @@ class _Buffer:
             raise self._binding.NVMLError(_FUNCTION_NOT_FOUND)
         count = ctypes.c_uint(len(self._bytes) // _INFO.size)
         while (code := function(handle, ctypes.byref(count), self._bytes)) == _INSUFFICIENT_SIZE:
-            count.value = 2 * count.value + 5  # more may come while we ask again
+            count.value = 2 * count.value + 5  # more processes may start before the next call
             self._bytes = ctypes.create_string_buffer(count.value * _INFO.size)
         if code != _SUCCESS:
             raise self._binding.NVMLError(code)

@@ -1,4 +1,4 @@
-"""Who is on a GPU: the driver's three lists as one, and what each process used since the last sample."""
+"""The processes on a GPU: the driver's three lists merged, and the use of each process since the last sample."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -9,12 +9,12 @@ from vgpuscope.sources.node.nvml.lists import LISTS, as_row
 
 _NONE = 0xFFFFFFFF  # NVML's "no such instance"
 _PID_MAX = 1 << 22
-_CLOCK_SLACK = 100_000  # µs a sample may seem to lie in the future
+_CLOCK_SLACK = 100_000  # µs that a sample may appear to be in the future
 
 _SAMPLES = Question(
     "nvmlDeviceGetProcessesUtilizationInfo",
     "nvmlDeviceGetProcessUtilization",
-    nothing=(SUCCESS, NOT_FOUND),  # nobody did anything; the binding raises a library's SUCCESS with no samples too
+    nothing=(SUCCESS, NOT_FOUND),  # no process was active; the binding also raises a library's SUCCESS without samples
 )
 
 _KINDS: tuple[ProcessKind, ...] = ("compute", "graphics", "mps")
@@ -22,7 +22,7 @@ _KIND_SETS = tuple(frozenset(k for i, k in enumerate(_KINDS) if mask >> i & 1) f
 
 
 def process_lists(of: str) -> tuple[Question, ...]:
-    """The questions for the lists of a GPU, or of an instance: each remembers for itself what is not supported."""
+    """The questions for the lists of a GPU, or of a MIG instance: each remembers separately what is not supported."""
     return tuple(Question(name, f"{name}_v2", of=of) for name in LISTS)
 
 
@@ -32,7 +32,7 @@ Listed: TypeAlias = dict[int, list[Any]]  # by pid: mask of kinds, memory, GPU i
 def read_processes(
     calls: Calls, card: GpuHandle, lists: tuple[Question, ...], memory: Memory | None, handle: Any = None
 ) -> Listed | None:
-    """Each process once, whatever lists it stands in. None: a list could not be read, so the rest would mislead."""
+    """Each process once, even if several lists have it. None: a list could not be read, and the rest would mislead."""
     merged: Listed = {}
     failed, readable = card.failed, False
     for kind, question in enumerate(lists):
@@ -47,7 +47,7 @@ def _merge(calls: Calls, merged: Listed, rows: Any, *, kind: int, most: int) -> 
     for row in rows:
         pid, memory, gi, ci = row if isinstance(row, tuple) else as_row(row)
         if not 0 < pid <= _PID_MAX:
-            calls.drop("process-pid")  # 0: a process the driver cannot name in our pid namespace
+            calls.drop("process-pid")  # 0: a process that has no pid in our pid namespace
             continue
         if memory is not None and memory > most:
             calls.drop("process-memory-over-total")
@@ -58,18 +58,18 @@ def _merge(calls: Calls, merged: Listed, rows: Any, *, kind: int, most: int) -> 
             continue
         listed[0] |= kind
         if memory is not None and (listed[1] is None or memory > listed[1]):
-            listed[1] = memory  # each list gives the whole sum: added up it would count twice
+            listed[1] = memory  # each list has the complete sum: adding them would count it twice
 
 
 def without_use(listed: Listed) -> tuple[GpuProcess, ...]:
-    """The processes of a GPU or instance of which the driver does not say what each used."""
+    """The processes of a GPU or MIG instance without the use of each, which the driver does not report."""
     return tuple(_process(pid, one, None) for pid, one in listed.items())
 
 
 def with_use(calls: Calls, card: GpuHandle, listed: Listed, clock: Callable[[], float]) -> tuple[GpuProcess, ...]:
-    """The processes with what each used since the last sample: 0 for one the driver saw nothing of."""
+    """The processes with the use of each since the last sample: 0 for a process without a driver sample."""
     now = int(clock() * 1e6)
-    # the first time, ask for one second: 0 would bring all the history the driver has
+    # the first time, ask for one second: 0 would return the driver's whole history
     since = now - 1_000_000 if card.seen_until is None else min(card.seen_until, now)
     card.seen_until = since
     samples = calls.ask(card, _SAMPLES, since)
@@ -87,7 +87,7 @@ _IDLE: _Use = (0, 0, 0, 0)
 
 
 def _newest(calls: Calls, samples: Any, listed: Listed, *, since: int, until: int) -> dict[int, _Use | None]:
-    """The latest sample of each listed process; None for a process of which there is only garbage."""
+    """The latest sample of each listed process; None for a process whose samples are all garbage."""
     newest: dict[int, _Use | None] = {}
     for sample in samples:
         pid, at = attribute(sample, "pid"), attribute(sample, "timeStamp")
