@@ -98,6 +98,16 @@ class Counter:
         return self._odd is not None and 0 <= value - self._odd <= room
 
 
+class Kept:
+    """Values that are not read at every sample."""
+
+    __slots__ = ("at", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.at = NEVER  # when they were read
+
+
 class GpuHandle:
     """What is remembered of one GPU between two reads."""
 
@@ -117,10 +127,7 @@ class GpuHandle:
         self.handle = None
         self.static: dict[str, float] = {}
         self.places: dict[str, tuple[int | None, int]] = {}  # by MIG instance: its profile id and first slice
-        self.slow: dict[str, Any] = {}
-        self.slow_at = NEVER  # when the slow values were read
-        self.calm: dict[str, Any] = {}
-        self.calm_at = NEVER
+        self.slow, self.calm = Kept(), Kept()
         self.quiet: dict[str, float] = {}  # unsupported calls, and when that was learned
         self.counters: dict[str, Counter] = {}
         self.seen_until: int | None = None  # µs: the newest process sample taken

@@ -261,7 +261,7 @@ class Nvml:
         card.health, card.down_since, card.down_tries = health, at, card.down_tries + 1
         card.static.clear()
         card.counters.clear()
-        card.slow_at = card.calm_at = NEVER
+        card.slow.at = card.calm.at = NEVER
         return Gpu(**card.identity(), health=health)
 
     def _look_around(self, at: float) -> None:

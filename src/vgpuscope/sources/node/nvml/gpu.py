@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vgpuscope.model.device import (
@@ -22,6 +23,7 @@ from vgpuscope.sources.node.nvml.calls import (
     Counter,
     Garbage,
     GpuHandle,
+    Kept,
     Question,
     attribute,
 )
@@ -162,8 +164,8 @@ def read_card(calls: Calls, card: GpuHandle, clock: Callable[[], float]) -> Gpu:
         _utilization(calls, card, values)
     _static(calls, card, values)
     _energy(calls, card, values)
-    _calm(calls, card, values)
-    _slow(calls, card, values)
+    values |= _kept(calls, card, card.calm, CALM, partial(_read_calm, calls, card))
+    values |= _kept(calls, card, card.slow, SLOW, partial(_read_slow, calls, card))
     return Gpu(
         **card.identity(),
         **values,
@@ -200,24 +202,29 @@ def _static(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
     values.update(card.static)
 
 
-def _slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    """The last slow values if they are recent enough. A value that failed or was garbage is read again next time."""
-    if not 0.0 <= calls.now - card.slow_at < SLOW:
-        before, card.slow = _faults(calls, card), {}
-        _fill(calls, card, _SLOW, card.slow)
-        _remapped(calls, card, card.slow)
-        card.slow_at = calls.now if _faults(calls, card) == before else NEVER
-    values.update(card.slow)
+def _kept(
+    calls: Calls,
+    card: GpuHandle,
+    kept: Kept,
+    seconds: float,
+    read: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """The values of the last read, unless it is too long ago. A read with a failure or garbage is not kept."""
+    if not 0.0 <= calls.now - kept.at < seconds:
+        before, kept.values = _faults(calls, card), {}
+        read(kept.values)
+        kept.at = calls.now if _faults(calls, card) == before else NEVER
+    return kept.values
 
 
-def _calm(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
-    """The same for values that change slowly."""
-    if not 0.0 <= calls.now - card.calm_at < CALM:
-        before, card.calm = _faults(calls, card), {}
-        _fill(calls, card, _CALM, card.calm)
-        _fields(calls, card, card.calm)
-        card.calm_at = calls.now if _faults(calls, card) == before else NEVER
-    values.update(card.calm)
+def _read_slow(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
+    _fill(calls, card, _SLOW, values)
+    _remapped(calls, card, values)
+
+
+def _read_calm(calls: Calls, card: GpuHandle, values: dict[str, Any]) -> None:
+    _fill(calls, card, _CALM, values)
+    _fields(calls, card, values)
 
 
 def _faults(calls: Calls, card: GpuHandle) -> int:
