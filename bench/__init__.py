@@ -1,1 +1,1 @@
-"""Measures the services against their peers and their lower bounds: `make bench`."""
+"""Measures the services against comparable programs and lower bounds: `make bench`."""

@@ -1,4 +1,4 @@
-"""`make bench`: measure against peers and lower bounds; exit code 1 when a target is missed."""
+"""`make bench`: measure against comparable programs and lower bounds; exit code 1 if a target is missed."""
 
 import argparse
 import sys
@@ -47,7 +47,7 @@ BENCHES: dict[str, Bench] = {
 
 
 def main() -> int:
-    """Measure, write the figures down, say what was missed."""
+    """Measure, save the figures, and print the targets that were missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "what", nargs="*", metavar="agent|cluster|analyzer|trust", help="what to measure; nothing named: all"

@@ -1,4 +1,4 @@
-"""Where the analyzer's samples come from: a real Prometheus, or a stand-in that has its answers ready."""
+"""Sources of the analyzer's samples: a real Prometheus, or a stand-in with prepared answers."""
 
 import random
 import shutil
@@ -14,13 +14,13 @@ from bench.analyzer_fleet import NAMES, STEP, WINDOW, Holder, holders, values
 from tests.contract import promworld
 from tests.services.analyzer.promstub import STALE, Labels, Samples
 
-_AHEAD = 600  # seconds for which samples are written beforehand: every window is full whenever it ends
-_AT_ONCE = 4000  # series in memory
+_AHEAD = 600  # seconds for which samples are written in advance, so that every window is full, whenever it ends
+_AT_ONCE = 4000  # series kept in memory
 
 
 @contextmanager
 def prometheus(root: Path, cards: int) -> Iterator[str]:
-    """The address of a real one, filled by remote write."""
+    """The address of a real Prometheus, filled by remote write."""
     if shutil.which("prometheus") is None:
         raise SystemExit("bench: the analyzer's bench needs Prometheus (Debian package prometheus)")
     with promworld.prometheus(root) as url:
@@ -38,7 +38,7 @@ def prometheus(root: Path, cards: int) -> Iterator[str]:
 
 @contextmanager
 def stand_in(cards: int) -> Iterator[str]:
-    """bench.analyzer_stub, in a process of its own."""
+    """The address of bench.analyzer_stub, in its own process."""
     command = [sys.executable, "-m", "bench.analyzer_stub", str(cards)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -48,13 +48,13 @@ def stand_in(cards: int) -> Iterator[str]:
 
 
 def renew(url: str) -> None:
-    """Have the stand-in's samples be of now; it takes a while, and must not count."""
+    """Set the stand-in's samples to the present; this takes a while and must not be measured."""
     with urlopen(Request(f"{url}/renew", data=b"x"), timeout=120) as answer:
         answer.read()
 
 
 def _series(cards: int, times: list[float]) -> Iterator[tuple[Labels, Samples]]:
-    """Each holder's series; the end of one is marked as Prometheus does it when a series is gone from a page."""
+    """Each holder's series; its end has a stale marker, as when Prometheus no longer finds a series on a page."""
     dice, handover = random.Random(cards), times[0] + WINDOW * 2 / 3
     for holder in holders(cards, handovers=True):
         held = [at for at in times if holder.begins <= at - handover < holder.ends]

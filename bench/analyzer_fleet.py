@@ -16,15 +16,15 @@ NAMES = (
 )
 CARDS_ON_NODE = 8
 _MEMORY = 40_536  # MiB
-_HANDED_OVER = 100  # one GPU of so many has a new holder within the window
+_HANDED_OVER = 100  # one of this many GPUs gets a new holder within the window
 _SEED = 20250601
-_LOADS = ((0, 0), (0, 3), (5, 25), (30, 60), (60, 90), (85, 100), (95, 100))  # percent, from and to
+_LOADS = ((0, 0), (0, 3), (5, 25), (30, 60), (60, 90), (85, 100), (95, 100))  # utilisation in percent, from and to
 
 Labels = dict[str, str]
 
 
 class Holder(NamedTuple):
-    """A GPU while one pod has it: from then on, or until then, in seconds from the moment of all handovers."""
+    """A GPU while one pod has it; `begins` and `ends` are in seconds from the moment of all handovers."""
 
     labels: Labels
     low: int
@@ -34,7 +34,7 @@ class Holder(NamedTuple):
 
 
 def holders(cards: int, *, handovers: bool) -> Iterator[Holder]:
-    """Every GPU with its pod; some with two, one after the other."""
+    """Every GPU with its pod; some GPUs have two pods, one after the other."""
     dice = random.Random(_SEED)
     for number in range(cards):
         low, high = dice.choice(_LOADS)

@@ -1,4 +1,4 @@
-"""What is measured of the analyzer, and how: see docs/performance.md."""
+"""The measurements of the analyzer: see docs/performance.md."""
 
 import http.client
 import json
@@ -27,17 +27,17 @@ _GZIP = {"Accept-Encoding": "gzip"}
 _FORMS = {"plain": TEXT, "gzip": TEXT_GZIP, "as Prometheus asks": PROMETHEUS}
 _PAUSE = 0.02  # seconds between two requests, on average
 _WITHIN = 120.0
-_ROUNDING = 0.1001  # points: both round a score to one digit
+_ROUNDING = 0.1001  # points: the analyzer and the script both round a score to one digit
 
 
 class AnalyzerEffort(Struct, frozen=True, kw_only=True):
     """How long to measure, and on which fleets."""
 
-    cards: tuple[int, ...] = (100, 1000, 5000)  # in a real Prometheus
-    replayed: int = 100_000  # by the stand-in
+    cards: tuple[int, ...] = (100, 1000, 5000)  # GPUs in a real Prometheus
+    replayed: int = 100_000  # GPUs in the stand-in
     rounds: int = 9
     replayed_rounds: int = 7
-    requests: int = 60  # of each answer in each form
+    requests: int = 60  # requests for each answer in each format
     replayed_requests: int = 7
 
 
@@ -47,14 +47,14 @@ ANALYZER_QUICK = AnalyzerEffort(
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Seconds of time and of CPU, as medians."""
+    """Seconds of wall time and of CPU, as medians."""
 
     wall: float
     cpu: float
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Seconds of a scrape in one form, beside a static page of the same bytes."""
+    """Seconds of a scrape in one format, with those of a static page of the same size."""
 
     form: str
     ours: float
@@ -62,20 +62,20 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class FleetSize(Struct, frozen=True, kw_only=True):
-    """What a fleet of one size costs."""
+    """The costs of a fleet of one size."""
 
     cards: int
     served_by: str
     ready: float  # seconds from the start until the first analysis is done
-    first: float  # that the first analysis took
-    analysis: Cost  # wall: as the analyzer says it, until the result is shown; CPU: with all that follows from it
-    outside: float  # seconds from POST /analyze until a client has seen that the result is shown
+    first: float  # seconds of the first analysis
+    analysis: Cost  # wall: reported by the analyzer, until the result is shown; CPU: until the analyzer is idle again
+    outside: float  # seconds from POST /analyze until a client sees the result
     script: Cost
-    requests: tuple[int, ...]  # of each analysis
-    health_wait: float  # the longest that /healthz took during an analysis
+    requests: tuple[int, ...]  # number of requests of each analysis
+    health_wait: float  # seconds: the longest answer of /healthz during an analysis
     results: float
     results_gzip: float
-    results_first: float  # the first answer after an analysis
+    results_first: float  # seconds of the first answer after an analysis
     results_bytes: int
     pages: tuple[Page, ...]
     page_bytes: int
@@ -84,22 +84,22 @@ class FleetSize(Struct, frozen=True, kw_only=True):
 
     @property
     def usual_requests(self) -> float:
-        """The median: now and then one more asks which metrics there are."""
+        """The median: some analyses need one more request, for the list of metrics."""
         return statistics.median(self.requests)
 
     @property
     def against_script(self) -> float:
-        """Time of an analysis as a multiple of the plain script's."""
+        """The wall time of an analysis as a multiple of the plain script's."""
         return self.analysis.wall / self.script.wall
 
     @property
     def per_card(self) -> float:
-        """Seconds of an analysis for each GPU."""
+        """Seconds of an analysis per GPU."""
         return self.analysis.wall / self.cards
 
 
 class AnalyzerFigures(Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The figures of one run."""
 
     sizes: tuple[FleetSize, ...]
     replayed: FleetSize
@@ -107,7 +107,7 @@ class AnalyzerFigures(Struct, frozen=True, kw_only=True):
 
 
 def run(effort: AnalyzerEffort) -> AnalyzerFigures:
-    """One fleet after the other."""
+    """Measure one fleet after the other."""
     with client() as asker:
         sizes = tuple(_real(cards, asker, effort) for cards in effort.cards)
         replayed = _replayed(effort.replayed, asker, effort)
@@ -137,7 +137,7 @@ def _size(url: str, asker: Client, *, root: Path, cards: int, served_by: str, ef
 
 
 class _Measured:
-    """An analyzer that is being measured, and the plain script beside it."""
+    """An analyzer under test, and the plain script beside it."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Measured:
         self._resident: list[int] = []
 
     def size(self, effort: AnalyzerEffort, *, served_by: str) -> FleetSize:
-        """Everything."""
+        """All measurements of one fleet."""
         self._rest()
         first = float(self._summary()["seconds"])
         real = served_by == "Prometheus"
@@ -192,7 +192,7 @@ class _Measured:
         )
 
     def _rounds(self, rounds: int) -> tuple[list[Cost], list[Cost]]:
-        """Analyses and runs of the script in turn, so that noise hits both alike; each tells its own time."""
+        """Analyses and runs of the script in turn, so that noise affects both alike; each reports its own time."""
         _say(f"{self._cards} GPUs: {rounds} analyses, and the plain script as often")
         self._script.run(time.time())
         ours, theirs = [], []
@@ -203,7 +203,7 @@ class _Measured:
         return ours, theirs
 
     def _analyze(self) -> Cost:
-        """One analysis: until it is shown, and the CPU until nothing more follows from it."""
+        """The wall time of one analysis until its result is shown, and the CPU time until the analyzer is idle."""
         cpu, outside = self._analyzer.cpu_seconds(), self._until_shown()
         self._rest()
         cpu = self._analyzer.cpu_seconds() - cpu
@@ -214,17 +214,17 @@ class _Measured:
         self._renew()
         before = self._shown()
         while int(time.time()) <= datetime.fromisoformat(before).timestamp():
-            time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
+            time.sleep(0.05)  # times are shown in whole seconds, and two analyses must differ
         began = self._started()
         usual = min(self._own, default=0.0)
-        time.sleep(usual)  # questions would take time from it
+        time.sleep(usual)  # requests during the analysis would slow it down
         while self._shown() == before:
             assert time.perf_counter() < began + _WITHIN, "the analysis does not end"
             time.sleep(max(0.002, 0.01 * usual))
         return time.perf_counter() - began
 
     def _started(self) -> float:
-        """When an analysis was begun; on a busy machine what follows from the last one may not be done yet."""
+        """When an analysis was started; on a busy machine, work after the previous one may have to finish first."""
         while True:
             began = time.perf_counter()
             if b"started" in self._get("/analyze", method="POST"):
@@ -234,12 +234,12 @@ class _Measured:
     def _shown(self) -> str:
         health = json.loads(self._get("/health"))
         error = health["error"]
-        # the stand-in has one thread: while it sends an answer of 100,000 GPUs, it does not answer a health check
+        # The stand-in has one thread. While it sends an answer of 100,000 GPUs, it does not answer a health check.
         assert not error or error["code"] == "SOURCE_DOWN", health
         return str(health["last_success"])
 
     def _noted(self, outside: float) -> float:
-        """What the analyzer says of an analysis: its seconds, which cannot be more than a client saw."""
+        """The analyzer's own figure for the seconds of an analysis, which cannot be more than a client saw."""
         summary = self._summary()
         assert not summary["faults"], summary
         assert summary["seconds"] <= outside, (summary, outside)
@@ -250,7 +250,7 @@ class _Measured:
         return float(summary["seconds"])
 
     def _rest(self) -> None:
-        """Wait until the analyzer has nothing more to do."""
+        """Wait until the analyzer is idle."""
         quiet, busy = 0, self._analyzer.busy_seconds()
         while quiet < 2:
             time.sleep(0.1)
@@ -278,10 +278,10 @@ class _Measured:
         return max(waits)
 
     def _proves_same(self) -> None:
-        """The scores are the script's, for every GPU that had one holder: what was measured was done."""
+        """Prove that the work was done: the scores equal the script's, for every GPU that had one holder."""
         self._analyze()
         shown = datetime.fromisoformat(self._summary()["timestamp"]).timestamp()
-        expected = self._script.scores(shown + 0.5)  # no sample lies within a second: the windows hold the same
+        expected = self._script.scores(shown + 0.5)  # no sample lies in between, so both windows hold the same samples
         cards = Counter(key.split()[0] for key in expected)
         single = {key.split()[0]: score for key, score in expected.items() if cards[key.split()[0]] == 1}
         found = {row["gpu_id"]: row["score"] for row in json.loads(self._get("/results"))}
@@ -305,7 +305,7 @@ class _Measured:
 
 
 class _Script:
-    """The plain script, from outside."""
+    """The process of the plain script."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process

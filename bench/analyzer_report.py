@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from bench.analyzer_measure import AnalyzerFigures, FleetSize
 from bench.verdict import Result, Target, place, promises
 
-_MEMORY = ((5_000, 150), (100_000, 1000))  # up to so many GPUs: MB
+_MEMORY = ((5_000, 150), (100_000, 1000))  # MB for fleets up to this many GPUs
 
 
 def targets(f: AnalyzerFigures) -> tuple[Target, ...]:
-    """Every promise, at every size."""
+    """The targets at every size."""
     return (*(target for size in (*f.sizes, f.replayed) for target in _of_size(size)), *_growth(f))
 
 
@@ -26,7 +26,7 @@ def _of_size(s: FleetSize) -> Iterator[Target]:
 
 
 def _growth(f: AnalyzerFigures) -> Iterator[Target]:
-    """Linear: what a GPU costs in the largest fleet of a real Prometheus, as a multiple of a smaller one."""
+    """Linear growth: the cost per GPU in the largest fleet of a real Prometheus, as a multiple of a smaller one."""
     *smaller, large = f.sizes
     for small in smaller:
         at = f"{large.cards} / {small.cards} GPUs: "
@@ -39,7 +39,7 @@ def _target(what: str, measured: float, bound: float, unit: str) -> Target:
 
 
 def markdown(result: Result, f: AnalyzerFigures) -> str:
-    """The tables of the document."""
+    """The tables for the document."""
     sizes = (*f.sizes, f.replayed)
     return "\n".join(
         [

@@ -1,8 +1,10 @@
-"""`python -m bench.analyzer_script URL`: what anyone would write in a minute, the lower bound of an analysis.
+"""`python -m bench.analyzer_script URL`: a minimal script, as the lower bound of an analysis.
 
-Six queries for the means of the window, one after the other on one kept connection, and gpu-oour's formula over them:
-no coverage, no maxima, no tenants in turn, no verdict. One JSON order per line in, {"at": time, "show": bool}; one JSON
-answer per line out: seconds of time and of CPU, how many series were scored, and the scores if they are to be shown.
+It runs six queries for the means of the window, one after the other on one connection, and applies gpu-oour's formula.
+It has no coverage, no maxima, no successive tenants and no verdict.
+
+Input: one JSON order per line, {"at": time, "show": bool}. Output: one JSON answer per line, with seconds of wall time
+and CPU, the number of scored series, and the scores if `show` is set.
 """
 
 import json
@@ -38,8 +40,8 @@ def _score(util: float, copy: float, used: float, free: float, power: float, _cl
 
 
 def main() -> None:
-    """Obey until there are no more orders."""
-    headers = {"Accept-Encoding": "identity"}  # compressed it would wait for Prometheus to compress
+    """Execute orders until the input ends."""
+    headers = {"Accept-Encoding": "identity"}  # otherwise the time would include Prometheus compressing its answers
     with httpx2.Client(base_url=sys.argv[1], headers=headers, timeout=120, trust_env=False) as client:
         for line in sys.stdin:
             order = json.loads(line)

@@ -1,8 +1,8 @@
-"""`python -m bench.analyzer_stub CARDS`: a PromQL engine that knows one fleet and has every answer ready.
+"""`python -m bench.analyzer_stub CARDS`: a PromQL engine for one fleet, with every answer prepared.
 
-It stands in for a real one where that would take minutes to fill. Prints its port, and ends when its input does. The
-answers have the bytes that Prometheus would send: labels in their order, one row for each series. How fast it is must
-not count, so all is made before it says its port; POST /renew puts the times of samples of now into the answers.
+It replaces a real Prometheus that would take minutes to fill. It prints its port, and ends when its input ends. The
+answers have the bytes that Prometheus would send: labels in their order, one row for each series. Its speed must not be
+measured, so it prepares everything before it prints its port. POST /renew sets the times of the samples to the present.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from bench.analyzer_fleet import NAMES, STEP, WINDOW, holders, values
 
 _SAMPLES = WINDOW // STEP
 _HEAD = '{"status":"success","data":{"resultType":"%s","result":['
-_TIMES = [b"12345678%02d" % number for number in range(_SAMPLES)]  # stand for the times of samples
+_TIMES = [b"12345678%02d" % number for number in range(_SAMPLES)]  # placeholders for the times of samples
 _ANY_TIME = re.compile(rb"12345678\d\d(?=[,\"])")
 _FUNCTIONS: dict[str, Callable[[tuple[float, ...]], float]] = {
     "avg_over_time": fmean,
@@ -30,11 +30,11 @@ _FUNCTIONS: dict[str, Callable[[tuple[float, ...]], float]] = {
     "timestamp": lambda _: int(_TIMES[-1]),
 }
 _RAW = "samples themselves"
-_ASKED_MORE = frozenset(NAMES[:2])  # of the others only means are asked for
+_ASKED_MORE = frozenset(NAMES[:2])  # for the other metrics only means are queried
 
 
 class Engine:
-    """Answers by function and metric."""
+    """The answers by function and metric."""
 
     def __init__(self, cards: int) -> None:
         self._cards = cards
@@ -60,7 +60,7 @@ class Engine:
         return b"{}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serves one connection."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 target, length = head.split(b" ", 2)[1].decode(), head.lower().partition(b"content-length:")[2]
@@ -72,12 +72,12 @@ class Engine:
                 writer.write(body)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client has gone, or it is time to end
+            pass  # the client disconnected, or the program ends
         finally:
             writer.close()
 
     def _body(self, path: str, form: dict[str, list[str]]) -> bytes:
-        """Empty: it does not know."""
+        """The body of an answer; empty: the request is not supported."""
         if path == "/renew":
             return self._renew()
         if path.startswith("/api/v1/label/__name__/"):
@@ -89,7 +89,7 @@ class Engine:
         return self._answers.get((function, next((name for name in NAMES if name in query), "")), b"")
 
     def _small(self, query: str) -> str | None:
-        """The rows of what is asked beside statistics: whether it answers, how many series there are, its targets."""
+        """The rows for queries that are not statistics: the health check, the number of series, the targets."""
         if query == "vector(1)":
             return f'{{"metric":{{}},"value":[{time.time():.3f},"1"]}}'
         if query.startswith("count by"):

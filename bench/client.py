@@ -1,7 +1,7 @@
-"""`python -m bench.client`: scrapes by order. One JSON order per line in, one JSON list of latencies per line out.
+"""`python -m bench.client`: scrapes on order. One JSON order per line in, one JSON list of latencies per line out.
 
-An order names ports that are scraped in turn, with a random pause before each scrape: so each meets the server at a
-random moment of its sampling, noise of the machine hits all alike, and a slow answer hides no others.
+An order names ports, which are scraped in turn, with a random pause before each scrape. Each scrape therefore hits a
+random moment of the server's sampling, noise of the machine affects all alike, and a slow answer hides no others.
 """
 
 import http.client
@@ -19,7 +19,7 @@ from typing import Any
 
 TEXT = {"Accept": "text/plain;version=0.0.4"}
 TEXT_GZIP = {**TEXT, "Accept-Encoding": "gzip"}
-PROMETHEUS = {  # what Prometheus 3 sends
+PROMETHEUS = {  # the headers of Prometheus 3
     "Accept": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
     "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
@@ -31,7 +31,7 @@ PROMETHEUS = {  # what Prometheus 3 sends
 
 @dataclass(frozen=True)
 class Client:
-    """The measuring process, from outside."""
+    """The measuring process, as seen by the bench."""
 
     process: "subprocess.Popen[str]"
 
@@ -43,7 +43,7 @@ class Client:
         return self._order({"ports": ports, "opened": True, **how})
 
     def scrape_once(self, port: int, *, headers: dict[str, str], path: str = "/metrics") -> float:
-        """Seconds of one scrape, and there is no other before it."""
+        """Seconds of one scrape, without another scrape before it."""
         how = {"rounds": 1, "headers": headers, "pause": 0.0, "path": path}
         return self._order({"ports": [port], "opened": False, **how})[0][0]
 
@@ -60,7 +60,7 @@ class Client:
 
 @contextmanager
 def client() -> Iterator[Client]:
-    """A client process of its own, so that its work is nobody else's."""
+    """A client in its own process, so that its CPU time is not charged to others."""
     command = [sys.executable, "-m", "bench.client"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Client(process)
@@ -70,7 +70,7 @@ def client() -> Iterator[Client]:
 
 @contextmanager
 def asking_for_health(port: int) -> Iterator[list[float]]:
-    """Seconds of each answer of /healthz, one question after the other."""
+    """Seconds of each answer of /healthz, one request after the other."""
     waits: list[float] = []
     stop = threading.Event()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -94,7 +94,7 @@ def asking_for_health(port: int) -> Iterator[list[float]]:
 
 
 class _Connection:
-    """Keep-alive where the server lets us, a new connection where it does not; both counted into the latency."""
+    """A keep-alive connection, or a new one each time if the server closes it; connecting is part of the latency."""
 
     def __init__(self, port: int, headers: dict[str, str], path: str) -> None:
         self._port = port
@@ -105,7 +105,7 @@ class _Connection:
         self._buffer = bytearray(1 << 20)
 
     def scrape(self) -> float:
-        """Seconds from before the request to after the last byte."""
+        """Seconds from just before the request to the last byte."""
         began = time.perf_counter()
         if self._sock is None:
             self._sock = socket.create_connection(("127.0.0.1", self._port))
@@ -119,7 +119,7 @@ class _Connection:
         return seconds
 
     def _receive(self, sock: socket.socket) -> bool:
-        """Take one answer; whether the connection is of no more use."""
+        """Receive one answer; True if the connection cannot be used again."""
         view, got, end = memoryview(self._buffer), 0, -1
         while end < 0:
             got += self._more(sock, view, got)
@@ -140,7 +140,7 @@ class _Connection:
         return head.startswith(b"http/1.0") or b"connection: close" in head
 
     def _until_last_chunk(self, sock: socket.socket, tail: bytes) -> None:
-        """The last one is empty; what is in the others cannot look like it, in text and (nearly always) in gzip."""
+        """Receive up to the last chunk, which is empty; its bytes do not occur in text, and hardly ever in gzip."""
         view = memoryview(self._buffer)
         while not tail.endswith(b"\r\n0\r\n\r\n"):
             taken = sock.recv_into(view)
@@ -157,7 +157,7 @@ def _obey(order: dict[str, Any]) -> list[list[float]]:
     connections = [_Connection(port, order["headers"], order["path"]) for port in order["ports"]]
     if order["opened"]:
         for connection in connections:
-            connection.scrape()  # the first one opens the connection
+            connection.scrape()  # opens the connection; not measured
     taken: list[list[float]] = [[] for _ in connections]
     for _ in range(order["rounds"]):
         for connection, mine in zip(connections, taken, strict=True):

@@ -1,9 +1,9 @@
-"""`python -m bench.cluster_api NODES`: the slice of a Kubernetes API that the cluster exporter reads, at any size.
+"""`python -m bench.cluster_api NODES`: the part of a Kubernetes API that the cluster exporter reads, at any size.
 
-It stands in for a real server where one would take minutes to fill. Prints its port; then takes one JSON list of
-[node, slot, MiB] per line, lets those pods have so much memory, and answers each line when the watches were told. Like
-a real server it ignores `limit` in a list of version 0. What it lists is ready before it says its port: how fast it is
-must not count.
+It replaces a real server that would take minutes to fill. It prints its port. Then it reads one JSON list of [node,
+slot, MiB] per line, sets the memory of those pods, and answers each line when the watches were notified. Like a real
+server it ignores `limit` in a list of version 0. Its speed must not be measured, so all objects are ready before it
+prints its port.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from bench import cluster_objects as objects
 from bench.cluster_objects import PODS, Object, Place
 
 _KINDS = {"nodes": "Node", "pods": "Pod", "resourcequotas": "ResourceQuota", "events": "Event"}
-_AT_ONCE = 200  # objects in a chunk
-_BOOKMARK_EVERY = 20.0  # seconds: a client takes a silent watch for a server that hangs
+_AT_ONCE = 200  # objects per chunk
+_BOOKMARK_EVERY = 20.0  # seconds; without bookmarks, a client would assume that a silent server hangs
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 _FORGOTTEN = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 _NOT_SERVED = b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n"
@@ -36,7 +36,7 @@ class Api:
         self._watches: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serves one connection."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 url = urlsplit(head.split(b" ", 2)[1].decode())
@@ -49,13 +49,13 @@ class Api:
                 else:
                     await self._list(plural, query, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has left
+            pass  # the client disconnected
         finally:
             self._watches.discard(writer)
             writer.close()
 
     async def change(self, changes: list[tuple[int, int, int]]) -> None:
-        """Tell every watch of pods."""
+        """Sends the changes to every watch of pods."""
         for node, slot, memory in changes:
             self._version += 1
             encoded = self._encoded(objects.pod(Place(node, slot), memory=memory))
@@ -65,7 +65,7 @@ class Api:
                 await _write(watch, line)
 
     async def _list(self, plural: str, query: dict[str, list[str]], writer: asyncio.StreamWriter) -> None:
-        """All of a kind, or a page of it; the token for the next page is where it begins."""
+        """All objects of a kind, or one page of them; the continue token is the position where the next page begins."""
         every, begin = self._listed[plural], int(query.get("continue", ["0"])[0])
         paged = "limit" in query and query.get("resourceVersion") != ["0"]
         end = begin + int(query["limit"][0]) if paged else len(every)
@@ -88,7 +88,7 @@ class Api:
     ) -> None:
         writer.write(_OK)
         if plural == "pods" and query["resourceVersion"] != [str(self._version)]:
-            await _write(writer, _FORGOTTEN)  # no history is kept: who missed something must list anew
+            await _write(writer, _FORGOTTEN)  # no history is kept: a client that missed a change must list again
             return
         if plural == "pods":
             self._watches.add(writer)
@@ -103,14 +103,14 @@ class Api:
 
 
 async def _write(writer: asyncio.StreamWriter, chunk: bytes) -> None:
-    """One chunk of HTTP; an empty one is the last."""
+    """Writes one HTTP chunk; an empty chunk is the last."""
     writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
     await writer.drain()
 
 
 async def main() -> None:
-    """Serve until the input ends."""
-    gc.disable()  # nothing here is in cycles, and the objects are many
+    """Serves until the input ends."""
+    gc.disable()  # there are no reference cycles here, and many objects
     api = Api(int(sys.argv[1]))
     server = await asyncio.start_server(api.serve, "127.0.0.1", 0, limit=1 << 20)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -1,4 +1,4 @@
-"""Where the cluster exporter's objects come from: a real control plane, or a stand-in that is filled at once."""
+"""Sources of the cluster exporter's objects: a real control plane, or a stand-in that is filled immediately."""
 
 import json
 import subprocess
@@ -13,16 +13,16 @@ from bench import cluster_objects as objects
 from bench.cluster_objects import Place
 from tests.controlplane import BUILD, ControlPlane
 
-Changes = Sequence[tuple[Place, int]]  # pods, and the MiB they have from now on
+Changes = Sequence[tuple[Place, int]]  # pods with their new memory in MiB
 
 
 @dataclass(frozen=True)
 class Feed:
-    """An API server with everything in it."""
+    """An API server with all objects."""
 
     name: str
     kubeconfig: str
-    change: Callable[[Changes], None]  # returns when the server knows
+    change: Callable[[Changes], None]  # returns when the server has the changes
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def control_plane(root: Path, nodes: int) -> Iterator[Feed]:
         plane.seed(objects.nodes(nodes))
         plane.seed(objects.pods(nodes))
         while len(plane.list("pods", resourceVersion="0")) < nodes * objects.PODS:
-            time.sleep(1)  # until its memory has followed
+            time.sleep(1)  # until its watch cache is complete
 
         def change(changes: Changes) -> None:
             plane.seed(objects.pod(place, memory=memory) for place, memory in changes)
@@ -43,7 +43,7 @@ def control_plane(root: Path, nodes: int) -> Iterator[Feed]:
 
 @contextmanager
 def stand_in(root: Path, nodes: int) -> Iterator[Feed]:
-    """bench.cluster_api, in a process of its own."""
+    """bench.cluster_api, in its own process."""
     command = [sys.executable, "-m", "bench.cluster_api", str(nodes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin

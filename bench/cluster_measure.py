@@ -1,4 +1,4 @@
-"""What is measured of the cluster exporter, and how: see docs/performance.md."""
+"""The measurements of the cluster exporter: see docs/performance.md."""
 
 import http.client
 import json
@@ -22,8 +22,8 @@ from bench.cluster_objects import PODS, places
 from bench.measure import SPEED
 from bench.programs import Program
 
-_SHARE = 0.01  # of the pods change between two scrapes
-_LOOK = 2.2  # seconds: longer than the exporter's pause between two looks at what changed
+_SHARE = 0.01  # share of the pods that change between two scrapes
+_LOOK = 2.2  # seconds; longer than the interval at which the exporter looks for changes
 _QUIET_WITHIN = 60.0
 _SEED = 20250601  # the same pods change in every run
 
@@ -32,9 +32,9 @@ class ClusterEffort(Struct, frozen=True, kw_only=True):
     """How long to measure, and on which clusters."""
 
     nodes: tuple[int, ...] = (100, 1000, 5000)
-    real: int = 1000  # this one is read from a real API server
+    real: int = 1000  # the cluster of this size is read from a real API server
     rounds: int = 5
-    storm: float = 0.1  # share of the pods
+    storm: float = 0.1  # share of the pods that change
     library_rounds: int = 1
 
 
@@ -42,20 +42,20 @@ CLUSTER_QUICK = ClusterEffort(nodes=(20, 100), real=100, rounds=3)
 
 
 class Scrape(Struct, frozen=True, kw_only=True):
-    """Seconds of time and of CPU that one scrape costs its server, as medians."""
+    """Seconds of wall time and of CPU that one scrape costs its server, as medians."""
 
     wall: float
     cpu: float
 
 
 class Scrapes(Struct, frozen=True, kw_only=True):
-    """Scrapes in one form."""
+    """Scrapes in one format."""
 
     changed: Scrape  # 1 % of the pods changed since the last one
-    unchanged: Scrape  # the next one
-    static: Scrape  # a static page of the same bytes
-    taken_in: float  # seconds of CPU for taking the changes in, before the scrape
-    health_wait: float  # the longest that /healthz took during a scrape after such a change
+    unchanged: Scrape  # the scrape after that, without a change
+    static: Scrape  # a static page of the same size
+    taken_in: float  # seconds of CPU for processing the changes before the scrape
+    health_wait: float  # seconds: the longest answer of /healthz during a scrape after such a change
 
 
 class Library(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Library(Struct, frozen=True, kw_only=True):
 
 
 class ClusterSize(Struct, frozen=True, kw_only=True):
-    """What a cluster of one size costs."""
+    """The costs of a cluster of one size."""
 
     nodes: int
     pods: int
@@ -76,32 +76,32 @@ class ClusterSize(Struct, frozen=True, kw_only=True):
     gzip_bytes: int
     first_sync: float  # seconds from the start to /readyz
     first_sync_cpu: float
-    first_gzip: float  # seconds of the first compressed scrape, for which everything is compressed
-    first_health_wait: float  # and of /healthz meanwhile
+    first_gzip: float  # seconds of the first compressed scrape, which compresses everything
+    first_health_wait: float  # seconds: the longest answer of /healthz meanwhile
     idle: float  # seconds of CPU per second while nothing happens
     plain: Scrapes
     gzip: Scrapes
     library: Library
-    event: float  # seconds of CPU for one event of a storm
-    storm: int  # events
-    lone_event: float  # for one of few, each of which meets a node of its own
+    event: float  # seconds of CPU per event of a storm
+    storm: int  # number of events
+    lone_event: float  # seconds of CPU per event if there are few, each for a different node
     resident_bytes: int
     most_resident_bytes: int
 
     def per_100k(self, seconds: float) -> float:
-        """Of 100,000 samples."""
+        """Seconds per 100,000 samples."""
         return seconds * 100_000 / self.samples
 
 
 class ClusterFigures(Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The figures of one run."""
 
     sizes: tuple[ClusterSize, ...]
     speed: float
 
 
 def run(effort: ClusterEffort) -> ClusterFigures:
-    """One cluster after the other."""
+    """Measure one cluster after the other."""
     with client() as scraper:
         sizes = tuple(_size(nodes, scraper, effort) for nodes in effort.nodes)
     return ClusterFigures(sizes=sizes, speed=SPEED.share())
@@ -119,7 +119,7 @@ def _size(nodes: int, scraper: Client, effort: ClusterEffort) -> ClusterSize:
 
 
 class _Measured:
-    """An exporter that is being measured."""
+    """An exporter under test."""
 
     def __init__(
         self, exporter: Program, feed: Feed, scraper: Client, *, nodes: int, root: Path, effort: ClusterEffort
@@ -131,7 +131,7 @@ class _Measured:
         self._idle = 0.0
 
     def size(self) -> ClusterSize:
-        """Everything."""
+        """All measurements of one cluster."""
         sync_cpu = self._exporter.cpu_seconds()
         self._idle = self._idle_cpu()
         first_gzip, first_wait = self._with_health(PROMETHEUS)
@@ -167,7 +167,7 @@ class _Measured:
         )
 
     def _idle_cpu(self) -> float:
-        """Of a second in which nothing happens: the least of many, until it does not become less."""
+        """CPU seconds per second while nothing happens: the minimum, measured until it no longer decreases."""
         seconds: list[float] = []
         while len(seconds) < 4 or min(seconds[-3:]) < 0.9 * min(seconds[:-3]):
             began, cpu = time.monotonic(), self._exporter.cpu_seconds()
@@ -176,7 +176,7 @@ class _Measured:
         return min(seconds)
 
     def _scrapes(self, form: str, static: Program, headers: dict[str, str]) -> tuple[Scrapes, list[float]]:
-        """Scrapes in one form, and what one of the events between them cost, each time."""
+        """Scrapes in one format, and the cost of an event between them in each round."""
         _say(f"{self._nodes} nodes: scrapes, {form}; 1 % of the pods change between them")
         taken_in, changed, unchanged, fixed = [], [], [], []
         self._scraper.scrape_once(self._exporter.port, headers=headers)
@@ -201,7 +201,7 @@ class _Measured:
     def _scrape(self, server: Program, headers: dict[str, str]) -> Scrape:
         cpu = server.cpu_seconds()
         wall = self._scraper.scrape_once(server.port, headers=headers)
-        time.sleep(0.02)  # what the server does after the last byte is its cost too
+        time.sleep(0.02)  # work of the server after the last byte is part of its cost
         return Scrape(wall=wall, cpu=server.cpu_seconds() - cpu)
 
     def _storm(self) -> tuple[int, float]:
@@ -210,12 +210,12 @@ class _Measured:
         return len(changes), self._take_in(changes) / len(changes)
 
     def _some(self, share: float) -> Changes:
-        """Other amounts of memory for some pods."""
+        """New amounts of memory for a share of the pods."""
         chosen = self._random.sample(self._places, round(len(self._places) * share))
         return [(place, self._random.randrange(1024, 16384)) for place in chosen]
 
     def _take_in(self, changes: Changes) -> float:
-        """Seconds of CPU until the exporter has come to rest, without what it uses at rest."""
+        """Seconds of CPU until the exporter is idle again, without its idle use."""
         began, cpu = time.monotonic(), self._exporter.cpu_seconds()
         self._feed.change(changes)
         self._last = changes[-1]
@@ -223,7 +223,7 @@ class _Measured:
         return self._exporter.cpu_seconds() - cpu - self._idle * (time.monotonic() - began)
 
     def _rest(self) -> None:
-        """Wait until the exporter has done nothing to speak of in two looks."""
+        """Wait until the exporter was idle in two successive looks."""
         quiet, deadline = 0, time.monotonic() + _QUIET_WITHIN
         while quiet < 2:
             busy = self._exporter.busy_seconds()
@@ -233,7 +233,7 @@ class _Measured:
             assert time.monotonic() < deadline, "the exporter does not come to rest"
 
     def _with_health(self, headers: dict[str, str]) -> tuple[float, float]:
-        """Seconds of a scrape, and the longest that /healthz took meanwhile."""
+        """Seconds of a scrape, and of the longest answer of /healthz meanwhile."""
         with asking_for_health(self._exporter.port) as waits:
             wall = self._scraper.scrape_once(self._exporter.port, headers=headers)
         return wall, max(waits)
@@ -244,7 +244,7 @@ class _Measured:
         return len(connection.getresponse().read())
 
     def _proves_current(self) -> None:
-        """The last change is on the page: what was measured was done."""
+        """Prove that the work was done: the last change is on the page."""
         place, memory = self._last
         pod = f'pod="trainer-{place.node * PODS + place.slot:06d}-'.encode()
         found = re.search(

@@ -1,7 +1,7 @@
-"""The objects of a cluster to measure on: nodes with eight GPUs, four pods on each, as an API server would tell them.
+"""The objects of a cluster for measuring: nodes with eight GPUs, four pods on each GPU, as an API server sends them.
 
-A pod carries what pods carry that nobody here needs (managed fields, volumes, conditions), because reading past it is
-part of what an event costs.
+A pod also has the fields that real pods have and that the exporter does not need (managed fields, volumes, conditions),
+because skipping them is part of the cost of an event.
 """
 
 import json
@@ -14,14 +14,14 @@ GPUS = 8
 PER_GPU = 4
 PODS = GPUS * PER_GPU  # on each node
 TEAMS = 20
-GIVEN = 8192  # MiB: what each pod has at first
+GIVEN = 8192  # MiB that each pod has at first
 _CARD = 81920  # MiB
 _SINCE = "2025-06-01T08:00:00Z"
 _ASKED = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "20", "cpu": "8", "memory": "64Gi"}
 
 
 class Place(NamedTuple):
-    """One pod: the number of its node, and its own on that node."""
+    """One pod: the number of its node, and its number on that node."""
 
     node: int
     slot: int

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from bench.cluster_measure import ClusterFigures, ClusterSize, Scrapes
 from bench.verdict import Result, Target, place, promises
 
-_FEW = 50  # nodes: too small a page for ratios to mean anything
+_FEW = 50  # nodes: the page is too small for meaningful ratios
 
 
 def targets(f: ClusterFigures) -> tuple[Target, ...]:
-    """Every promise, at every size."""
+    """The targets at every size."""
     return (*(target for size in f.sizes for target in _of_size(size)), *_growth(f))
 
 
@@ -28,7 +28,7 @@ def _of_size(s: ClusterSize) -> Iterator[Target]:
 
 
 def _growth(f: ClusterFigures) -> Iterator[Target]:
-    """Linear growth: what a unit costs on the largest cluster, as a multiple of the smallest."""
+    """Linear growth: the cost per unit on the largest cluster, as a multiple of the smallest."""
     small, large = f.sizes[0], f.sizes[-1]
     at = f"{large.nodes} / {small.nodes} nodes: "
     for form, few, many in (("plain", small.plain, large.plain), ("gzip", small.gzip, large.gzip)):
@@ -42,7 +42,7 @@ def _target(what: str, measured: float, bound: float, unit: str) -> Target:
 
 
 def markdown(result: Result, f: ClusterFigures) -> str:
-    """The tables of the document."""
+    """The tables for the document."""
     return "\n".join(
         [
             place(result, f.speed),

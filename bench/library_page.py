@@ -1,6 +1,6 @@
-"""`python -m bench.library_page FILE ROUNDS`: what prometheus_client takes to write the same page, as JSON.
+"""`python -m bench.library_page FILE ROUNDS`: the cost of writing the same page with prometheus_client, as JSON.
 
-A collector hands the library families that are ready; what it would cost to make them is not counted.
+A collector passes prepared families to the library; the cost of making them is not measured.
 """
 
 import gc
@@ -41,9 +41,9 @@ class _Ready:
 
 
 def main() -> None:
-    """Measure, print."""
+    """Measure and print."""
     text = Path(sys.argv[1]).read_text()
-    gc.disable()  # else making the families takes minutes; while measuring it makes little difference
+    gc.disable()  # otherwise making the families takes minutes; it makes little difference to the measurement
     registry = CollectorRegistry()
     registry.register(_Ready(text))
     del text

@@ -1,4 +1,4 @@
-"""What is measured, and how: see docs/performance.md."""
+"""The measurements of the agent: see docs/performance.md."""
 
 import json
 import statistics
@@ -19,25 +19,25 @@ from bench.programs import Program, freeze
 from bench.world import World, world
 
 PROCESSES = 256
-_STRETCH = 5  # seconds
+_STRETCH = 5  # seconds of one measurement of CPU
 GROWTH = (64, 256, 1024)
 
 
 class Speed:
-    """How fast the machine is: the time of a fixed piece of Python, now and then."""
+    """The speed of the machine: the time of a fixed piece of Python, measured now and then."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
 
     def look(self) -> None:
-        """Time it a few times."""
+        """Measure it a few times."""
         for _ in range(10):
             began = time.thread_time()
             sum(number & 7 for number in range(50_000))
             self._times.append(time.thread_time() - began)
 
     def share(self) -> float:
-        """The median as a share of the best: what other work left of the machine."""
+        """The best time divided by the median: the share of the machine that other work left."""
         return min(self._times) / statistics.median(self._times)
 
 
@@ -45,13 +45,13 @@ SPEED = Speed()
 
 
 class Effort(Struct, frozen=True, kw_only=True):
-    """How long to measure."""
+    """How much to measure."""
 
-    scrapes: int = 2000  # of agent and static page, in each form
-    prometheus_scrapes: int = 60  # as Prometheus asks, about one a second: each meets a new page
+    scrapes: int = 2000  # of the agent and of the static page, in each format
+    prometheus_scrapes: int = 60  # with Prometheus' headers, about one a second, so that each one gets a new page
     peer_scrapes: int = 100
     cycles: int = 30
-    rhythm: float = 15.0  # seconds between two scrapes of a Prometheus
+    rhythm: float = 15.0  # seconds between two scrapes by a Prometheus
     resident_cycles: int = 300  # five minutes' worth
     peer_collections: int = 10
 
@@ -62,7 +62,7 @@ QUICK = Effort(
 
 
 class Latency(Struct, frozen=True, kw_only=True):
-    """Seconds a scrape takes."""
+    """Seconds of a scrape."""
 
     p50: float
     p99: float
@@ -70,7 +70,7 @@ class Latency(Struct, frozen=True, kw_only=True):
 
 
 class Cpu(Struct, frozen=True, kw_only=True):
-    """Seconds of CPU that one sample costs, over stretches of time: the median is judged, the best is told."""
+    """Seconds of CPU per sample, over several periods; the target applies to the median, the best is reported too."""
 
     best: float
     median: float
@@ -84,7 +84,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 class Peer(Struct, frozen=True, kw_only=True):
-    """nvitop-exporter on the same node."""
+    """nvitop-exporter on the same simulated node."""
 
     version: str
     scrape: Latency
@@ -96,7 +96,7 @@ class Peer(Struct, frozen=True, kw_only=True):
 
 
 class Size(Struct, frozen=True, kw_only=True):
-    """What a node of one size costs."""
+    """The costs of a node of one size."""
 
     processes: int
     containers: int
@@ -108,7 +108,7 @@ class Size(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The figures of one run."""
 
     page_bytes: int
     gzip_bytes: int
@@ -116,16 +116,16 @@ class Figures(Struct, frozen=True, kw_only=True):
     plain: Pair
     gzip: Pair
     prometheus: Pair
-    cpu_per_cycle: Cpu  # nobody scrapes
-    cpu_per_cycle_scraped: Cpu  # by a Prometheus, every 15 s
+    cpu_per_cycle: Cpu  # without scrapes
+    cpu_per_cycle_scraped: Cpu  # scraped as by a Prometheus, every 15 s
     resident_bytes: int
     peer: Peer
     growth: tuple[Size, ...]
-    speed: float  # of the machine's best, while this was measured
+    speed: float  # share of the machine's best speed during the run
 
 
 def run(effort: Effort) -> Figures:
-    """Everything, on one node after the other."""
+    """Measure everything, on one node after the other."""
     with client() as scraper:
         with _node(PROCESSES) as node:
             at_default = _default_node(node, scraper, effort)
@@ -140,7 +140,7 @@ def _node(processes: int) -> Iterator[World]:
 
 
 def _default_node(node: World, scraper: Client, effort: Effort) -> dict[str, Any]:
-    """The node of the promise: 8 GPUs, 256 processes, 64 containers, sampled once a second."""
+    """The node of the targets: 8 GPUs, 256 processes, 64 containers, sampled once a second."""
     with programs.agent(node) as agent:
         idle = _cpu_per_cycle(agent, effort.cycles, "nobody scrapes")
         scraped = _cpu_scraped(agent, scraper, effort.rhythm)
@@ -202,13 +202,13 @@ def _peer(peer: Program, node: World, scraper: Client, effort: Effort) -> Peer:
 
 
 def _cpu_per_cycle(agent: Program, cycles: int, how: str) -> Cpu:
-    """Of the whole process, from one sample to the next, HTTP idle."""
+    """CPU of the whole process per sample, while there are no HTTP requests."""
     _say(f"CPU of {cycles} sample cycles, {how}")
     return _cpu([_stretch(agent, _STRETCH) for _ in range(cycles // _STRETCH)])
 
 
 def _cpu_scraped(agent: Program, scraper: Client, rhythm: float) -> Cpu:
-    """The same while a Prometheus comes by: three rounds, after two that let its rhythm be known."""
+    """The same while a Prometheus scrapes: three rounds, after two in which the agent learns its interval."""
     _say(f"CPU of sample cycles, scraped every {rhythm:.0f} s")
 
     def scraped_once() -> float:
@@ -222,7 +222,7 @@ def _cpu(stretches: list[float]) -> Cpu:
 
 
 def _stretch(agent: Program, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> float:
-    """Seconds of CPU per sample over a stretch of time, in which something else may happen."""
+    """Seconds of CPU per sample over a period, while `meanwhile` runs."""
     from_sample = agent.samples()
     began, cpu = time.monotonic(), agent.cpu_seconds()
     meanwhile()
@@ -233,7 +233,7 @@ def _stretch(agent: Program, seconds: float, meanwhile: Callable[[], object] = l
 
 
 def _resident_after(node: World, cycles: int) -> int:
-    """Resident bytes after five minutes' worth of samples, and after every form of the page was asked for."""
+    """Resident bytes after five minutes' worth of samples, and after the page was requested in every format."""
     _say(f"resident memory after {cycles} cycles")
     with programs.agent(node, interval=0.1) as agent:
         while agent.value("vgpuscope_samples_total") < cycles:
@@ -263,7 +263,7 @@ def _latency(seconds: list[float]) -> Latency:
 
 
 def _rank(ordered: list[float], share: float) -> float:
-    """Nearest rank: the smallest value that so many are not above."""
+    """The percentile by nearest rank."""
     return ordered[max(0, -(-int(len(ordered) * share * 100) // 100) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench.nvitop_collection ROUNDS`: what one collection of nvitop-exporter costs, by its own functions."""
+"""`python -m bench.nvitop_collection ROUNDS`: the cost of one collection by nvitop-exporter's own functions."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ def main(rounds: int) -> None:
 
 
 def _collect(exporter: PrometheusExporter, devices: list[Device]) -> None:
-    """What its loop does between two pauses."""
+    """The work of its loop between two pauses."""
     exporter.update_host()
     for device in devices:
         exporter.update_device(device)

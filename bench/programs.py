@@ -1,4 +1,4 @@
-"""The programs under test, each a process of its own, and what the kernel says they use."""
+"""The programs under test, each in its own process, and their use of resources as the kernel reports it."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Program:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
 
     def busy_seconds(self) -> float:
-        """The same with the time in which it wanted to run but had to wait for its turn."""
+        """The same plus the time in which it was ready to run, but waited for a CPU."""
         tasks = Path(f"/proc/{self.pid}/task")
         return sum(sum(map(int, (task / "schedstat").read_text().split()[:2])) for task in tasks.iterdir()) / 1e9
 
@@ -44,22 +44,22 @@ class Program:
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
     def most_resident_bytes(self) -> int:
-        """VmHWM: the most that it ever was."""
+        """VmHWM: the highest resident memory so far."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def page(self) -> bytes:
-        """What it serves now."""
+        """Its current page."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             return bytes(answer.read())
 
     def samples(self) -> int:
-        """How many samples an agent has taken, asked for without a scrape: pages are made for those who scrape."""
+        """The number of samples an agent has taken, read without a scrape, because scrapes make it write pages."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/node", timeout=60) as answer:
             return int(json.loads(answer.read())["samples"])
 
     def value(self, series: str) -> float:
-        """The number of the first series of this name."""
+        """The value of the first series with this name."""
         found = re.search(rb"^%b(?:\{[^\n]*\})? (\S+)$" % series.encode(), self.page(), re.MULTILINE)
         assert found, f"{self.name} has no {series}"
         return float(found[1])
@@ -67,7 +67,7 @@ class Program:
 
 @contextmanager
 def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
-    """Our agent, with its defaults; sampling faster, as many samples lie in its window as at one a second."""
+    """Our agent, with its defaults; at a shorter interval the window is shorter too, so it holds as many samples."""
     port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "agent", "--listen", f"127.0.0.1:{port}", *world.agent_arguments()]
     if interval != 1.0:
@@ -81,7 +81,7 @@ def agent(world: World, *, interval: float = 1.0) -> Iterator[Program]:
 
 @contextmanager
 def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
-    """Our cluster exporter, with its defaults, once it is ready."""
+    """Our cluster exporter, with its defaults, when it is ready."""
     port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "cluster", "--listen", f"127.0.0.1:{port}"]
     command += ["--kubeconfig", kubeconfig]
@@ -91,18 +91,18 @@ def cluster(root: Path, kubeconfig: str) -> Iterator[Program]:
 
 @contextmanager
 def analyzer(root: Path, prometheus: str) -> Iterator[Program]:
-    """Our analyzer, once its first analysis is done; it does no further one until it is asked to."""
+    """Our analyzer, after its first analysis; further analyses run only on request."""
     port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}"]
     command += ["--prometheus-url", prometheus, "--interval", "86400"]
-    env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # one client asks all the questions
+    env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # because one client sends all requests
     with _running("analyzer", command, root=root, env=env, port=port, path="/readyz") as program:
         yield program
 
 
 @contextmanager
 def static(root: Path, page: bytes) -> Iterator[Program]:
-    """A page of bytes that never change, on the same HTTP stack: the lower bound of a scrape."""
+    """A constant page on the same HTTP stack: the lower bound of a scrape."""
     file = root / "page"
     file.write_bytes(page)
     port = free_port()
@@ -113,7 +113,7 @@ def static(root: Path, page: bytes) -> Iterator[Program]:
 
 @contextmanager
 def nvitop_exporter(world: World) -> Iterator[Program]:
-    """The peer, as it is installed."""
+    """nvitop-exporter, as installed."""
     port = free_port()
     command: list[str | Path] = [BIN / "nvitop-exporter", "--bind-address", "127.0.0.1", "--port", str(port)]
     command += ["--hostname", "bench"]
@@ -163,7 +163,7 @@ def _until(holds: Callable[[], bool], what: str) -> None:
 
 
 def freeze(program: Program, *, frozen: bool) -> None:
-    """Stop a program that is not being measured, or let it go on."""
+    """Stop a program that is not being measured, or resume it."""
     import signal
 
     os.kill(program.pid, signal.SIGSTOP if frozen else signal.SIGCONT)

@@ -5,13 +5,13 @@ from bench.verdict import Result, Target, place, promises
 
 
 def targets(f: Figures) -> tuple[Target, ...]:
-    """Every promise. Ratios, where the machine's speed would decide otherwise."""
+    """All targets; ratios where the absolute value would depend on the machine's speed."""
     found = []
     for form, pair in (("plain", f.plain), ("gzip", f.gzip), ("as Prometheus asks", f.prometheus)):
         pairs = (("p50", pair.ours.p50, pair.static.p50), ("p99", pair.ours.p99, pair.static.p99))
         for rank, ours, static in pairs:
             if rank == "p99" and pair.ours.scrapes < 1000:
-                continue  # too few for a tail
+                continue  # too few scrapes for a p99
             found.append(Target(what=f"scrape {rank}, {form} / static page", measured=ours / static, bound=2, unit="×"))
     for form, theirs, mine in (("plain", f.peer.scrape, f.plain.ours), ("gzip", f.peer.scrape_gzip, f.gzip.ours)):
         ratio = theirs.p50 / mine.p50
@@ -26,7 +26,7 @@ def targets(f: Figures) -> tuple[Target, ...]:
         Target(
             what="CPU per sample cycle, scraped every 15 s",
             measured=f.cpu_per_cycle_scraped.median * 1e3,
-            bound=15,  # a page and its compressed form in one of fifteen samples
+            bound=15,  # includes writing and compressing a page in one of fifteen samples
             unit="ms",
         ),
         Target(what="resident memory", measured=f.resident_bytes / 1e6, bound=50, unit="MB"),
@@ -34,7 +34,7 @@ def targets(f: Figures) -> tuple[Target, ...]:
 
 
 def markdown(result: Result, f: Figures) -> str:
-    """The tables of the document."""
+    """The tables for the document."""
     scrapes = [
         _scrape_row("agent, plain", f.plain.ours),
         _scrape_row("static page, plain", f.plain.static),

@@ -1,4 +1,4 @@
-"""`python -m bench.static_page FILE PORT`: the file on /metrics, by the agent's own HTTP stack and nothing else."""
+"""`python -m bench.static_page FILE PORT`: serves the file on /metrics with the agent's HTTP stack and nothing else."""
 
 import asyncio
 import gzip
@@ -10,7 +10,7 @@ from vgpuscope.http.server import Readiness, Server, make_app
 
 
 class _Fixed:
-    """A page in all its forms, made before the first request."""
+    """A page in all its formats, made before the first request."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""What a kind of workload is made with: GPUs, exporters, and the truth about each."""
+"""The parts of a case: GPUs, exporters, and the truth about each GPU."""
 
 import random
 import re
@@ -11,10 +11,10 @@ from bench.trust_scrapes import Setup, Target
 from bench.trust_world import A100, Gpu, Instance, Signal, Tenant, flat, never
 
 BUSY, IDLE, UNPROVEN, EITHER = "busy", "idle", "unproven", "either"
-# busy: it worked within the window, and some exporter shows it: `idle` is wrong
-# idle: it did nothing within the window, and that was seen: `idle` is right, everything else is a miss
-# unproven: evidence is missing or contradicts itself: `idle` is wrong, whatever the GPU did
-# either: it did nothing, but a careful judge may want more: nothing that is said is counted
+# busy: it worked within the window, and some exporter shows it; `idle` is wrong
+# idle: it did no work within the window, and samples prove it; only `idle` is right
+# unproven: evidence is missing or contradictory; `idle` is wrong, whatever the GPU did
+# either: it did no work, but a careful judge may want more evidence; no answer is counted
 
 
 class Subject(NamedTuple):
@@ -26,18 +26,18 @@ class Subject(NamedTuple):
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """One sort of workload or fault."""
+    """One kind of workload or fault."""
 
     name: str
     truth: str
     setups: tuple[Setup, ...]
     make: Callable[["Case"], None]
     world: str
-    own: tuple[str, ...]  # schemas in which an analyzer that scrapes by itself can meet it
+    own: tuple[str, ...]  # schemas in which an analyzer with its own scrapes can see this kind
 
 
 class Case:
-    """One instance of a kind: a builder for its GPUs and targets."""
+    """One case of a kind: a builder for its GPUs and targets."""
 
     def __init__(self, kind: Kind, setup: Setup, *, window: float, number: int) -> None:
         self.kind, self.setup, self.window, self.number = kind, setup, window, number
@@ -61,19 +61,19 @@ class Case:
 
     @property
     def seen(self) -> float:
-        """Seconds that a burst must last for a sample to fall into it."""
+        """Seconds that a burst must last to be sampled."""
         return 1.2 * max(self.s, self.collect)
 
     def m(self, minutes: float) -> float:
-        """Seconds of so many minutes, had the window ten of them."""
+        """Seconds for this many minutes of a ten-minute window, scaled to the actual window."""
         return minutes * self.window / 10
 
     def somewhen(self, length: float = 0.0) -> float:
-        """A time well within the window, from which on this length is in it too."""
+        """A random time well within the window, with room for this length after it."""
         return self.dice.uniform(-self.m(8.5), -self.m(1) - length)
 
     def gpu(self, compute: Signal = never, *, memory: float | Signal = 21_000.0, pod: str = "", **more: Any) -> Gpu:
-        """A GPU; unless tenants or instances are given, one pod has it."""
+        """A GPU; one pod has it, unless tenants or instances are given."""
         number = self.number * 64 + len(self.gpus)
         if not {"tenants", "instances"} & more.keys():
             holds = memory if callable(memory) else flat(memory)
@@ -90,9 +90,9 @@ class Case:
         return f"{re.sub('[^a-z0-9]+', '-', self.kind.name.lower())[:30].strip('-')}-{self.number}{suffix}"
 
     def target(self, *gpus: Gpu, **more: Any) -> Target:
-        """Its exporter; without GPUs it has all of the case."""
+        """An exporter; without GPUs given, it shows all GPUs of the case."""
         instance = f"10.{self.number >> 8 & 255}.{self.number & 255}.{17 + len(self.targets)}:9400"
-        job = f"{self.setup.schema}-{self.setup.relabel}-{self.s:g}s"  # honor_labels is a setting of a job
+        job = f"{self.setup.schema}-{self.setup.relabel}-{self.s:g}s"  # honor_labels is a setting of a scrape job
         usual: dict[str, Any] = {"setup": self.setup, "job": job, "instance": instance}
         usual |= {"phase": -self.dice.uniform(0.05, 0.95) * self.s}
         made = Target(gpus=gpus or tuple(self.gpus), **(usual | more))
@@ -100,11 +100,11 @@ class Case:
         return made
 
     def shows(self, gpu: Gpu, **more: Any) -> None:
-        """An exporter with one GPU."""
+        """Adds an exporter with one GPU."""
         self.target(gpu, **more)
 
     def shared(self, *tenants: tuple[Tenant, str], mode: str = "hami", card: str | None = None, **more: Any) -> Gpu:
-        """A GPU with several tenants and the truth about each."""
+        """A GPU with several tenants, and the truth about each of them."""
         made = self.gpu(tenants=tuple(one for one, _ in tenants), mode=mode, **more)
         self.truth[Subject(made.uuid)] = card or self.kind.truth
         for one, truth in tenants:
@@ -112,16 +112,16 @@ class Case:
         return made
 
     def cut(self, *instances: tuple[Instance, str], **more: Any) -> Gpu:
-        """A GPU in MIG mode and the truth about each instance."""
+        """A GPU in MIG mode, and the truth about each MIG instance."""
         made = self.gpu(instances=tuple(one for one, _ in instances), mode="mig", **more)
         idle = all(truth == IDLE for _, truth in instances)
-        self.truth[Subject(made.uuid)] = EITHER if idle else UNPROVEN  # nobody need judge the GPU as a whole
+        self.truth[Subject(made.uuid)] = EITHER if idle else UNPROVEN  # the whole GPU needs no verdict
         for one, truth in instances:
             self.truth[Subject(made.uuid, instance=str(one.gi))] = truth
         return made
 
     def worked(self, subject: Subject) -> bool:
-        """Whether it did anything within the window, by what is known of every second."""
+        """Whether the subject worked within the window, by the known activity of every second."""
         gpu = next(one for one in self.gpus if one.uuid == subject.uuid)
         seconds = range(int(-self.window), 1)
         for one in gpu.instances:

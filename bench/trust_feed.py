@@ -1,4 +1,4 @@
-"""The worlds: which kinds share one Prometheus, and exporters for an analyzer that scrapes by itself."""
+"""The worlds: kinds that share one Prometheus, and exporters for an analyzer with its own scrapes."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from bench.trust_kinds import KINDS
 from bench.trust_scrapes import Setup, Target, recorded, text
 from tests.contract import promworld
 
-FILLER = 21_000  # GPUs of a fleet that is too large for samples to be asked for at once
-_AT_ONCE = 4000  # series in memory
+FILLER = 21_000  # GPUs of a fleet that is too large to query all samples at once
+_AT_ONCE = 4000  # series kept in memory
 OWN_INTERVAL = 4.0
 OWN_WINDOW = 120.0
 
@@ -29,19 +29,19 @@ class World(Struct, frozen=True, kw_only=True):
 
     @property
     def minutes(self) -> str:
-        """The window as the analyzer's setting has it."""
+        """The window in the format of the analyzer's setting."""
         return f"{self.window / 60:g}"
 
 
 def world(name: str, *, window: float = 600.0, kinds: frozenset[str] = frozenset()) -> World:
-    """A case of each setup of each kind of this world; of the named kinds only, if any are."""
+    """One case for each setup of each kind of this world; only of the named kinds, if any are named."""
     chosen = [one for one in KINDS if one.world == name and (not kinds or one.name in kinds)]
     pairs = [(one, setup) for one in chosen for setup in one.setups]
     return World(name=name, window=window, cases=_cases(pairs, window))
 
 
 def own_world() -> World:
-    """Every kind that an analyzer can meet in its own scrapes, once for each schema that it has."""
+    """Every kind that an analyzer can see in its own scrapes, once for each of its schemas."""
     pairs = [(one, Setup(schema=schema, interval=OWN_INTERVAL)) for one in KINDS for schema in one.own]
     return World(name="own", window=OWN_WINDOW, cases=_cases(pairs, OWN_WINDOW))
 
@@ -59,7 +59,7 @@ def _cases(pairs: list[tuple[Kind, Setup]], window: float) -> list[Case]:
 
 
 def fill(url: str, cases: list[Case], now: float) -> None:
-    """Write everything that a Prometheus would have about them."""
+    """Write everything that a Prometheus would have stored about the cases."""
     batch = []
     for case in cases:
         for number, target in enumerate(case.targets):
@@ -71,7 +71,7 @@ def fill(url: str, cases: list[Case], now: float) -> None:
 
 
 def fill_fleet(url: str, now: float) -> None:
-    """Many more GPUs, scraped every 30 s, which are somebody else's."""
+    """Write many more GPUs, scraped every 30 s, which belong to no case."""
     times = [now + at for at in range(-900, 181, 30)]
     for begin in range(0, FILLER, _AT_ONCE):
         batch = []
@@ -87,7 +87,7 @@ def fill_fleet(url: str, now: float) -> None:
 
 
 class Exporters:
-    """Every target of the cases, each on a port of its own, in a loop and thread of their own."""
+    """Exporters for every target of the cases, each on its own port, in their own event loop and thread."""
 
     def __init__(self, cases: list[Case], now: float) -> None:
         self._targets = [target for case in cases for target in case.targets]
@@ -127,7 +127,7 @@ class Exporters:
         return await asyncio.start_server(talk, "127.0.0.1", 0)
 
     def _answer(self, target: Target) -> bytes | None:
-        """None: the connection just ends."""
+        """The answer of a target; None: the connection is closed without an answer."""
         now = time.time()
         t = now - self._now
         if not target.since <= t < target.until or not target.answers(t):

@@ -1,4 +1,4 @@
-"""What was said of each subject, held against the truth; and what two simple rules say of the same samples."""
+"""Compares the verdicts with the truth, and applies two simple rules to the same samples."""
 
 import json
 import urllib.parse
@@ -13,43 +13,43 @@ from bench.trust_world import mig_uuid
 
 ABSENT = "absent"
 _OOUR_IDLE = 10.0
-_OOUR_POWER = 250.0  # watts, its gpu_defaults
+_OOUR_POWER = 250.0  # watts; gpu-oour's gpu_defaults
 _OOUR_MEMORY = 32_000.0  # MiB
 _OOUR_TERMS = ("GPU_UTIL", "MEM_COPY_UTIL", "FB_USED", "FB_FREE", "POWER_USAGE")
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What one judge says of one subject."""
+    """The answer of one judge for one subject."""
 
     verdict: str = ABSENT
     status: str = ABSENT
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """One subject, what is true of it, and what was said."""
+    """One subject with its truth and the answer of a judge."""
 
     kind: str
     setup: str
     run: str
     tenant: bool
-    named: bool  # its truth is stated, so it counts for recall
+    named: bool  # its truth is stated in the case, so it is counted for recall
     truth: str
     verdict: str
     status: str
 
     @property
     def wrong(self) -> bool:
-        """The verdict takes a GPU away from somebody who may need it."""
+        """Whether the verdict is wrongly idle, so that a GPU in use might be taken away."""
         return self.verdict == IDLE and self.truth in (BUSY, UNPROVEN)
 
     @property
     def wrong_status(self) -> bool:
-        """The same by the status."""
+        """Whether the status is wrongly idle."""
         return self.status == IDLE and self.truth in (BUSY, UNPROVEN)
 
     @property
     def missed(self) -> bool:
-        """It is idle, that was to be seen, and it is not said."""
+        """Whether the subject is provably idle, but was not reported as idle."""
         return self.named and self.truth == IDLE and self.verdict != IDLE
 
 
@@ -67,27 +67,27 @@ class Score(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def precision(self) -> float:
-        """Of those whose verdict is idle, so many are."""
+        """The share of idle verdicts that are right."""
         return 1 - self.wrong / self.claimed if self.claimed else 1.0
 
     @property
     def precision_status(self) -> float:
-        """Of those whose status is idle, so many are."""
+        """The share of idle statuses that are right."""
         return 1 - self.wrong_status / self.claimed_status if self.claimed_status else 1.0
 
     @property
     def recall(self) -> float:
-        """Of the GPUs and MIG instances that are idle, so many were found."""
+        """The share of idle GPUs and MIG instances that were found."""
         return 1 - self.missed_gpus / self.idle_gpus if self.idle_gpus else 1.0
 
     @property
     def recall_tenants(self) -> float:
-        """Of the tenants of shared GPUs that are idle, so many were found."""
+        """The share of idle tenants of shared GPUs that were found."""
         return 1 - self.missed_tenants / self.idle_tenants if self.idle_tenants else 1.0
 
 
 def score(judged: Iterable[Judged]) -> Score:
-    """The sums."""
+    """The score over all these subjects."""
     counted = [one for one in judged if one.truth != EITHER]
     idle = [one for one in counted if one.named and one.truth == IDLE]
     return Score(
@@ -103,7 +103,7 @@ def score(judged: Iterable[Judged]) -> Score:
 
 
 class Tally(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one judge said of all subjects of one kind in one run."""
+    """The answers of one judge for all subjects of one kind in one run."""
 
     judge: str
     run: str
@@ -111,11 +111,11 @@ class Tally(Struct, frozen=True, kw_only=True, omit_defaults=True):
     truth: str
     subjects: int
     score: Score
-    wrong: tuple[str, ...] = ()  # setups that are wrong by verdict or status, or idle and not found
+    wrong: tuple[str, ...] = ()  # setups with a wrong verdict or status, or with an idle subject that was not found
 
 
 def tallies(judge: str, found: Iterable[Judged], truths: Mapping[str, str]) -> Iterator[Tally]:
-    """By run and kind, in the order of the kinds."""
+    """The tallies by run and kind, in the order of the kinds."""
     groups: dict[tuple[str, str], list[Judged]] = {}
     for one in found:
         groups.setdefault((one.run, one.kind), []).append(one)
@@ -144,7 +144,7 @@ def total(parts: Iterable[Score]) -> Score:
 
 
 def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen_only: bool = False) -> list[Judged]:
-    """Every subject of every case, and every further tenant that somebody said something about."""
+    """Every subject of every case, and every further tenant for which there is an answer."""
     found = []
     for case in cases:
         uuids = {gpu.uuid for gpu in case.gpus}
@@ -169,7 +169,7 @@ def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen
 
 
 def _truth(case: Case, subject: Subject) -> str:
-    """A tenant whose truth is not stated has its GPU's or instance's."""
+    """The truth of a subject; a tenant without a stated truth has that of its GPU or MIG instance."""
     above = (subject, subject._replace(pod=""), Subject(subject.uuid))
     return next(case.truth[one] for one in above if one in case.truth)
 
@@ -178,7 +178,7 @@ def _truth(case: Case, subject: Subject) -> str:
 
 
 def claims(rows: list[dict[str, Any]], cases: list[Case]) -> dict[Subject, Claim]:
-    """What the rows of /results say of GPUs, MIG instances and tenants."""
+    """The answers in the rows of /results, for GPUs, MIG instances and tenants."""
     instances = {mig_uuid(gpu, one): str(one.gi) for case in cases for gpu in case.gpus for one in gpu.instances}
     found: dict[Subject, Claim] = {}
     for row in rows:
@@ -199,7 +199,7 @@ def _claim(row: dict[str, Any], use_class: str) -> Claim:
 
 
 def _worst(found: dict[Subject, Claim], subject: Subject, claim: Claim) -> None:
-    """Of several rows of one subject the one that says idle counts."""
+    """Adds an answer; if several rows are about one subject, an idle one takes precedence."""
     before = found.get(subject, Claim())
     found[subject] = Claim(
         verdict=IDLE if IDLE in (before.verdict, claim.verdict) else claim.verdict,
@@ -211,7 +211,7 @@ def _worst(found: dict[Subject, Claim], subject: Subject, claim: Claim) -> None:
 
 
 def oour_claims(url: str, at: float, window: float) -> dict[Subject, Claim]:
-    """gpu-oour's formula: means of the first series of a UUID, what is missing is 0, a score below 10 is idle."""
+    """gpu-oour's formula: means of the first series of a UUID; a missing value is 0; a score below 10 is idle."""
     means = {term: _means(url, f'DCGM_FI_DEV_{term}{{pod!=""}}', at, window) for term in _OOUR_TERMS}
     found: dict[Subject, Claim] = {}
     for labels in _discovered(url):
@@ -226,7 +226,7 @@ def oour_claims(url: str, at: float, window: float) -> dict[Subject, Claim]:
 
 
 def oour_score(util: float, copy: float, *, used: float, free: float, power: float) -> float:
-    """Its points, from percent, MiB and watts."""
+    """gpu-oour's score, from percent, MiB and watts."""
     share = min(1.0, used / ((used + free) or _OOUR_MEMORY))
     return round(0.5 * util + 0.2 * copy + 20 * share + 10 * min(1.0, power / _OOUR_POWER), 1)
 
@@ -245,7 +245,7 @@ def _means(url: str, query: str, at: float, window: float) -> dict[str, float]:
 
 
 def zero_claims(url: str, at: float, window: float) -> dict[Subject, Claim]:
-    """`max_over_time(utilisation[window]) == 0`, with the agent's utilisation where that is what there is."""
+    """`max_over_time(utilisation[window]) == 0`, with the utilisation of dcgm-exporter or of the agent."""
     found: dict[Subject, Claim] = {}
     for name, key in (("DCGM_FI_DEV_GPU_UTIL", "UUID"), ("vgpuscope_gpu_utilization_ratio", "gpu_uuid")):
         query = f"max by ({key}, GPU_I_ID) (max_over_time({name}[{round(window)}s]))"

@@ -1,6 +1,7 @@
-"""What goes wrong in the field, and what goes right: every kind of workload, outage and contradiction that is judged.
+"""Every kind of workload, outage and contradiction that is judged, including healthy ones.
 
-Each kind says what the GPU did and what happened to the evidence. Whether the analyzer handles it was not looked up.
+Each kind defines what the GPU did and what happened to the evidence. The kinds were written without looking up how the
+analyzer handles them.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +57,7 @@ def kind(
     own: bool = True,
     own_schema: str = "",
 ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-    """Put a kind into the table; `own`: it can also happen to an analyzer that scrapes by itself."""
+    """Add a kind to the table; `own`: it can also happen to an analyzer with its own scrapes."""
     schemas = tuple(dict.fromkeys(setup.schema for setup in setups if own_schema in setup.schema)) if own else ()
 
     def add(make: Callable[[Case], None]) -> Callable[[Case], None]:
@@ -66,7 +67,7 @@ def kind(
     return add
 
 
-# ── work of all sorts ────────────────────────────────────────────────────────────────────────────────────────────
+# ── work of all kinds ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @kind("training", BUSY, EVERY)
@@ -103,7 +104,7 @@ def _(c: Case) -> None:
     target = c.target(c.gpu(memory=9_000))
     gpu = target.gpus[0]
     if not c.agent:
-        target.phase = -0.05 * c.s  # the page shows what was collected just before
+        target.phase = -0.05 * c.s  # the page shows what was collected just before the scrape
         gpu.tenants[0].compute = cycle(gpu.collect, 0.4 * gpu.collect, phase=0.3 * gpu.collect)
     else:
         gpu.tenants[0].compute = cycle(c.s, max(1.0, 0.3 * c.s), phase=target.phase + 0.3 * c.s)
@@ -112,7 +113,7 @@ def _(c: Case) -> None:
 @kind("work that only the energy counter shows", BUSY, _setups("dcgm", (60, "plain"), (60, "exported")), own=False)
 def _(c: Case) -> None:
     gpu = c.gpu(cycle(60, 40, level=1.0, phase=8), memory=9_000, profiling=False)
-    c.shows(gpu, phase=-58.0)  # collections at full minutes and half minutes, the latter not shown
+    c.shows(gpu, phase=-58.0)  # collections at full and at half minutes; the latter are never scraped
 
 
 @kind("inference at night, a request now and then", BUSY, (*AGENT, *_setups("dcgm", (15, "plain"), (30, "exported"))))
@@ -218,7 +219,7 @@ def _zeros(_: float, page: Page) -> Page:
     return [(name, labels, 0.0 if any(part in name for part in work) else value) for name, labels, value in page]
 
 
-# ── who has it ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── holders ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @kind("handover, idle to busy", BUSY)
@@ -273,7 +274,7 @@ def _(c: Case) -> None:
 
 
 def _anonymous(begin: float, end: float) -> Callable[[float, Page], Page]:
-    """Without the labels of pods, as when the kubelet's socket does not answer."""
+    """Removes the pod labels, as if the kubelet's socket did not answer."""
     hidden = {"pod", "namespace", "container"}
 
     def edit(t: float, page: Page) -> Page:
@@ -284,7 +285,7 @@ def _anonymous(begin: float, end: float) -> Callable[[float, Page], Page]:
     return edit
 
 
-# ── holes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── gaps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _hole(c: Case, length: float) -> tuple[float, float]:
@@ -293,7 +294,7 @@ def _hole(c: Case, length: float) -> tuple[float, float]:
 
 
 def _unseen_work(c: Case, *times: tuple[float, float]) -> Signal:
-    """Work that no exporter shows afterwards; the agent's counters would, so with an agent there is none."""
+    """Work that no exporter shows later; with an agent there is none, because its counters would show it."""
     return never if c.agent else spans(*times)
 
 
@@ -361,7 +362,7 @@ def _(c: Case) -> None:
     begin, end = _hole(c, c.m(5))
     names = ("_utilization_", "_busy_seconds", "_sm_", "_controller_", "_encoder", "_decoder", "_jpeg", "_ofa")
     gpu = c.gpu(spans((begin, end)), watts=flat(80))
-    # counters that come back show what they missed, so they are gone for good
+    # counters that come back would show the missed work, so they are removed for the whole time
     c.shows(
         gpu,
         edit=lambda t, page: without(*names, begin=begin, end=end)(t, without("_seconds_total", "_energy")(t, page)),
@@ -414,7 +415,7 @@ def _(c: Case) -> None:
     c.shows(c.gpu())
 
 
-# ── replicas and doubles ─────────────────────────────────────────────────────────────────────────────────────────
+# ── replicas and duplicates ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _replicas(c: Case, gpu: Gpu, first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
@@ -717,7 +718,7 @@ def _(c: Case) -> None:
 NO_POD = (*AGENT, *_setups("dcgm", (15, "exported"), (60, "exported")), *HONORED)
 
 
-@kind("idle, no pod", IDLE, NO_POD, own_schema="agent")  # by default GPUs without a pod are not asked for otherwise
+@kind("idle, no pod", IDLE, NO_POD, own_schema="agent")  # otherwise GPUs without a pod are not queried by default
 def _(c: Case) -> None:
     c.shows(c.gpu(tenants=()))
 
@@ -789,7 +790,7 @@ def _(c: Case) -> None:
     c.shows(c.gpu(_unseen_work(c, (-c.m(6), -c.m(4)))), unseen=((-c.m(7), -c.m(3)),), job=f"long-hole-{c.number}")
 
 
-# ── only where the analyzer scrapes by itself ────────────────────────────────────────────────────────────────────
+# ── only where the analyzer has its own scrapes ──────────────────────────────────────────────────────────────────
 OWN: tuple[Setup, ...] = (Setup(schema="agent", interval=4),)
 
 

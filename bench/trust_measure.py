@@ -1,4 +1,4 @@
-"""How often `idle` is wrong, and how often it is missed: a real analyzer over workloads whose truth is known."""
+"""How often `idle` is wrong and how often it is missed: a real analyzer, with workloads whose truth is known."""
 
 import json
 import os
@@ -26,12 +26,12 @@ PROMETHEUS, LARGE, VICTORIA, OWN = "Prometheus", "large fleet", "VictoriaMetrics
 OURS, OOUR, ZERO = "vgpuscope", "gpu-oour's formula", "max_over_time == 0"
 _HOLES = ("restarted", "restarted-30s", "restarted-60s", "restarted-late", "two-holes", "young")
 _WITHIN = 180.0  # seconds for an analysis
-_LATE = 0.12  # share of the window by which the last judgement may be late: the truth of no kind changes by then
+_LATE = 0.12  # share of the window by which the last judgement may be late; no truth changes in that time
 _ATTEMPTS = 4
 
 
 class TrustEffort(Struct, frozen=True, kw_only=True):
-    """Which stores are asked."""
+    """The stores to query."""
 
     stores: tuple[str, ...] = (PROMETHEUS, LARGE, VICTORIA)
     own: bool = True
@@ -42,7 +42,7 @@ TRUST_QUICK = TrustEffort(stores=(PROMETHEUS,), own=False)
 
 
 class TrustFigures(Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The figures of one run."""
 
     kinds: int
     subjects: int
@@ -54,12 +54,12 @@ class TrustFigures(Struct, frozen=True, kw_only=True):
         return total(one.score for one in self.tallies if (one.judge, one.run) == (judge, run))
 
     def runs(self, judge: str) -> list[str]:
-        """In which runs it was asked."""
+        """The runs in which the judge was queried."""
         return list(dict.fromkeys(one.run for one in self.tallies if one.judge == judge))
 
 
 def run(effort: TrustEffort) -> TrustFigures:
-    """Every world in every store."""
+    """Measure every world in every store."""
     for program in ("prometheus", "victoria-metrics"):
         if shutil.which(program) is None:
             raise SystemExit(f"bench: the trust bench needs {program} (Debian package {program})")
@@ -91,7 +91,7 @@ def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
 
 
 def in_time(store: str, world: World, folder: Path) -> dict[str, list[Judged]]:
-    """What all judges say of a world, at its moment: on a busy machine it is tried again with more time to fill it."""
+    """The answers of all judges about a world at the planned time; retried with more time to fill if it was missed."""
     _say(f"{store}: {world.name}, {len(world.cases)} cases")
     for attempt in range(_ATTEMPTS):
         lead = (6.0 + 0.07 * len(world.cases) + (20.0 if store == LARGE else 0.0)) * 1.7**attempt
@@ -119,7 +119,7 @@ def _all_judges(store: str, world: World, url: str, path: Path) -> dict[str, lis
 
 
 def _judgements(store: str, world: World, url: str, path: Path) -> Iterator[Judged]:
-    """By one analysis of a new process, and by the third of a service: both must hold."""
+    """The answers of a new process' only analysis, and of a service's third analysis; both must be right."""
     flags = ("--prometheus-url", url, "--window-minutes", world.minutes)
     rows = _once(path, *flags)
     yield from judged(world.cases, claims(rows, world.cases), store)
@@ -131,7 +131,7 @@ def _judgements(store: str, world: World, url: str, path: Path) -> Iterator[Judg
 
 
 def _own(path: Path) -> list[Judged]:
-    """What an analyzer without a Prometheus says, one window and four of its own scrapes after its start."""
+    """The answers of an analyzer without Prometheus, one window and four of its own scrapes after its start."""
     world = trust_feed.own_world()
     settings = path / "own.yaml"
     for _ in range(_ATTEMPTS):
@@ -171,15 +171,15 @@ class Service:
         return self._get("/results")  # type: ignore[no-any-return]
 
     def analyse(self) -> None:
-        """One more analysis, from its beginning to its end."""
+        """Run one more analysis, and wait until it ends."""
         before = self._get("/health")["last_success"]
         while int(time.time()) <= _second(before):
-            time.sleep(0.05)  # times are shown to the second, and two analyses must not look alike
-        self.wait(lambda: "started" in self._get("/analyze", b"")["message"])  # what follows the last one may still run
+            time.sleep(0.05)  # times are shown in whole seconds, and two analyses must differ
+        self.wait(lambda: "started" in self._get("/analyze", b"")["message"])  # work after the last one may still run
         self.wait(lambda: self._get("/health")["last_success"] != before)
 
     def wait(self, holds: Any) -> None:
-        """Until it is so."""
+        """Wait until the condition holds."""
         end = time.monotonic() + _WITHIN
         while not holds():
             if time.monotonic() > end:
@@ -187,7 +187,7 @@ class Service:
             time.sleep(0.05)
 
     def ready(self) -> bool:
-        """Whether its first analysis is there."""
+        """Whether its first analysis is done."""
         try:
             return bool(self._get("/health")["last_success"])
         except OSError:
@@ -200,7 +200,7 @@ class Service:
 
 @contextmanager
 def service(path: Path, *flags: str) -> Iterator[Service]:
-    """An analyzer once its first analysis is done; it does no further one until it is asked to."""
+    """An analyzer after its first analysis; further analyses run only on request."""
     port = free_port()
     command = [sys.executable, "-m", "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}", *flags]
     command += ["--interval", "86400"]
@@ -216,7 +216,7 @@ def service(path: Path, *flags: str) -> Iterator[Service]:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # one client asks all the questions
+    return {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # because one client sends all requests
 
 
 def _second(stamp: str | None) -> float:

@@ -1,4 +1,4 @@
-"""Figures of the trust bench → a verdict, the table on the terminal and the tables of docs/performance.md."""
+"""Figures of the trust bench → the targets, the table on the terminal and the tables of docs/performance.md."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _WIDE = 84
 
 
 def targets(f: TrustFigures) -> tuple[Target, ...]:
-    """No busy or unproven GPU is called idle, and idle ones are found: in every run."""
+    """The targets: in every run, no busy or unproven GPU is called idle, and idle ones are found."""
     return tuple(target for run in f.runs(OURS) for target in _of_run(run, f.score(OURS, run)))
 
 
@@ -27,7 +27,7 @@ def _target(what: str, share: float, bound: float) -> Target:
 
 
 def table(f: TrustFigures) -> str:
-    """Every kind on a line of the terminal, and below it what was wrong."""
+    """Every kind on one line of the terminal, with what was wrong below it."""
     lines = [f"{'':{_WIDE}} {'truth':9} {'ours':>12} {'gpu-oour':>12} {'max == 0':>12}"]
     for kind, ours in _by_kind(f, OURS):
         others = " ".join(f"{_mark(_of(f, judge, kind)):>12}" for judge in (OOUR, ZERO))
@@ -38,7 +38,7 @@ def table(f: TrustFigures) -> str:
 
 
 def markdown(result: Result, f: TrustFigures) -> str:
-    """The tables of the document."""
+    """The tables for the document."""
     return "\n".join(
         [
             f"{f.kinds} kinds, {f.subjects} judgements of GPUs, MIG instances and tenants.",
@@ -72,7 +72,7 @@ def _sums(f: TrustFigures) -> Iterator[str]:
 
 
 def _mark(parts: list[Tally]) -> str:
-    """✓, or how many were wrongly idle and how many were missed; – where the judge says nothing of the kind."""
+    """✓, or the numbers of wrongly idle and of missed subjects; – if the judge has no answer for the kind."""
     if not parts:
         return "–"
     s = total(one.score for one in parts)

@@ -1,7 +1,7 @@
-"""How pages become samples: a Prometheus that scrapes on a clock of its own, restarts, and loses targets.
+"""Converts pages to samples: a Prometheus that scrapes on its own schedule, restarts, and loses targets.
 
-This is what Prometheus does by its documentation: labels of the target and of the page are merged by `honor_labels`, a
-series that is gone from a page, or whose target does not answer, ends with a stale marker, and `up` tells about the
+It follows the documentation of Prometheus. Labels of the target and of the page are merged by `honor_labels`. A series
+ends with a stale marker if it is gone from the page or if its target does not answer. `up` shows the state of the
 target. While Prometheus itself is down nothing is written, not even a marker.
 """
 
@@ -27,11 +27,11 @@ class Setup(Struct, frozen=True, kw_only=True):
 
     schema: str  # dcgm, dcgm-4.7 or agent
     interval: float
-    relabel: str = "plain"  # or exported: honor_labels is off; honored: it is on, with the target's own labels
+    relabel: str = "plain"  # or exported: honor_labels is off; honored: it is on, and the target has labels of its own
 
     @property
     def name(self) -> str:
-        """For reports."""
+        """The name in reports."""
         return f"{self.schema} {self.relabel} {self.interval:g}s"
 
 
@@ -42,21 +42,21 @@ class Target(Struct, kw_only=True):
     gpus: tuple[Gpu, ...]
     job: str
     instance: str
-    replica: str = ""  # of an HA pair; both write to one store
-    since: float = -inf  # service discovery knows it from here on
+    replica: str = ""  # replica of an HA pair; both write to one store
+    since: float = -inf  # when service discovery adds the target
     until: float = inf
-    down: tuple[tuple[float, float], ...] = ()  # it does not answer
-    unseen: tuple[tuple[float, float], ...] = ()  # Prometheus itself was down
-    missed: tuple[int, ...] = ()  # single scrapes that time out, counted back from the judgement
+    down: tuple[tuple[float, float], ...] = ()  # when the target does not answer
+    unseen: tuple[tuple[float, float], ...] = ()  # when Prometheus itself is down
+    missed: tuple[int, ...] = ()  # scrapes that time out, counted backwards from the judgement
     phase: float = 0.0
-    frozen_from: float = inf  # it goes on serving the page of this time
+    frozen_from: float = inf  # from then on it serves the page of this time
     edit: Edit | None = None
     jitter: float = 0.0
-    stamps: Callable[[float], float] | None = None  # own scrapes only: the page carries times, these
-    broken: Callable[[float, bytes], bytes | None] | None = None  # own scrapes only: what becomes of the answer
+    stamps: Callable[[float], float] | None = None  # own scrapes only: the timestamps on the page
+    broken: Callable[[float, bytes], bytes | None] | None = None  # own scrapes only: modifies the answer
 
     def page(self, t: float, now: float) -> Page:
-        """What it shows."""
+        """The page at a time."""
         t = min(t, self.frozen_from)
         rows: Page = []
         for gpu in self.gpus:
@@ -67,7 +67,7 @@ class Target(Struct, kw_only=True):
         return self.edit(t, rows) if self.edit else rows
 
     def scrapes(self, begin: float, end: float, seed: int) -> Iterator[float]:
-        """Times at which Prometheus looks."""
+        """The times at which Prometheus scrapes."""
         dice = random.Random(seed)
         step = self.setup.interval
         for number in range(math.ceil((begin - self.phase) / step), math.floor((end - self.phase) / step) + 1):
@@ -84,12 +84,12 @@ class Target(Struct, kw_only=True):
 def recorded(
     target: Target, *, now: float, begin: float, end: float, seed: int = 0
 ) -> list[tuple[dict[str, str], Samples]]:
-    """Everything that is in the store about a target afterwards."""
+    """All samples of a target in the store afterwards."""
     store = _Store(target, now)
     shown: set[tuple[str, Labels]] = set()
     for t in target.scrapes(begin, end, seed):
         if _within(t, target.unseen):
-            shown = set()  # a Prometheus that starts again knows nothing of the series before
+            shown = set()  # a restarted Prometheus does not know the earlier series
             continue
         if t >= target.until:
             store.ended({*shown, *store.health}, t)
@@ -105,7 +105,7 @@ def recorded(
 
 
 class _Store:
-    """Series of one target."""
+    """The series of one target."""
 
     health = (("up", ()), ("scrape_duration_seconds", ()), ("scrape_samples_scraped", ()))
 
@@ -137,7 +137,7 @@ class _Store:
 
 
 def merged_labels(target: Target, labels: Labels) -> dict[str, str]:
-    """Labels of the page and of the target, as `honor_labels` has it."""
+    """Labels of the page and of the target, merged by `honor_labels`."""
     own = {"job": target.job, "instance": target.instance}
     if target.setup.relabel != "plain":
         name = "vgpuscope-agent" if target.setup.schema == "agent" else "nvidia-dcgm-exporter"
@@ -162,14 +162,14 @@ def text(page: Page, stamp: float | None = None) -> bytes:
 
 
 def without(*names: str, begin: float = -inf, end: float = inf) -> Edit:
-    """Series whose names contain one of these are not on the page between two times."""
+    """Removes series whose names contain one of these from the page between two times."""
     return lambda t, page: (
         [row for row in page if not any(name in row[0] for name in names)] if begin <= t < end else page
     )
 
 
 def instead(name: str, value: float, *, begin: float = -inf, end: float = inf) -> Edit:
-    """Another value for series whose names contain this."""
+    """Replaces the value of series whose names contain this."""
     return lambda t, page: (
         [(row[0], row[1], value if name in row[0] else row[2]) for row in page] if begin <= t < end else page
     )

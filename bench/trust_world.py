@@ -1,7 +1,7 @@
-"""GPUs whose work is known for every second, and the pages that exporters would show of them.
+"""GPUs whose work is known for every second, and the pages that exporters would show for them.
 
-Times are seconds from the moment of judgement, so they are negative in the past. Nothing here knows how the analyzer
-works: what a GPU does is a function of time, and an exporter shows what its own documentation says that it shows.
+Times are seconds relative to the moment of judgement, so they are negative in the past. Nothing here depends on how the
+analyzer works: the work of a GPU is a function of time, and an exporter shows what its own documentation defines.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ Labels = tuple[tuple[str, str], ...]
 Row = tuple[str, Labels, float]
 
 MIB = 2**20
-WORK = 0.05  # below this share of a second a signal is noise, such as a health check's
+WORK = 0.05  # a signal below this share of a second is noise, such as a health check
 PCIE_WORK = 1e9  # bytes a second
-_BEFORE = 60  # seconds that are known before the first page
+_BEFORE = 60  # seconds simulated before the first page
 
 
 def flat(level: float) -> Signal:
-    """The same all the time."""
+    """A constant signal."""
     return lambda _: level
 
 
@@ -30,7 +30,7 @@ never = flat(0.0)
 
 
 def spans(*times: tuple[float, float], level: float = 0.95) -> Signal:
-    """At this level from each first to each second time."""
+    """This level from each first to each second time; otherwise 0."""
     return lambda t: level if any(begin <= t < end for begin, end in times) else 0.0
 
 
@@ -40,7 +40,7 @@ def cycle(period: float, on: float, *, level: float = 0.95, phase: float = 0.0) 
 
 
 def noise(seed: int, low: float, high: float) -> Signal:
-    """Another value each second, the same in every run."""
+    """A new value each second, the same in every run."""
     return lambda t: low + (high - low) * ((int(t) * 2654435761 + seed * 40503) % 1009) / 1008
 
 
@@ -50,12 +50,12 @@ def ramp(begin: float, end: float, low: float, high: float) -> Signal:
 
 
 def either(*signals: Signal) -> Signal:
-    """The highest of them."""
+    """The maximum of the signals."""
     return lambda t: max(signal(t) for signal in signals)
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """What is printed on the box."""
+    """Data sheet values of a GPU model."""
 
     name: str
     limit: float  # watts
@@ -77,13 +77,13 @@ class Tenant(Struct, kw_only=True):
     memory: Signal = never  # MiB
     namespace: str = "ml"
     container: str = "main"
-    generation: int = 0  # a pod that replaces one of the same name has another
+    generation: int = 0  # differs between a pod and its replacement of the same name
     since: float = -inf
     until: float = inf
-    limit: int | None = None  # MiB, HAMi's
-    measured: bool = True  # False: the driver does not attribute compute to it
+    limit: int | None = None  # HAMi's limit in MiB
+    measured: bool = True  # False: the driver does not attribute compute to this tenant
     started: bool = True  # False: it has never called CUDA
-    paused: tuple[tuple[float, float], ...] = ()  # its container does not run
+    paused: tuple[tuple[float, float], ...] = ()  # when its container does not run
     launches: Signal | None = None  # kernels that HAMi's library sees; None: follows compute
 
     def there(self, t: float) -> bool:
@@ -92,12 +92,12 @@ class Tenant(Struct, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Of what is remembered about it."""
+        """The key under which its signals are cached."""
         return f"sm-{self.pod}-{self.generation}"
 
     @property
     def uid(self) -> str:
-        """The pod's."""
+        """The UID of its pod."""
         return f"{sum(self.pod.encode()):08x}-0000-4000-8000-{self.generation:012x}"
 
 
@@ -112,7 +112,7 @@ class Instance(Struct, kw_only=True):
 
 
 class Gpu(Struct, kw_only=True):
-    """One GPU: what it does, whatever anybody shows of it."""
+    """One GPU and its work, independent of what an exporter shows."""
 
     number: int
     node: str
@@ -120,7 +120,7 @@ class Gpu(Struct, kw_only=True):
     tenants: tuple[Tenant, ...] = ()
     instances: tuple[Instance, ...] = ()
     mode: str = "exclusive"
-    unattributed: Signal = never  # compute that no tenant is seen to do
+    unattributed: Signal = never  # compute that the driver does not attribute to any tenant
     encoder: Signal = never
     decoder: Signal = never
     jpeg: Signal = never
@@ -128,7 +128,7 @@ class Gpu(Struct, kw_only=True):
     copy: Signal | None = None  # memory controller; None: follows compute
     watts: Signal | None = None  # None: follows compute
     clock: float | None = None  # MHz; None: follows compute
-    lost_from: float = inf  # the GPU fell off the bus
+    lost_from: float = inf  # when the GPU falls off the bus
     shows_limit: bool = True
     shows_power: bool = True
     profiling: bool = True  # dcgm-exporter has DCGM_FI_PROF_*
@@ -136,19 +136,19 @@ class Gpu(Struct, kw_only=True):
     begin: float = -1000.0
     end: float = 100.0
     agent_window: float = 60.0
-    restarts: tuple[float, ...] = ()  # of the exporter: its own counters begin at 0 again
+    restarts: tuple[float, ...] = ()  # restarts of the exporter: its own counters begin at 0 again
     seconds: dict[str, list[float]] = field(default_factory=dict)
     sums: dict[str, list[float]] = field(default_factory=dict)
     busy: dict[int, float] = field(default_factory=dict)
 
     @property
     def uuid(self) -> str:
-        """As the driver has it."""
+        """The UUID as the driver reports it."""
         return f"GPU-{self.number:08x}-7c3a-4e5b-9d21-{self.number * 2654435761 % 2**48:012x}"
 
     @property
     def index(self) -> int:
-        """Its place in the node."""
+        """Its index in the node."""
         return self.number % 8
 
     def compute(self, t: float) -> float:
@@ -177,7 +177,7 @@ class Gpu(Struct, kw_only=True):
         return min(self.model.memory - 600.0, 4 + sum(one.memory(t) for one in tenants if one.there(t)))
 
     def works(self, t: float) -> bool:
-        """Whether this second has work in it."""
+        """Whether there is work in this second."""
         shares = max(self.compute(t), self.encoder(t), self.decoder(t), self.jpeg(t))
         return shares >= WORK or self.pcie(t) >= PCIE_WORK
 
@@ -189,16 +189,16 @@ class Gpu(Struct, kw_only=True):
         return sums[self._place(t)] - (sums[self._place(start)] if (start := self._started(t)) > -inf else 0.0)
 
     def highest(self, name: str, signal: Signal, t: float) -> float:
-        """The highest second of the agent's own window, which begins at its start."""
+        """The highest value in the agent's own window, which begins at the agent's start."""
         return max(self._own_window(name, signal, t))
 
     def mean(self, name: str, signal: Signal, t: float) -> float:
-        """The mean of the same."""
+        """The mean value in the agent's own window."""
         seconds = self._own_window(name, signal, t)
         return sum(seconds) / len(seconds)
 
     def last(self, name: str, signal: Signal, t: float) -> int:
-        """The last second at which there was something."""
+        """The last second in which the signal was above 0."""
         each, began = self._each(name, signal), int(self.begin) - _BEFORE
         return next((began + at for at in range(self._place(t), 0, -1) if each[at] > 0), began)
 
@@ -223,10 +223,10 @@ class Gpu(Struct, kw_only=True):
 
 
 def dcgm_page(gpu: Gpu, t: float) -> list[Row]:
-    """dcgm-exporter's default counters. Values are of its last collection, as it caches them."""
+    """dcgm-exporter's default counters. It caches values, so they are those of its last collection."""
     at = t - t % gpu.collect
     if gpu.lost_from <= at:
-        at = gpu.lost_from - 1  # the host engine goes on serving what it read last
+        at = gpu.lost_from - 1  # the host engine keeps serving the values that it read last
     rows = list(_dcgm_instances(gpu, at) if gpu.instances else _dcgm_whole(gpu, at))
     xid = 79.0 if gpu.lost_from <= t else 0.0
     return [*rows, ("DCGM_FI_DEV_XID_ERRORS", rows[0][1], xid)]
@@ -249,7 +249,7 @@ def _dcgm_whole(gpu: Gpu, at: float) -> Iterator[Row]:
 
 
 def _dcgm_device(gpu: Gpu, labels: Labels, at: float) -> Iterator[Row]:
-    """What is of the whole GPU; with MIG it is repeated for each instance."""
+    """Values of the whole GPU; with MIG they are repeated for each instance."""
     yield "DCGM_FI_DEV_SM_CLOCK", labels, gpu.clock or (1410.0 if gpu.compute(at) > 0 else 210.0)
     yield "DCGM_FI_DEV_GPU_TEMP", labels, 30 + gpu.power(at) // 12
     if gpu.shows_power:
@@ -410,7 +410,7 @@ def _agent_instances(gpu: Gpu, t: float) -> Iterator[Row]:
 
 
 def mig_uuid(gpu: Gpu, one: Instance) -> str:
-    """As the driver has it."""
+    """The UUID as the driver reports it."""
     return f"MIG-{gpu.number:08x}-{one.gi:04x}-5000-8000-000000000000"
 
 

@@ -1,4 +1,4 @@
-"""What the reports of all benches share: promises, the machine, and where results are written."""
+"""The shared parts of the reports of all benches: targets, the machine, and where results are written."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ DOCS = _HERE.parent / "docs" / "performance.md"
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """One promise and what came of it."""
+    """One target and its measured value."""
 
     what: str
     measured: float
@@ -24,12 +24,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def met(self) -> bool:
-        """Whether the promise is kept."""
+        """Whether the target is met."""
         return self.measured >= self.bound if self.at_least else self.measured <= self.bound
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """Where it was measured."""
+    """The machine on which it was measured."""
 
     cpu: str
     cores: int
@@ -38,7 +38,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What is written to bench/results."""
+    """The content of a file in bench/results."""
 
     command: str
     machine: Machine
@@ -47,12 +47,12 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 def result(figures: Any, targets: tuple[Target, ...]) -> Result:
-    """The run with its verdicts."""
+    """The result of the run, with its targets."""
     return Result(command="make bench", machine=_machine(), targets=targets, figures=figures)
 
 
 def terminal(result: Result) -> str:
-    """The table of promises."""
+    """The table of targets for the terminal."""
     width = max(len(t.what) for t in result.targets)
     lines = [f"{'':{width}} {'measured':>12} {'target':>10}"]
     for t in result.targets:
@@ -63,7 +63,7 @@ def terminal(result: Result) -> str:
 
 
 def save(name: str, result: Result, tables: str) -> None:
-    """Write the JSON and bring the document up to date."""
+    """Write the JSON and update the document."""
     folder = _HERE / "results"
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")

@@ -1,7 +1,7 @@
-"""A node to measure on: GPUs of the stand-in driver, HAMi regions, a proc tree and a PodList that all agree.
+"""A node for measuring: GPUs of the stand-in driver, HAMi regions, a proc tree and a PodList that all agree.
 
-The processes are real ones that sleep, because peers look pids up in the machine's own /proc. The agent under test
-gets a proc root of its own, in which the same pids belong to pods.
+The processes are real ones that sleep, because other exporters look up pids in the machine's own /proc. The agent under
+test has its own proc root, in which the same pids belong to pods.
 """
 
 import json
@@ -20,7 +20,7 @@ GPUS = 8
 PER_CONTAINER = 4  # processes
 NODE = "bench"
 _MIB = 1 << 20
-_NAP = "3600"  # seconds: a sleeper that was forgotten ends by itself
+_NAP = "3600"  # seconds after which a forgotten process ends
 _BEGAN = 1_700_000_000
 
 
@@ -34,18 +34,18 @@ class Tenant:
 
     @property
     def uid(self) -> str:
-        """Its pod's."""
+        """The UID of its pod."""
         return f"{self.number:08x}-1111-4222-8333-{self.number:012x}"
 
     @property
     def container_id(self) -> str:
-        """As the runtime names it."""
+        """The container id in the format of the runtime."""
         return f"{self.number:064x}"
 
 
 @dataclass(frozen=True)
 class World:
-    """Where everything lies, and what it holds."""
+    """The files and tenants of the node."""
 
     root: Path
     library: Path
@@ -53,18 +53,18 @@ class World:
 
     @property
     def processes(self) -> int:
-        """How many there are on all GPUs."""
+        """The number of processes on all GPUs."""
         return sum(len(tenant.pids) for tenant in self.tenants)
 
     def agent_arguments(self) -> list[str]:
-        """What tells an agent to look here."""
+        """Arguments that make an agent read this node."""
         return [
             *("--node-name", NODE, "--pods", f"file:{self.root / 'pods.json'}", "--podresources-socket", "none"),
             *("--proc-root", str(self.root / "proc"), "--hook-path", str(self.root / "hook")),
         ]
 
     def environment(self) -> dict[str, str]:
-        """This process' environment, with the stand-in driver in it."""
+        """This process' environment, plus the stand-in driver."""
         return os.environ | build.environment(self.library, self.root / "nvml")
 
 
@@ -92,7 +92,7 @@ def world(root: Path, *, processes: int) -> Iterator[World]:
 
 
 def _share(made: World) -> int:
-    """What one process holds of its GPU: together 64 of 80 GB."""
+    """The memory that one process has of its GPU, in bytes: all together 64 of 80 GB."""
     return 64 * GIB * GPUS // made.processes // _MIB * _MIB
 
 
@@ -104,7 +104,8 @@ def _write_driver(made: World) -> None:
         for n, pid in enumerate(tenant.pids):
             scenario.process(tenant.slot, pid, memory=_share(made))
             scenario.sample(tenant.slot, pid, sm=n, mem=1, ago=100_000)
-    # a driver lets the listener for XIDs sleep; the stand-in looks a hundred times a second, which is not our cost
+    # A real driver lets the XID listener sleep. The stand-in polls a hundred times a second, which must not be
+    # measured.
     scenario.fail("nvmlEventSetCreate", NOT_SUPPORTED)
     scenario.write()
 

@@ -37,7 +37,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 1 if a file was not current and --check was said."""
+    """Exit code 1 if a file was not current and --check was given."""
     check = "--check" in argv
     stale = []
     for name, make in GENERATED.items():

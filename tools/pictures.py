@@ -31,12 +31,12 @@ from vgpuscope.views.node import top
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"
 WIDTH = 150
-_FOREIGN_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.S)  # a picture must not load anything from elsewhere
-SECONDS = 35  # into the demo's timetable: somebody is blocked, somebody was killed
+_FOREIGN_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.S)  # a picture must not load anything from the network
+SECONDS = 35  # time in the demo's timeline at which a container is blocked and a process was killed
 
 
 async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
-    """What an agent says of a simulated node after a while, with time sped up."""
+    """What an agent reports for a simulated node after a while, with time sped up."""
     plan = next(plan for plan in PLANS if plan.name == kind)
     began = time.time() - SECONDS
     clock = {"now": began}
@@ -69,7 +69,7 @@ async def snapshot_of(kind: str, directory: Path) -> NodeSnapshot:
 
 
 def draw(snapshot: NodeSnapshot, path: Path) -> None:
-    """The node as `vgpuscope top` shows it, as a picture."""
+    """Draw the node as `vgpuscope top` shows it."""
     console = paper()
     state = top.sampled(top.State(url=""), snapshot, now=snapshot.at + 0.4)
     for line in top.page(state, WIDTH):
@@ -78,18 +78,18 @@ def draw(snapshot: NodeSnapshot, path: Path) -> None:
 
 
 def paper() -> Console:
-    """Something to draw on."""
+    """A console that records what is drawn."""
     return Console(record=True, width=WIDTH, file=open("/dev/null", "w"), force_terminal=True)
 
 
 def save(console: Console, title: str, path: Path) -> None:
-    """What was drawn, as a picture."""
+    """Save the drawing as a picture."""
     path.write_text(_FOREIGN_FONTS.sub("", console.export_svg(title=title)))
     print(path.relative_to(IMAGES.parents[1]))
 
 
 def draw_table(table: RenderableType, title: str, path: Path) -> None:
-    """What a command prints, as a picture."""
+    """Draw the output of a command."""
     console = paper()
     console.print(table)
     save(console, title, path)
@@ -97,7 +97,7 @@ def draw_table(table: RenderableType, title: str, path: Path) -> None:
 
 @contextmanager
 def demo() -> Iterator[tuple[str, str]]:
-    """The addresses of a running demo's cluster exporter and analyzer, once it has come to verdicts."""
+    """The addresses of a running demo's cluster exporter and analyzer, once there are verdicts."""
     command = [sys.executable, "-m", "vgpuscope", "demo", "--port", "23394", "--window-minutes", "0.5"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -113,19 +113,19 @@ def demo() -> Iterator[tuple[str, str]]:
 
 
 def results(url: str) -> list[ResultRow]:
-    """What the analyzer says."""
+    """The analyzer's results."""
     return msgspec.json.decode(fetched(f"{url}/results"), type=list[ResultRow])
 
 
 def fetched(url: str) -> bytes:
-    """The body of an answer."""
+    """The body of an HTTP answer."""
     with urllib.request.urlopen(url) as answer:
         body: bytes = answer.read()
         return body
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures."""
     setup(v=0, format="text")
     IMAGES.mkdir(parents=True, exist_ok=True)
     for kind in ("hami-a", "mig-c", "sick-e"):

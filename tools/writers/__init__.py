@@ -1,1 +1,1 @@
-"""What the generator writes: the documents and rules that follow from the tables of the package."""
+"""Writers of the generated files: documents and rules that follow from the tables of the package."""

@@ -1,4 +1,4 @@
-"""Recording rules for Prometheus, from the table of what the analyzer asks for."""
+"""Recording rules for Prometheus, from the table of the analyzer's queries."""
 
 from collections.abc import Iterable
 

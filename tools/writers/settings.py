@@ -71,7 +71,7 @@ def settings_page(rows: Iterable[SettingRow]) -> str:
 
 
 def errors_page(kinds: Sequence[type[ScopeError]], http: Mapping[int, tuple[str, str, str]]) -> str:
-    """docs/errors.md: every code with what it means and what to do; http are those that only an answer can have."""
+    """docs/errors.md: every code with its meaning and the fix; `http` has the codes that only HTTP answers use."""
     rows = [
         (f"`{kind.code}`", kind.meaning, kind.hint, "yes" if kind.retryable else "no", str(kind.exit_code))
         for kind in kinds
@@ -98,7 +98,7 @@ def _example(row: SettingRow) -> str:
 
 
 def _prose(row: SettingRow) -> bool:
-    """Whether the default is a rule told in words, not a value that could be written."""
+    """Whether the default is described in words, and is not a value that could be written."""
     return row.default is None or row.default == ""
 
 

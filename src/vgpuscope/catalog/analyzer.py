@@ -1,4 +1,4 @@
-"""Every metric of the analyzer: gpu-oour's by its names, and ours for what it does not say."""
+"""Every metric of the analyzer: gpu-oour's metrics under their names, and ours for what those do not cover."""
 
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
@@ -43,8 +43,8 @@ def _ours(
     return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, extra=extra, each=each)
 
 
-# ── GPUs, by gpu-oour's names: means over the window, absent where nothing was measured ──────────────────────────
-# A GPU that pods share has a series for each of them, with the pod's own numbers, so that sums by namespace are right.
+# ── GPUs, under gpu-oour's names: means over the window, absent if nothing was measured ──────────────────────────
+# A GPU shared by pods has one series for each pod, with the pod's own numbers, so that sums by namespace are right.
 SCORE = _oour(
     "card",
     (*CARD, ("model", "model")),
@@ -105,7 +105,7 @@ SERVICE_INFO = _oour(
     "ai_enabled",
 )
 
-# ── GPUs as a whole, however many share them ─────────────────────────────────────────────────────────────────────
+# ── whole GPUs, shared or not ────────────────────────────────────────────────────────────────────────────────────
 GPU_SCORE = _ours("subject", SUBJECT, "gpu_score", "Score of the whole GPU, 0-100.")
 GPU_UTIL = _ours("subject", SUBJECT, "gpu_utilization_ratio", "Mean utilisation of the whole GPU, 0-1.", unit="ratio")
 GPU_TRAFFIC = _ours(

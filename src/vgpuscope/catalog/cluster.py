@@ -1,4 +1,4 @@
-"""Every metric of the cluster exporter: what was given to whom, as the scheduler and the nodes write it down."""
+"""Every metric of the cluster exporter: capacity and allocations, as the scheduler and the nodes record them."""
 
 from vgpuscope.catalog import scheduling
 from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, loop_restarts, renamed, same
@@ -13,7 +13,7 @@ TYPE = same("vendor", "type")
 ZONE = (("zone", "vGPU"),)
 HAMI_DEVICE = renamed(node="node", device_uuid="gpu_uuid", device_index="gpu_index", device_type="type")
 LEGACY_DEVICE = renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", devicetype="type")
-# HAMi v2.10 adds up what the containers of a pod have of a device, and calls that container 0.
+# HAMi v2.10 adds up the device use of a pod's containers and reports it as container 0.
 HAMI_HOLDER = renamed(namespace="namespace", node="node", pod="pod", device_uuid="gpu_uuid")
 LEGACY_HOLDER = renamed(podnamespace="namespace", nodename="node", podname="pod", deviceuuid="gpu_uuid")
 
@@ -25,7 +25,7 @@ def _native(scope: Scope, labels: Labels, name: str, help: str, unit: str, *alia
 
 
 def _pair(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Alias]:
-    """HAMi's name of v2.10 and the one before, of a device."""
+    """A device metric under HAMi's name of v2.10 and under the older one."""
     return (
         Alias(family="hami", name=hami, labels=HAMI_DEVICE, scale=scale, help=help, const=ZONE),
         Alias(family="hami-legacy", name=legacy, labels=LEGACY_DEVICE, scale=scale, help=help, const=ZONE),
@@ -33,7 +33,7 @@ def _pair(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Al
 
 
 def _held(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Alias]:
-    """The same, of what a pod has of a device."""
+    """The same for a pod's part of a device."""
     return (
         Alias(
             family="hami",
@@ -57,7 +57,7 @@ def _held(hami: str, legacy: str, *, scale: float, help: str) -> tuple[Alias, Al
 
 
 def _theirs(family: str, name: str, help: str, labels: Labels, *extra: str) -> Metric:
-    """A metric of HAMi's whose labels hold numbers, so that it has no twin of ours."""
+    """A metric of HAMi whose labels hold numbers, so it has no native counterpart."""
     return Metric(
         name=name,
         type="gauge",
@@ -329,7 +329,7 @@ NODE_SCHEDULABLE = _native("place", PLACE, "node_schedulable", "1 if the node ac
 
 # ── capacity: the same for a node, for all GPUs of a type, and for the cluster ───────────────────────────────────
 class CapacityMetrics:
-    """What is still free, at one level."""
+    """The free capacity at one level."""
 
     def __init__(self, scope: Scope, labels: Labels, level: str) -> None:
         def make(name: str, help: str, unit: str, **more: object) -> Metric:
@@ -379,7 +379,7 @@ NODE_CAPACITY = CapacityMetrics("place", PLACE, "node_")
 TYPE_CAPACITY = CapacityMetrics("type", TYPE, "type_")
 CLUSTER_CAPACITY = CapacityMetrics("cluster", (), "")
 
-# ── what does not add up ─────────────────────────────────────────────────────────────────────────────────────────
+# ── contradictions ───────────────────────────────────────────────────────────────────────────────────────────────
 FINDINGS = _native(
     "place",
     PLACE,

@@ -1,10 +1,10 @@
-"""What a row of the table of metrics says."""
+"""The types of the table of metrics."""
 
 from typing import Literal
 
 from msgspec import Struct
 
-FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")  # that can be chosen
+FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod", "dcgm")  # can be switched on
 DEFAULT_FAMILIES: tuple[str, ...] = ("native", "hami", "hami-legacy", "handbook", "pod")
 
 FAMILY_HELP: dict[str, str] = {
@@ -36,46 +36,46 @@ ClusterScope = Literal[
 AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet"]
 Scope = NodeScope | ClusterScope | AnalyzerScope
 
-# What becomes of several things whose labels are the same under one name. max suits what is said of the same thing
-# twice, and states; sum suits what adds up; min suits ages.
+# How several rows with the same labels under one name are merged. max is for duplicates of one value and for states,
+# sum for amounts, min for ages.
 Merge = Literal["sum", "max", "min"]
 
 Labels = tuple[tuple[str, str], ...]  # exposed name, attribute of the row that gives the value
 
 
 class Alias(Struct, frozen=True, kw_only=True):
-    """The same number under a name that others promised: with their labels and their scale."""
+    """The same number under a name from elsewhere, with the labels and the scale that belong to it."""
 
     family: str
     name: str
     labels: Labels
     scale: float = 1.0
     help: str = ""
-    type: Type | None = None  # None: as the metric's
+    type: Type | None = None  # None: the metric's type
     const: tuple[tuple[str, str], ...] = ()
     when: str = ""  # attribute of the row that must not be empty for the alias to appear
 
 
 class Metric(Struct, frozen=True, kw_only=True):
-    """One metric: the only place where its name is spelled."""
+    """One metric: the only place where its name is written."""
 
     name: str
     type: Type
     help: str
-    unit: str  # base unit, or "" for a bare number
+    unit: str  # base unit, or "" if the number has none
     scope: Scope
     labels: Labels
     family: str = "native"
     extra: tuple[str, ...] = ()  # labels whose values come with the sample: a state, a reason, an owner
-    each: int | None = 1  # series per thing of its scope; None: as many as there are distinct reasons
+    each: int | None = 1  # series per row of its scope; None: one per distinct reason
     merge: Merge = "max"
-    volatile: bool = False  # extra labels hold numbers (the seeds' own choice): never cached
+    volatile: bool = False  # extra labels hold numbers (as the original metric defines): never cached
     when: str = ""
     const: tuple[tuple[str, str], ...] = ()
     aliases: tuple[Alias, ...] = ()
 
     def exposed(self, families: frozenset[str]) -> tuple["Exposed", ...]:
-        """The names under which this metric appears when these families are on."""
+        """The names under which this metric appears if these families are on."""
         own = Alias(family=self.family, name=self.name, labels=self.labels, const=self.const, when=self.when)
         return tuple(self._under(alias) for alias in (own, *self.aliases) if alias.family in families)
 
@@ -112,17 +112,17 @@ class Exposed(Struct, frozen=True, kw_only=True):
 
 
 def same(*names: str) -> Labels:
-    """Labels that are called like the row's attributes."""
+    """Labels with the same names as the row's attributes."""
     return tuple((name, name) for name in names)
 
 
 def renamed(**labels: str) -> Labels:
-    """Labels with other names: exposed=attribute."""
+    """Labels with names other than the attributes: exposed=attribute."""
     return tuple(labels.items())
 
 
 def build_info(scope: Scope) -> Metric:
-    """What every process says of itself; HAMi's exporters do it under a name of their own."""
+    """The build of a process, exported by all; HAMi's exporters have their own name for it."""
     theirs = renamed(
         version="version",
         revision="revision",
@@ -150,7 +150,7 @@ def build_info(scope: Scope) -> Metric:
 
 
 def loop_restarts(scope: Scope) -> Metric:
-    """What every process says of its loops; absent for a loop that never died."""
+    """Restarts of the loops of a process, exported by all; absent for a loop that never failed."""
     return Metric(
         name="vgpuscope_loop_restarts_total",
         type="counter",

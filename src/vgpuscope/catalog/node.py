@@ -13,7 +13,7 @@ VGPU = same("node", "namespace", "pod", "pod_uid", "container", "vdevice_index",
 NODE = same("node")
 SOURCE = same("node", "source")
 
-ZONE = (("zone", "vGPU"),)  # HAMi puts this constant on every series but hami_build_info
+ZONE = (("zone", "vGPU"),)  # HAMi sets this constant label on every series except hami_build_info
 HAMI_HOST = renamed(node="node", device_index="gpu_index", device_uuid="gpu_uuid", device_type="hami_type")
 HAMI_HOST_NO_NODE = renamed(device_index="gpu_index", device_uuid="gpu_uuid", device_type="hami_type")
 LEGACY_HOST = renamed(nodeid="node", deviceidx="gpu_index", deviceuuid="gpu_uuid", devicetype="hami_type")
@@ -68,7 +68,7 @@ def _mig(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Me
     return _metric("mig", MIG, f"vgpuscope_mig_{name}", help, unit, *aliases, **more)
 
 
-# Amounts of containers, pods and vGPUs add up where a family cannot tell two of them apart.
+# Amounts of containers, pods and vGPUs are added up if a family's labels do not distinguish them.
 def _container(name: str, help: str, unit: str, *aliases: Alias, **more: object) -> Metric:
     more.setdefault("merge", "sum")
     return _metric("container", CONTAINER, f"vgpuscope_container_{name}", help, unit, *aliases, **more)
@@ -351,8 +351,8 @@ GPU_TOTAL_ENERGY = Metric(
     labels=DCGM_DEVICE,
     family="dcgm",
 )
-# HAMi asks the driver in the old way, whose answer counts as used what the driver reserves. All names of HAMi for the
-# memory of a GPU do so here; ours and DCGM's show reserved memory on its own.
+# HAMi queries the driver with the old call, whose used memory includes reserved memory. All HAMi names for a GPU's
+# memory do the same here; ours and DCGM's show reserved memory separately.
 HOST_MEMORY_USED = Metric(
     name="hami_host_gpu_memory_used_bytes",
     type="gauge",

@@ -1,7 +1,7 @@
-"""Whose a sample is. Every label of every family is an attribute of one of these rows; '' means: has none.
+"""The subject of a sample. Every label of every family is an attribute of one of these rows; '' means: no value.
 
-A row holds identity only. What changes while the thing stays the same thing is a value, or an extra label of a
-one-hot metric, never part of a row.
+A row holds identity only. A property that can change is a value, or an extra label of a one-hot metric, never part of a
+row.
 """
 
 from typing import NamedTuple
@@ -18,13 +18,13 @@ class GpuRow(NamedTuple):
     minor: str = ""
     pci_bus_id: str = ""
     driver_version: str = ""
-    hami_type: str = ""  # HAMi's monitor always puts NVIDIA- before the model
+    hami_type: str = ""  # HAMi's monitor always prefixes the model with NVIDIA-
     device: str = ""  # nvidia0
     namespace: str = ""  # of the one container that has the whole GPU
     pod: str = ""
     pod_uid: str = ""
     container: str = ""
-    whole: str = ""  # not cut into MIG instances: device-wide memory is the GPU's own
+    whole: str = ""  # set if the GPU is not divided into MIG instances: device-wide memory is then the GPU's own
 
 
 class MigRow(NamedTuple):
@@ -65,8 +65,8 @@ class ContainerRow(NamedTuple):
     device: str = ""
     profile: str = ""
     gpu_instance: str = ""
-    shared: str = ""  # neither the GPU's nor the instance's own series carries this pod's name
-    apart: str = ""  # the GPU's own series does not carry this pod's name
+    shared: str = ""  # set if neither the GPU's nor the MIG instance's own series has this pod's name
+    apart: str = ""  # set if the GPU's own series does not have this pod's name
 
 
 class PodRow(NamedTuple):
@@ -93,7 +93,7 @@ class VgpuRow(NamedTuple):
 
 
 class HoldingRow(NamedTuple):
-    """A MIG instance that HAMi says a container holds."""
+    """A MIG instance that HAMi reports as held by a container."""
 
     node: str
     namespace: str
@@ -109,7 +109,7 @@ class HoldingRow(NamedTuple):
 
 
 class SourceRow(NamedTuple):
-    """Something the agent reads from."""
+    """A source that the agent reads."""
 
     node: str
     source: str
@@ -155,7 +155,7 @@ class InstanceRow(NamedTuple):
 
 
 class HolderRow(NamedTuple):
-    """A container that was given a device, a pod that was, or both where the pod has the device in one container."""
+    """A container with a device, a pod with a device, or both if the pod has the device in one container."""
 
     node: str
     namespace: str
@@ -164,8 +164,8 @@ class HolderRow(NamedTuple):
     container: str
     container_index: str
     gpu_uuid: str
-    as_container: str = "1"  # "": only what the containers of a pod have together
-    as_pod: str = "1"  # "": only a part of what the pod has of the device
+    as_container: str = "1"  # "": only the total of a pod's containers
+    as_pod: str = "1"  # "": only a part of the pod's use of the device
 
 
 class OfferRow(NamedTuple):
@@ -210,7 +210,7 @@ class ClusterRow(NamedTuple):
 
 
 class FindingRow(NamedTuple):
-    """Something that does not add up, by the objects it is about."""
+    """A contradiction, by the objects that it is about."""
 
     node: str
     kind: str
@@ -229,20 +229,20 @@ class KindRow(NamedTuple):
 
 
 class SchedulerRow(NamedTuple):
-    """A scheduler, by the name that pods ask for it with."""
+    """A scheduler, by its name in pod specs."""
 
     scheduler: str
 
 
 class WaitingRow(NamedTuple):
-    """Pods of one namespace that wait for one reason; without a namespace, of all that are not shown by name."""
+    """Pods of one namespace that wait for one reason; without a namespace, all those that are not shown by name."""
 
     namespace: str
     code: str
 
 
 class CardRow(NamedTuple):
-    """A GPU or MIG instance with the pod that has it; where several pods share it, each of them."""
+    """A GPU or MIG instance with the pod that has it; if several pods share it, one row for each."""
 
     gpu_id: str
     mig: str

@@ -1,11 +1,11 @@
-"""Metrics of the cluster exporter about how scheduling went, as it is seen from outside, and about pods that wait."""
+"""Metrics of the cluster exporter about scheduling, as observed from outside, and about pods that wait."""
 
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, same
 from vgpuscope.model.scheduling import BOUNDS, STEPS
 
 SCHEDULER = same("scheduler")
 WAITING = same("namespace", "code")
-_LINES = len(BOUNDS) + 3  # of a histogram: a bucket for each bound and for infinity, sum and count
+_LINES = len(BOUNDS) + 3  # series of a histogram: a bucket for each bound and for infinity, sum and count
 
 
 def _native(
@@ -29,7 +29,7 @@ def _handbook(name: str, type: Type, help: str, unit: str = "") -> Metric:
     return Metric(name=name, type=type, help=help, unit=unit, scope="cluster", labels=(), family="handbook", each=each)
 
 
-# ── under the handbook's names, all schedulers together ──────────────────────────────────────────────────────────
+# ── under the handbook's names, for all schedulers together ──────────────────────────────────────────────────────
 FILTER_SECONDS = _handbook(
     "hami_scheduler_filter_duration_seconds",
     "histogram",
@@ -54,7 +54,7 @@ BIND_FAILURE = _handbook(
     "Failed attempts to bind a pod with devices or to allocate its devices, since the exporter started.",
 )
 
-# ── ours, scheduler by scheduler ─────────────────────────────────────────────────────────────────────────────────
+# ── native, by scheduler ─────────────────────────────────────────────────────────────────────────────────────────
 STAGE_SECONDS = _native(
     "scheduler",
     SCHEDULER,

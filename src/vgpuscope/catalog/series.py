@@ -1,4 +1,4 @@
-"""How many series a page has: a formula that follows from the table."""
+"""The number of series of a page, computed from the table."""
 
 from collections.abc import Iterable, Mapping
 
@@ -40,12 +40,12 @@ ANALYZER_SCOPES: dict[Scope, str] = {
 
 
 def series_per(scope: Scope, metrics: Iterable[Metric], families: Iterable[str]) -> int:
-    """Series that one thing of this scope has at the most: where everything is measured and every alias applies."""
+    """The maximum number of series for one row of this scope: everything is measured and every alias applies."""
     on = frozenset(families)
     return sum(len(m.exposed(on)) * (m.each or 0) for m in metrics if m.scope == scope)
 
 
 def most_series(counts: Mapping[Scope, int], metrics: Iterable[Metric], families: Iterable[str]) -> int:
-    """Series of a page with so many things of each scope, without those that are one per distinct reason."""
+    """Series of a page with this many rows of each scope, without metrics that have one series per distinct reason."""
     table = tuple(metrics)
     return sum(count * series_per(scope, table, families) for scope, count in counts.items())

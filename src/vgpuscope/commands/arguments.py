@@ -9,7 +9,7 @@ Form = Literal["table", "json", "csv"]
 
 
 def add_url(parser: argparse.ArgumentParser, *, of: str, port: int) -> None:
-    """The address of the service to ask, as a positional argument."""
+    """Add the address of the service to query, as a positional argument."""
     parser.add_argument(
         "url",
         metavar="URL",
@@ -32,5 +32,5 @@ def add_forms(parser: argparse.ArgumentParser) -> None:
 
 
 def form(args: argparse.Namespace) -> Form:
-    """The output format that was asked for."""
+    """The requested output format."""
     return "json" if args.json else "csv" if args.csv else "table"

@@ -11,9 +11,9 @@ from vgpuscope.model.wording import instead, nearest, sentences
 
 
 class Command(NamedTuple):
-    """One command: what people read about it, its arguments and its action.
+    """One command: its help, its arguments and its action.
 
-    `arguments` and `run` import what they need: `vgpuscope --help` and other commands do not pay for it.
+    `arguments` and `run` import what they need, so that `vgpuscope --help` and other commands start fast.
     """
 
     name: str

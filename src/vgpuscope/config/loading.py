@@ -37,7 +37,7 @@ from vgpuscope.model.wording import nearest
 from vgpuscope.runtime import duration, log, yamlfile
 
 PREFIX: Final = "VGPUSCOPE_"
-# variables with the prefix that are not settings: secrets do not belong into a settings file
+# variables with the prefix that are not settings: secrets do not belong in a settings file
 OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "VGPUSCOPE_TOKEN"})
 
 
@@ -69,8 +69,8 @@ class Setting(Struct, frozen=True, kw_only=True):
     flag: str | None  # --sample-interval; None: only by file and environment
     short: str | None  # -v
     env: str  # VGPUSCOPE_AGENT_SAMPLE_INTERVAL
-    aliases: tuple[str, ...]  # names that HAMi and others use for the same
-    kind: str  # what a value looks like, for people
+    aliases: tuple[str, ...]  # names that HAMi and others use for the same setting
+    kind: str  # the format of a value, for the documentation
     placeholder: str | None
     choices: tuple[str, ...]
     default: Any
@@ -101,7 +101,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     origins: dict[str, str]  # path → "API", "flag", "env NAME", "file PATH" or "default"
 
     def value(self, path: str) -> Any:
-        """What is in effect for one setting."""
+        """The value in effect for one setting."""
         section, _, name = path.partition(".")
         return getattr(getattr(self.config, section), name)
 
@@ -116,9 +116,9 @@ def load(
 ) -> Loaded:
     """The configuration in effect; ConfigInvalid names the key's path, the value and the reason.
 
-    `file` "none" reads no file, also where the environment names one.
-    Where sections are named, variables of other programs' making (INTERVAL, NODE_NAME) are looked at for these only.
-    `changes` were requested through the API, and take precedence over everything else.
+    `file` "none" reads no file, even if the environment names one. If sections are named, variables shared with other
+    programs (INTERVAL, NODE_NAME) are read for these sections only. `changes` were requested through the API, and take
+    precedence over everything else.
     """
     chosen: dict[str, _Given] = {}
     file = named_file(file, environ)
@@ -251,7 +251,7 @@ def _all_given(
 
 
 def _from_variable(setting: Setting, name: str, environ: Mapping[str, str], *, weight: int) -> Iterator[_Given]:
-    if text := environ.get(name, "").strip():  # charts set variables to nothing to mean "not set"
+    if text := environ.get(name, "").strip():  # charts set variables to an empty string to mean "not set"
         yield _Given(path=setting.path, value=text, origin=f"env {name}", said=f"env {name}", weight=weight)
 
 
@@ -293,7 +293,7 @@ def _checked(given: _Given) -> Any:
     try:
         value = _FORMS[setting.form](given.value) if setting.form else given.value
         return msgspec.convert(value, setting.type, strict=not isinstance(given.value, str))
-    except ValueError as e:  # msgspec's is one too
+    except ValueError as e:  # includes msgspec's errors
         shown = "[redacted]" if setting.secret else log.clean(repr(given.value))
         text = f"{setting.path}: {shown} from {given.said}: {_reason(e, setting)}"
         raise setting.error(text, hint=_nearest_value(setting, given.value)) from e
@@ -405,7 +405,7 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
 
 
 def _settle_exclusive(chosen: dict[str, _Given]) -> None:
-    """Of two that exclude each other the one of higher precedence is used; of equal precedence they are an error."""
+    """Of two settings that exclude each other, the one of higher precedence is used; equal precedence is an error."""
     for pair in _EXCLUSIVE:
         both = [chosen[path] for path in pair if path in chosen and chosen[path].value not in (None, False)]
         if len(both) < 2:

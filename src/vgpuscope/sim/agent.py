@@ -12,7 +12,7 @@ from vgpuscope.sim.leash import end_with_stdin
 
 
 def main(argv: list[str]) -> int:
-    """Runs until SIGTERM, or until standard input ends where that was asked for."""
+    """Runs until SIGTERM; with --while-stdin, also until standard input ends."""
     parser = argparse.ArgumentParser(prog="vgpuscope.sim.agent", description=__doc__)
     parser.add_argument("node", type=Path, help="the node's directory, as vgpuscope.sim.node keeps it")
     parser.add_argument("--listen", default=local(AGENT_PORT), metavar="HOST:PORT")
@@ -34,7 +34,7 @@ def _flags(node: Path, listen: str) -> dict[str, object]:
         "agent.pods": f"file:{node / 'pods.json'}",
         "agent.podresources_socket": str(node / "pod-resources" / "kubelet.sock"),
         "agent.families": "all",
-        "agent.ratio": 1.0,  # and no gpu_allocation.txt of wherever the demo was started
+        "agent.ratio": 1.0,  # 1.0, so that a gpu_allocation.txt in the working directory is not read
     }
 
 

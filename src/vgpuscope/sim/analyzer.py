@@ -1,7 +1,8 @@
 """The analyzer over the demo: `python -m vgpuscope.sim.analyzer --listen HOST:PORT --targets LIST --cluster URL`.
 
-Its window is a minute and its pace seconds, so that a demo shows verdicts soon; elsewhere both are minutes. With
-`--began` it remembers the day before that moment: its store has results of it, and its first window has no hole.
+Its window is one minute and its interval some seconds, so that the demo soon shows verdicts; elsewhere both are
+minutes. With `--began` the day before that moment is simulated: the store has its results, and the first window has no
+gap.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
         "analyzer.scrape_interval": SCRAPE_SECONDS,
         "prometheus.time_window_min": chosen.window_minutes,
         "prometheus.step": SCRAPE_SECONDS,
-        "prometheus.query_condition": "{}",  # GPUs too that no pod has
+        "prometheus.query_condition": "{}",  # includes GPUs without a pod
         "scheduler.interval": 5,
     }
     if chosen.prometheus:

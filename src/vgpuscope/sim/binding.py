@@ -1,6 +1,6 @@
-"""A driver made of a file: the names, constants and errors of nvidia-ml-py's module, answered from devices.json.
+"""A simulated driver: the names, constants and errors of nvidia-ml-py's module, answered from devices.json.
 
-Another process replaces the file; every call here sees the newest one.
+Another process replaces the file; every call here reads the newest one.
 """
 # ruff: noqa: N802, N803, N815 - the names are the driver's
 
@@ -18,7 +18,7 @@ from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceSta
 
 T = TypeVar("T")
 
-_POLL = 0.05  # seconds between two looks while a call waits
+_POLL = 0.05  # seconds between two reads of the state while a call waits
 
 _ERRORS = {
     1: ("UNINITIALIZED", "Uninitialized"),
@@ -80,7 +80,7 @@ def _error(code: int) -> NVMLError:
 
 
 class _Handle:
-    """A GPU, or an instance on it, by name: it stays good while the thing exists."""
+    """A GPU or MIG instance by UUID; valid as long as the GPU or instance exists."""
 
     def __init__(self, card: str, instance: str | None = None) -> None:
         self.card, self.instance = card, instance
@@ -99,7 +99,7 @@ class _EventSet:
 
 
 class Binding:
-    """Stands where the module `pynvml` would stand."""
+    """Replaces the module `pynvml`."""
 
     NVMLError = NVMLError
     NVMLLibraryMismatchError = NVMLLibraryMismatchError
@@ -159,7 +159,7 @@ class Binding:
     def nvmlErrorString(self, code: int) -> str:
         return str(NVMLError(code))
 
-    # GPUs and who they are
+    # GPUs and their identity
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self._state().cards)
@@ -212,7 +212,7 @@ class Binding:
 
     nvmlDeviceGetPciInfo_v3 = nvmlDeviceGetPciInfo
 
-    # Numbers of a GPU
+    # Measurements of a GPU
 
     def nvmlDeviceGetMemoryInfo(self, handle: _Handle, version: int | None = None) -> SimpleNamespace:
         card, instance = self._look(handle)
@@ -287,7 +287,7 @@ class Binding:
     def nvmlDeviceGetFieldValues(self, handle: _Handle, fieldIds: list[int]) -> list[SimpleNamespace]:
         card = self._card(handle)
         known = {
-            82: card.memory_temperature if card.remapped else None,  # only boards with HBM or new GDDR say
+            82: card.memory_temperature if card.remapped else None,  # reported only by boards with HBM or new GDDR
             83: card.energy_mj,
             185: card.power_mw,
             186: card.power_mw,
@@ -401,7 +401,7 @@ class Binding:
     def nvmlEventSetFree(self, eventSet: _EventSet) -> None:
         eventSet.cards.clear()
 
-    # How it knows
+    # Reading the state
 
     def _state(self) -> DriverState:
         if not self._users:
@@ -431,10 +431,10 @@ class Binding:
         for instance in card.instances:
             if instance.uuid == handle.instance:
                 return card, instance
-        raise _error(2)  # destroyed since: its handle is worth nothing
+        raise _error(2)  # the instance was destroyed, so the handle is invalid
 
     def _awake(self, uuid: str) -> CardState:
-        # A hung driver does not fail: the call comes back when the hang is over.
+        # A call to a hung driver does not fail: it returns when the hang is over.
         while True:
             card = next((c for c in self._state().cards if c.uuid == uuid), None)
             if card is None:

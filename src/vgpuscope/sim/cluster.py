@@ -1,7 +1,8 @@
-"""The simulated cluster as its API server would tell it: nodes with devices, pods that run, wait or haunt, quotas.
+"""The simulated cluster as its API server reports it: nodes with devices, pods, quotas.
 
-The five nodes of the demo are here as they live. What a healthy node cannot show is on two more that nobody runs an
-agent on: `worn-f`, whose kubelet is silent, and `retired-g`, which is gone while a pod still has devices there.
+Some pods run, some wait, and some keep devices that they cannot use. The five nodes of the demo are simulated. Two more
+nodes, without an agent, show what a healthy node cannot: the kubelet of `worn-f` does not respond, and `retired-g` is
+deleted while a pod still has devices there.
 """
 
 import uuid
@@ -18,13 +19,13 @@ from vgpuscope.sim.world import World
 
 REGISTER = "hami.io/node-nvidia-register"
 _SLOTS = 10
-_REPLICAS = 4  # of each GPU that is shared by time-slicing
-_SCALING = 2  # memory and cores of hami-a: twice what its GPUs have may be given away
+_REPLICAS = 4  # replicas of each GPU that is shared by time-slicing
+_SCALING = 2  # HAMi may allocate twice the memory and cores that the GPUs of hami-a have
 _WORN, _RETIRED = "worn-f", "retired-g"
 
 
 def publish(objects: Objects, worlds: Sequence[World]) -> None:
-    """Tells the API what the cluster is like now."""
+    """Passes the current state of the cluster to the API."""
     objects.replace("nodes", [*(_node(world) for world in worlds), _worn_node()])
     objects.replace("pods", [*_running(worlds), *_waiting(worlds[0]), *_haunting(worlds[0])])
     objects.replace("resourcequotas", _QUOTAS)
@@ -44,7 +45,7 @@ class _Device(NamedTuple):
 
 
 def _node(world: World) -> Json:
-    """HAMi's plugin registers the GPUs of nodes where HAMi places pods; elsewhere only the kubelet counts them."""
+    """A node; where HAMi schedules pods, its plugin registers the GPUs, elsewhere the kubelet only counts them."""
     name, devices = world.plan.name, [_Device(card.uuid, card.spec) for card in world.cards]
     if not any(job.hami for job in world.plan.jobs):
         return _plain_node(world)
@@ -71,7 +72,7 @@ def _plain_node(world: World) -> Json:
 
 
 def _labels(devices: Sequence[_Device], replicas: int) -> dict[str, str]:
-    """What NVIDIA's GPU feature discovery writes on a node; of several models it knows the first."""
+    """The labels that NVIDIA's GPU feature discovery sets on a node; of several models it reports the first."""
     spec = devices[0].spec
     values = {
         "product": spec.name.replace(" ", "-") + ("-SHARED" if replicas > 1 else ""),
@@ -124,11 +125,11 @@ def _register(devices: Iterable[_Device]) -> str:
     return msgspec.json.encode(content).decode()
 
 
-_WORN_CARDS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was taken out
+_WORN_CARDS = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{_WORN}/{n}')}" for n in range(3))  # the last was removed
 
 
 def _worn_node() -> Json:
-    """Its kubelet offers nothing and then fell silent; what HAMi registered before stands there still."""
+    """A node whose kubelet offers no GPU and no longer responds; HAMi's old registration is still there."""
     register = _register(_Device(card, A100_40) for card in _WORN_CARDS[:2])
     annotations = {REGISTER: register, "hami.io/device-cordon": _WORN_CARDS[1]}
     return _node_object(_WORN, offered=0, annotations=annotations, ready="Unknown")
@@ -143,7 +144,7 @@ def _running(worlds: Iterable[World]) -> Iterator[Json]:
 
 
 class _Asks(NamedTuple):
-    """A pod of whom only the API knows."""
+    """A pod that exists in the API only."""
 
     namespace: str
     name: str
@@ -153,7 +154,7 @@ class _Asks(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """A pod that waits: who, when, and what HAMi says of it, reason by reason with the nodes it is said of."""
+    """A pod that waits: its requests, its timeline, and HAMi's reasons, each with the nodes it is reported for."""
 
     asks: _Asks
     reasons: Mapping[str, tuple[str, ...]]
@@ -169,7 +170,7 @@ _NO_QUOTA: Mapping[str, tuple[str, ...]] = {"ResourceQuotaNotFit": ("hami-a", "m
 _WAITS = (
     _Wait(_Asks("research", "llm-eval-huge-0", 200_000), _NO_MEMORY),  # more than any GPU has
     _Wait(_Asks("ml-team", "train-octet-0", 40_960, cores=100, cards=8), _NO_CARDS),  # more GPUs than any node has
-    _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used its quota up
+    _Wait(_Asks("ml-team", "sweep-12", 16_384, cores=10), _NO_QUOTA),  # the namespace has used up its quota
     _Wait(_Asks("batch", "backfill-7", 122_880), _NO_MEMORY, Timeline(first=10, life=45, period=75, linger=0)),
     _Wait(
         _Asks("serving", "canary-3", 131_072, cores=90), _NO_MEMORY, Timeline(first=25, life=20, period=60, linger=0)
@@ -180,7 +181,7 @@ _TRY_EVERY = 15.0  # seconds between two attempts of the scheduler
 
 
 def _waits(world: World) -> Iterator[tuple[_Wait, _Asks, float]]:
-    """Who waits now, under which name, since when."""
+    """The pods that wait now, each with its requests (and name) and its creation time."""
     for wait in _WAITS:
         born = wait.timeline.born(world.elapsed)
         if born is not None:
@@ -195,14 +196,14 @@ def _waiting(world: World) -> Iterator[Json]:
 
 
 def _in_all(wait: _Wait) -> str:
-    """What the kube-scheduler makes of its extender's reasons."""
+    """The kube-scheduler's summary of its extender's reasons."""
     said = [f"{len(nodes)} {reason}" for reason, nodes in wait.reasons.items()]
     others = _NODES - sum(map(len, wait.reasons.values()))
     return f"0/{_NODES} nodes are available: {', '.join([*said, f'{others} NodeInsufficientDevice'])}."
 
 
 def _events(world: World) -> Iterator[Json]:
-    """What schedulers say of the pods that wait: HAMi reason by reason, the kube-scheduler all at once."""
+    """The schedulers' events about pods that wait: HAMi reports each reason, the kube-scheduler all in one event."""
     now = world.began + world.elapsed
     for wait, asks, created in _waits(world):
         tries = 1 + int(max(0.0, now - created) // _TRY_EVERY)
@@ -214,7 +215,7 @@ def _events(world: World) -> Iterator[Json]:
 
 
 class _Words(NamedTuple):
-    """What an event says."""
+    """The text of an event."""
 
     component: str
     reason: str
@@ -242,7 +243,7 @@ def _event(asks: _Asks, number: int, words: _Words, *, first: float, tries: int)
 
 
 class _Haunt(NamedTuple):
-    """A pod that has devices it cannot use: GPUs, where they are, where it was bound, and what became of it."""
+    """A pod that has devices it cannot use: its GPUs, their node, the node it was bound to, and its state."""
 
     asks: _Asks
     cards: tuple[str, ...]
@@ -316,6 +317,6 @@ def _quota(namespace: str, **hard: int) -> Json:
 
 
 _QUOTAS = (
-    _quota("ml-team", gpumem=122_880, gpucores=200),  # 93 % of its memory is given away, and train-octet-0 wants more
+    _quota("ml-team", gpumem=122_880, gpucores=200),  # 93 % of its memory is allocated, and train-octet-0 requests more
     _quota("serving", gpumem=262_144, gpucores=400),
 )

@@ -1,7 +1,7 @@
-"""What a dcgm-exporter with profiling metrics would add on some of the nodes: how many SMs were busy, and when.
+"""A dcgm-exporter with profiling metrics on some of the nodes: the share of SMs that were busy, over time.
 
-NVML cannot tell it, so no agent does. One GPU runs kernels most of the time, but on few SMs: its job waits for data.
-MIG instances have no other signal of work, so on a node without such an exporter nothing can be said of them.
+NVML does not have these metrics, so no agent exports them. One GPU runs kernels most of the time, but on few SMs: its
+job waits for data. MIG instances have no other signal of work, so without such an exporter their verdict is unknown.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from vgpuscope.sim.world import World
 
 NODES = ("hami-a", "whole-b", "mig-c")
 STARVED = ("hami-a", 2)  # node and GPU
-_BUSY, _FEW = 0.9, 0.07  # of the time in which kernels run: the share of SMs that are busy
+_BUSY, _FEW = 0.9, 0.07  # share of SMs that are busy while kernels run
 _LONGEST_REQUEST = 16 * 1024
 
 
 @contextlib.asynccontextmanager
 async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
-    """The exporter's page for as long as the block lasts; its address."""
+    """Serves the exporter's page while the block runs; yields its address."""
     server = await asyncio.start_server(lambda r, w: _answer(worlds, r, w), "127.0.0.1", port, limit=_LONGEST_REQUEST)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -31,17 +31,17 @@ async def serve(worlds: Sequence[World], port: int) -> AsyncIterator[str]:
 
 
 class Activity(NamedTuple):
-    """What the exporter says of a GPU or MIG instance: shares of SMs and of time, 0-1."""
+    """What the exporter reports for a GPU or MIG instance: shares of SMs and of time, 0-1."""
 
     card: SimGpu
     sm: float
     engine: float
     instance: Instance | None = None
-    holder: Life | None = None  # the exporter names the pod that has an instance
+    holder: Life | None = None  # the pod that has the MIG instance; the exporter names it
 
 
 def activities(world: World) -> Iterator[Activity]:
-    """What the node's exporter knows now; nothing where there is none."""
+    """The current values of the node's exporter; none on a node without one."""
     if world.plan.name not in NODES:
         return
     for card in world.cards:
@@ -69,7 +69,7 @@ def page(worlds: Sequence[World]) -> str:
 
 
 def _instances(world: World, card: SimGpu) -> Iterator[Activity]:
-    """GPU instances, which is what the exporter watches: of one with two compute instances it cannot tell whose."""
+    """GPU instances. One with two compute instances is skipped: the exporter cannot attribute its use."""
     numbers = [instance.gpu_instance for instance in card.instances]
     for instance in card.instances:
         if numbers.count(instance.gpu_instance) > 1:
@@ -109,7 +109,7 @@ async def _answer(worlds: Sequence[World], reader: asyncio.StreamReader, writer:
             writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
             await writer.drain()
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        pass  # whoever asked has gone, or asked for nothing that is here
+        pass  # the client disconnected, or requested a path that is not served
     finally:
         writer.close()
         with contextlib.suppress(OSError):

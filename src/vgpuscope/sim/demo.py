@@ -1,4 +1,4 @@
-"""The demo: simulated nodes that live, a real agent over each, a real cluster exporter and analyzer, where to look."""
+"""The demo: simulated nodes, a real agent on each, a real cluster exporter and analyzer, and a page of addresses."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
 
 
 async def _show(console: Console, reporter: Reporter, children: list[Child], root: Path, ports: Ports) -> None:
-    """The page, and then what happens; comes back when no process is left."""
+    """Shows the page, and then events; returns when no process is left."""
     look = await _telling(reporter)
     screen.print_page(console, children, root, ports, findings(look, now=time.time()))
     ended = asyncio.create_task(all_ended(console, children), name="processes")
@@ -70,7 +70,7 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
     try:
         await asyncio.wait({ended, events}, return_when=asyncio.FIRST_COMPLETED)
         if events.done():
-            await events  # raises: events never end
+            await events  # raises: the events never end
     finally:
         for task in (ended, events):
             task.cancel()
@@ -78,7 +78,7 @@ async def _show(console: Console, reporter: Reporter, children: list[Child], roo
 
 
 async def _telling(reporter: Reporter) -> NewsLook:
-    """A look at results of real scrapes with something idle in it, or the last look before people would wonder."""
+    """Answers based on real scrapes with an idle verdict, or, after the time limit, whatever is answered."""
     until = time.monotonic() + _TELLING_WITHIN
     while time.monotonic() < until:
         if await reporter.judged_by() not in {"", SOURCE}:
@@ -100,12 +100,12 @@ def _reporter(children: list[Child]) -> Reporter:
     return Reporter(analyzer=urls["analyzer"], cluster=urls["cluster"], agents=agents)
 
 
-# The world
+# Running the simulation
 
 
 @contextlib.asynccontextmanager
 async def _ticking(nodes: list[Node], objects: Objects, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Lets the nodes live; if that fails the demo stops and says why."""
+    """Advances the nodes regularly; if that fails, the demo stops and prints the reason."""
     cluster.publish(objects, [node.world for node in nodes])
     task = asyncio.create_task(_tick(nodes, objects), name="world")
     task.add_done_callback(lambda _: stop.set())
@@ -145,10 +145,10 @@ async def _kubelets(nodes: list[Node]) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _workspace(directory: str | None) -> Iterator[Path]:
-    """A directory for the nodes: one of our own that goes at the end, or the given one, which stays."""
+    """A directory for the nodes: a temporary one that is removed at the end, or the given one, which is kept."""
     if directory is None:
         base = tempfile.gettempdir()
-        # Sockets need a short path; /tmp is the shortest that everybody has.
+        # Paths of sockets must be short; /tmp is the shortest directory that every system has.
         own = Path(tempfile.mkdtemp(prefix="vgpuscope-demo-", dir=base if len(base) < 40 else "/tmp"))
         try:
             yield own
@@ -175,7 +175,7 @@ def _stop_on_signal() -> asyncio.Event:
 
 
 async def _first_of(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """True when the work is done, False when the person wants to stop; errors of the work are raised."""
+    """True when the work is done, False when the user stops the demo; errors of the work are raised."""
     task = asyncio.create_task(work, name="work")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:

@@ -1,16 +1,16 @@
-"""What the driver would say of a world, in the driver's units."""
+"""The state that the driver reports for a world, in the driver's units."""
 
 from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life, Process
 from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Utilization
 from vgpuscope.sim.world import World
 
-_GARBAGE = 4294967280  # what real drivers give for zombies
+_GARBAGE = 4294967280  # the value that real drivers return for zombies
 _MAX_INSTANCES = 7
 
 
 def driver_state(world: World) -> DriverState:
-    """The whole driver at this moment."""
+    """The state of the whole driver now."""
     cards = tuple(_card(world, card) for card in world.cards)
     return DriverState(driver=world.plan.driver, cuda=world.plan.cuda, cards=cards, xids=tuple(world.xids))
 
@@ -99,5 +99,5 @@ def _sample(world: World, card: SimGpu, process: Process, *, garbage: bool) -> U
     encoder, decoder = int(process.demand.encoder * 100), int(process.demand.decoder * 100)
     if not (sm or encoder or decoder):
         return None
-    at = int(world.now * 1e6) - process.pid % 100 * 997  # processes are sampled one after the other
+    at = int(world.now * 1e6) - process.pid % 100 * 997  # the driver samples processes one after the other
     return Utilization(at=at, sm=sm, memory=min(sm, 100) * 58 // 100, encoder=encoder, decoder=decoder)

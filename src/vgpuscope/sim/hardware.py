@@ -1,4 +1,4 @@
-"""GPUs as physical things: memory that adds up, power that follows load, heat that follows power."""
+"""Physical GPUs: memory adds up, power follows load, temperature follows power."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 
 class Spec(NamedTuple):
-    """What a model of GPU is like. MiB, watts, MHz."""
+    """Properties of a GPU model. MiB, watts, MHz."""
 
     name: str
     memory: int
@@ -20,7 +20,7 @@ class Spec(NamedTuple):
     memory_clock: int
     mig: bool = True
     remapping: bool = True  # row remapping came with Ampere
-    codecs: bool = True  # has video engines worth reading
+    codecs: bool = True  # has video engines
     serial: bool = True
 
 
@@ -35,13 +35,13 @@ _IDLE_CLOCK = 210
 _AMBIENT = 29.0
 _POWER_LAG = 1.5  # seconds
 _HEAT_LAG = 25.0
-_BASE_USED = 4 * MIB  # what the driver itself holds without counting it as reserved
-_FREE_RUNNING = 0.93  # of the power limit; above it the GPU slows itself down
+_BASE_USED = 4 * MIB  # held by the driver, but not counted as reserved
+_FREE_RUNNING = 0.93  # share of the power limit above which the GPU throttles
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A MIG device. Two with the same gpu_instance share one pool of memory."""
+    """A MIG device. Two with the same gpu_instance share their memory."""
 
     index: int
     uuid: str
@@ -53,18 +53,18 @@ class Instance:
 
     @property
     def total(self) -> int:
-        """Bytes of its GPU instance."""
+        """Memory of its GPU instance, in bytes."""
         return self.memory * MIB
 
     @property
     def reserved(self) -> int:
-        """Bytes that the driver keeps of them."""
+        """Memory of the GPU instance that the driver reserves, in bytes."""
         return self.memory // 160 * MIB
 
 
 @dataclass
 class Load:
-    """What all processes together ask of a GPU at one moment."""
+    """The demand of all processes on a GPU at one moment."""
 
     sm: float = 0.0  # 0-1
     memory: int = 0
@@ -74,7 +74,7 @@ class Load:
 
 @dataclass
 class SimGpu:
-    """One GPU and how warm, busy and full it is."""
+    """One GPU with its temperature, load and memory use."""
 
     spec: Spec
     index: int
@@ -101,22 +101,22 @@ class SimGpu:
 
     @property
     def total(self) -> int:
-        """Bytes on the board."""
+        """Memory of the GPU, in bytes."""
         return self.spec.memory * MIB
 
     @property
     def reserved(self) -> int:
-        """Bytes that the driver keeps."""
+        """Memory that the driver reserves, in bytes."""
         return self.spec.reserved * MIB
 
     @property
     def used(self) -> int:
-        """Bytes in use, without the reserved ones."""
+        """Memory in use without the reserved memory, in bytes."""
         return _BASE_USED + self.load.memory
 
     @property
     def room(self) -> int:
-        """Bytes that processes can get altogether."""
+        """Memory that processes can allocate altogether, in bytes."""
         return self.total - self.reserved - _BASE_USED
 
     @property
@@ -140,7 +140,7 @@ class SimGpu:
         return 4 if self.power > _FREE_RUNNING * self.spec.limit_watts else 0
 
     def step(self, seconds: float) -> None:
-        """Lets time pass under the present load."""
+        """Advances the GPU under the current load."""
         spec, busy = self.spec, self.busy
         wanted = spec.idle_watts + (spec.limit_watts - spec.idle_watts) * 0.97 * busy**0.85
         wanted *= 1 + self.random.uniform(-0.02, 0.02)
@@ -153,14 +153,14 @@ class SimGpu:
         self.received += busy * 2.9e9 * seconds
 
     def settle(self, load: Load) -> None:
-        """Takes a load as if it had been there for hours, so that the first picture is a warm one."""
+        """Applies a load as if it had lasted for hours, so that the first values are already warm."""
         self.load = load
         for _ in range(8):
             self.step(30)
         self.energy = self.power * self.random.uniform(2e5, 9e5)
 
     def reset(self) -> None:
-        """Comes back after a reset: counters begin anew."""
+        """Restarts the GPU after a reset: its counters start at 0."""
         self.lost, self.remap_pending = False, False
         self.energy = self.sent = self.received = 0.0
         self.ecc_uncorrected = 0

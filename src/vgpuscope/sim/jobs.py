@@ -1,4 +1,4 @@
-"""Scripted pods: what is planned (Job), and each life of it (Life) with its processes."""
+"""Scripted pods: the plan of a workload (Job), and each pod made from it (Life) with its processes."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -10,13 +10,13 @@ Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 Ending = Literal["exit", "kill"]
 
 HOUR = 3600.0
-LONG_AGO = 87240.0  # seconds: a day and some minutes; no job is at a turning point when the demo begins
+LONG_AGO = 87240.0  # seconds: a day and some minutes; chosen so that no job starts or ends when the demo begins
 _PENDING = 1.5  # seconds from creation to a running container
-HOST_PID_DELAY = 2.0  # HAMi finds out a process' host pid some moments after it starts
+HOST_PID_DELAY = 2.0  # seconds after the start of a process until HAMi knows its host pid
 
 
 class Hami(NamedTuple):
-    """What HAMi's scheduler gives per GPU."""
+    """What HAMi's scheduler allocates on each GPU."""
 
     memory: int  # MiB; 0: no limit
     cores: int = 0  # percent; 0: no limit
@@ -25,16 +25,16 @@ class Hami(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """When lives of a job begin, in seconds after the demo began, and how long each lasts (None: for good)."""
+    """When the lives of a job begin, in seconds after the start of the demo, and how long each lasts (None: no end)."""
 
     first: float = -LONG_AGO
     life: float | None = None
     period: float | None = None
     ends: Phase = "Succeeded"
-    linger: float = 12.0  # a finished pod stays listed for so long
+    linger: float = 12.0  # seconds for which a finished pod stays listed
 
     def born(self, elapsed: float) -> float | None:
-        """When the life that counts at this moment began; None before the first and between two."""
+        """When the current life began; None before the first life and between two lives."""
         if elapsed < self.first:
             return None
         turn = int((elapsed - self.first) // self.period) if self.period else 0
@@ -43,14 +43,14 @@ class Timeline(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a job did until so many seconds before the demo began."""
+    """What a job did before the demo: it used this shape until `ended` seconds before the start of the demo."""
 
     ended: float
     shape: Shape
 
 
 class Job(NamedTuple):
-    """A workload as planned. Neither hami nor resource nor claim: it was given nothing and uses the GPU anyway."""
+    """A workload as planned. Without hami, resource and claim, it uses the GPU without an allocation."""
 
     name: str
     shape: Shape | None  # None: never starts CUDA
@@ -60,30 +60,30 @@ class Job(NamedTuple):
     timeline: Timeline = Timeline()
     hami: Hami | None = None
     resource: str | None = None  # resource of the device plugin
-    replicas: tuple[int, ...] = ()  # of a time-sliced or MPS GPU
+    replicas: tuple[int, ...] = ()  # indices of the replicas of a time-sliced or MPS GPU
     instances: tuple[int, ...] = ()  # MIG indices on the one GPU
     claim: str | None = None  # a DRA claim
     workers: int = 1
-    warmup: float = 4.0  # from container start to CUDA
-    killed_every: float | None = None  # the last worker is SIGKILLed so often …
-    respawned_after: float = 25.0  # … and comes back so much later
+    warmup: float = 4.0  # seconds from the start of the container to CUDA
+    killed_every: float | None = None  # seconds after which the last worker is killed (SIGKILL), again and again
+    respawned_after: float = 25.0  # seconds after which a killed worker is replaced
     sidecar: str | None = None  # a second container without a GPU
     kind: Literal["C", "M", "G"] = "C"
     command: str = "python3"
-    host: bool = False  # not a pod at all
+    host: bool = False  # a process of the host, not a pod
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     static: bool = False  # a static pod: its cgroups carry the configuration hash
-    before: Before | None = None  # None: it has always done what it does now
+    before: Before | None = None  # None: its shape was always the same
 
     @property
     def restarts(self) -> bool:
-        """Whether its pods come one after the other and so need names of their own."""
+        """Whether its pods follow one another and therefore need different names."""
         return self.timeline.period is not None
 
 
 @dataclass
 class Process:
-    """One process of a life: whatever engine it uses, one pid."""
+    """One process of a life: one pid for all engines that it uses."""
 
     pid: int
     inner_pid: int
@@ -92,8 +92,8 @@ class Process:
     command: str
     ended: Ending | None = None
     demand: Demand = field(default_factory=Demand)
-    memory: dict[int, int] = field(default_factory=dict)  # bytes by GPU, as the library counts them
-    sm: dict[int, float] = field(default_factory=dict)  # share by GPU, after the GPU was divided
+    memory: dict[int, int] = field(default_factory=dict)  # bytes by GPU, as HAMi's library counts them
+    sm: dict[int, float] = field(default_factory=dict)  # share by GPU, after SM time was divided among the processes
 
 
 @dataclass
@@ -110,18 +110,18 @@ class Life:
     region_name: str
     random: Random
     processes: list[Process] = field(default_factory=list)
-    spawned: int = 0  # processes so far
+    spawned: int = 0  # number of processes started so far
     blocked: bool = False  # by a container of higher priority
 
     def phase(self, elapsed: float) -> Phase:
-        """What its pod status says."""
+        """The phase in its pod status."""
         age = elapsed - self.born
         if self.job.timeline.life is not None and age >= self.job.timeline.life:
             return self.job.timeline.ends
         return "Running" if age >= _PENDING else "Pending"
 
     def wanted_workers(self, elapsed: float) -> int:
-        """How many processes it should have now."""
+        """The number of processes that it should have now."""
         age = elapsed - self.born - _PENDING - self.job.warmup
         if self.job.shape is None or age < 0 or self.phase(elapsed) != "Running":
             return 0
@@ -130,7 +130,7 @@ class Life:
         return self.job.workers
 
     def running(self) -> list[Process]:
-        """The processes that live."""
+        """The processes that have not ended."""
         return [p for p in self.processes if p.ended is None]
 
     def _kill_point(self) -> float:

@@ -1,4 +1,4 @@
-"""The kinds of nodes in the demo, as plans: which GPUs, who works on them, and what goes wrong when."""
+"""Plans of the kinds of nodes in the demo: their GPUs, the jobs on them, and their faults."""
 
 from typing import NamedTuple
 
@@ -8,19 +8,19 @@ from vgpuscope.sim.workloads import Quiet, inference, leak, notebook, training, 
 
 
 class KindWindow(NamedTuple):
-    """A stretch of time that comes again and again, in seconds after the demo began."""
+    """A period of time that repeats, in seconds after the start of the demo."""
 
     start: float
     length: float
     period: float
 
     def holds(self, elapsed: float) -> bool:
-        """Whether this moment lies inside."""
+        """Whether this moment is inside the period."""
         return elapsed >= self.start and (elapsed - self.start) % self.period < self.length
 
 
 class Slice(NamedTuple):
-    """A MIG instance as planned: where, how big, and when it exists (None: always)."""
+    """A MIG instance as planned: its place, its size, and when it exists (None: always)."""
 
     card: int
     number: int  # among the GPU's MIG devices
@@ -33,28 +33,28 @@ class Slice(NamedTuple):
 
 
 class FaultKind(NamedTuple):
-    """What goes wrong with a GPU."""
+    """The faults of a GPU."""
 
     card: int
     lost: KindWindow | None = None
     hung: KindWindow | None = None
-    garbage: KindWindow | None = None  # utilisation samples beyond 100 %
-    xids: tuple[tuple[float, int], ...] = ()  # seconds into the lost window's period, and the number
+    garbage: KindWindow | None = None  # when utilisation samples exceed 100 %
+    xids: tuple[tuple[float, int], ...] = ()  # seconds into the period of the lost window, and the XID
 
 
 class KindPlan(NamedTuple):
-    """A node before it lives."""
+    """The plan of a node."""
 
     name: str
     kind: str
     cards: tuple[Spec, ...]
     jobs: tuple[Job, ...]
-    runtime: str = "containerd"  # how its cgroups are spelled
+    runtime: str = "containerd"  # decides the format of its cgroup paths
     driver: str = "580.95.05"
-    cuda: int = 13000  # as the driver counts: 1000 × major + 10 × minor
+    cuda: int = 13000  # in the driver's format: 1000 × major + 10 × minor
     slices: tuple[Slice, ...] = ()
     faults: tuple[FaultKind, ...] = ()
-    past: tuple[Job, ...] = ()  # pods that were there in the day before the demo began, and are gone
+    past: tuple[Job, ...] = ()  # pods that existed on the day before the demo, and are gone
 
 
 WHOLE = "nvidia.com/gpu"

@@ -1,7 +1,7 @@
-"""As much of a Kubernetes API server as whoever lists and watches needs, over objects that a simulation keeps.
+"""The part of a Kubernetes API server that clients need to list and watch the objects of a simulation.
 
-Objects   everything there is, with versions and the latest changes
-KubeApi   HTTP in front of it: lists in pages, watches with bookmarks, 401 without the token, 410 for what is forgotten
+Objects   all objects, with versions and the latest changes
+KubeApi   the HTTP server: lists in pages, watches with bookmarks, 401 without the token, 410 for old versions
 """
 
 import asyncio
@@ -23,16 +23,16 @@ KINDS = {
     "pods": "Pod",
     "resourcequotas": "ResourceQuota",
     "events": "Event",
-}  # by the word in the path
-_REMEMBERED = 1000  # changes; who asks for older ones must list again
+}  # by the plural in the path
+_REMEMBERED = 1000  # changes; a client that needs older ones must list again
 _BOOKMARK_EVERY = 5.0  # seconds
 _LONGEST_WATCH = 300.0
 _LONGEST_REQUEST = 16 * 1024
-_ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # there are no others here
+_ALL_EVENTS = ("events", {"fieldSelector": "involvedObject.kind=Pod"})  # all events are about pods here
 
 
 class Change(NamedTuple):
-    """One change of one object; `line` is what a watch sends of it."""
+    """One change of one object; `line` is what a watch sends for it."""
 
     version: int
     plural: str
@@ -41,25 +41,25 @@ class Change(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    content: Json  # as given, without a version
+    content: Json  # as given, without a resourceVersion
     encoded: bytes
 
 
 class Gone(Exception):
-    """The version is older than what is remembered."""
+    """The version is older than the oldest change that is kept."""
 
 
 class Objects:
-    """Objects by kind, each change with a version of its own."""
+    """Objects by kind; every change has its own version."""
 
     def __init__(self) -> None:
         self.version = 1
-        self.changed = asyncio.Event()  # replaced, so that whoever waits for one sees each change
+        self.changed = asyncio.Event()  # replaced at each change, so that every waiting watch sees it
         self._kept: dict[str, dict[tuple[str, str], _Kept]] = {plural: {} for plural in KINDS}
         self._changes: deque[Change] = deque(maxlen=_REMEMBERED)
 
     def replace(self, plural: str, objects: Iterable[Json]) -> None:
-        """These are all objects of the kind; what differs from before is a change."""
+        """Sets all objects of the kind, and records the differences as changes."""
         kept, fresh = self._kept[plural], {_key(one): one for one in objects}
         for key in [key for key in kept if key not in fresh]:
             self._record(plural, key, "DELETED", kept.pop(key).content)
@@ -70,12 +70,12 @@ class Objects:
                 kept[key] = _Kept(one, encoded)
 
     def listed(self, plural: str, namespace: str) -> list[tuple[tuple[str, str], bytes]]:
-        """Keys and objects in order, of one namespace or (with "") of all."""
+        """Keys and objects in order, of one namespace, or of all namespaces if it is ""."""
         kept = self._kept[plural]
         return [(key, kept[key].encoded) for key in sorted(kept) if namespace in {"", key[0]}]
 
     def since(self, version: int) -> list[Change]:
-        """What has changed after a version; Gone when that is no longer known."""
+        """The changes after a version; Gone if some of them are no longer kept."""
         forgotten = self._changes[0].version - 1 if len(self._changes) == _REMEMBERED else 1
         if version < forgotten:
             raise Gone
@@ -102,14 +102,14 @@ def event_line(word: str, encoded: bytes) -> bytes:
 
 class _Request(NamedTuple):
     method: str
-    plural: str  # "": nothing that is served
+    plural: str  # "": the path is not served
     namespace: str
     query: dict[str, str]
     token: str
 
 
 class _Refused(Exception):
-    """The answer is a Status."""
+    """The request is answered with a Status error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class _Refused(Exception):
 
 
 class KubeApi:
-    """The server; `serve` runs it, `write_kubeconfig` tells others how to reach it."""
+    """The server; `serve` runs it, and `write_kubeconfig` writes how to reach it."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -131,7 +131,7 @@ class KubeApi:
 
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Answers on a free port of this machine; at the end every connection is cut."""
+        """Serves on a free local port; at the end every connection is closed."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_LONGEST_REQUEST)
         self._port = server.sockets[0].getsockname()[1]
         try:
@@ -144,7 +144,7 @@ class KubeApi:
             await server.wait_closed()
 
     def write_kubeconfig(self, path: Path) -> None:
-        """A kubeconfig with the address and the token, for its owner only."""
+        """Writes a kubeconfig with the address and the token, readable only by its owner."""
         path.touch(mode=0o600)
         content = {
             "apiVersion": "v1",
@@ -154,7 +154,7 @@ class KubeApi:
             "users": [{"name": "demo", "user": {"token": self._token}}],
             "contexts": [{"name": "demo", "context": {"cluster": "demo", "user": "demo"}}],
         }
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")  # JSON is YAML too
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")  # JSON is valid YAML
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -164,13 +164,13 @@ class KubeApi:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 await self._answer(await reader.readuntil(b"\r\n\r\n"), writer)
         except asyncio.CancelledError:
-            pass  # only serve() cancels, and asyncio would print it as an error of the server
+            pass  # only serve() cancels; asyncio would log it as an error of the server
         finally:
             self._connections.discard(task)
             writer.close()
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
-        """One request for each connection."""
+        """Answers one request; each connection has one."""
         try:
             request = self._accepted(_parsed(head))
             if request.query.get("watch") in {"1", "true"}:
@@ -195,7 +195,11 @@ class KubeApi:
         return request
 
     def _list(self, request: _Request) -> bytes:
-        """A page. Later ones show what is there by then, under the version of the first: a watch tells the rest."""
+        """A page of a list.
+
+        Later pages contain the current objects, under the version of the first page. A watch from that version reports
+        the differences.
+        """
         found = self._objects.listed(request.plural, request.namespace)
         version, after = self._objects.version, ("", "")
         if "continue" in request.query:
@@ -236,8 +240,8 @@ class KubeApi:
         await writer.drain()
 
     async def _events(self, request: _Request, version: int) -> AsyncIterator[bytes]:
-        """Lines as they come about, and a bookmark after each silence."""
-        if not version:  # who names none is told what there is
+        """Changes as they happen, and a bookmark whenever there was no change for a while."""
+        if not version:  # without a version, a watch begins with all objects
             version = self._objects.version
             everything = self._objects.listed(request.plural, request.namespace)
             yield b"".join(event_line("ADDED", encoded) for _, encoded in everything)

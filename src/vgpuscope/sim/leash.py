@@ -1,4 +1,4 @@
-"""A process that ends when the one that started it does, however that ended."""
+"""Ends a process when the process that started it ends, even if that was killed."""
 
 import os
 import signal
@@ -6,8 +6,8 @@ import threading
 
 
 def end_with_stdin() -> None:
-    """From now on the end of standard input is a SIGTERM to this process."""
-    # A demo that is killed outright cannot end what it started; the pipe it held tells them.
+    """From now on, the end of standard input sends SIGTERM to this process."""
+    # A killed demo cannot stop its child processes, but the pipe to their standard input closes.
     threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
 
 

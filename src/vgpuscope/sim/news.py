@@ -1,6 +1,6 @@
-"""What the running analyzer, cluster exporter and agents say of the demo: findings for its page, events as they happen.
+"""Findings for the demo's page, and events, from the running analyzer, cluster exporter and agents.
 
-Everything is asked over HTTP, as a person or a script would. Nothing is known here of what the simulator has planned.
+Everything is requested over HTTP, as a person or a script would do it. This module does not know the simulator's plans.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from vgpuscope.views.text import span
 
 LOOK_EVERY = 2.0  # seconds
 _TIMEOUT = 5.0
-_HELD = 256.0  # MiB: who holds less keeps nobody from anything
+_HELD = 256.0  # MiB; a tenant that holds less does not keep the GPU from others
 
 HEALTH = ANALYZER._replace(path="/health", gives="health", content="health")
 
 
 class NewsTenant(Struct, frozen=True, kw_only=True):
-    """What is read of a tenant of a row of /results."""
+    """The fields of a tenant in /results that are used."""
 
     namespace: str
     pod: str
@@ -45,13 +45,13 @@ class NewsTenant(Struct, frozen=True, kw_only=True):
 
 
 class GpuHealthNews(Struct, frozen=True, kw_only=True):
-    """What is read of /health."""
+    """The fields of /health that are used."""
 
     source: str = ""
 
 
 class NewsRow(Struct, frozen=True, kw_only=True):
-    """What is read of a row of /results."""
+    """The fields of a row of /results that are used."""
 
     gpu_id: str
     hostname: str
@@ -72,25 +72,25 @@ class NewsRow(Struct, frozen=True, kw_only=True):
 
 
 class NewsLook(NamedTuple):
-    """All that was answered at one moment; None: not answered."""
+    """All answers at one moment; None: no answer."""
 
     rows: tuple[NewsRow, ...] | None
     waiting: PendingList | None
-    nodes: tuple[NodeSnapshot, ...]  # of those agents that answered
+    nodes: tuple[NodeSnapshot, ...]  # of the agents that answered
 
 
 EventKind: TypeAlias = Literal["GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back"]
 
 
 class NewsEvent(NamedTuple):
-    """Something that happened: what, and to whom, in words."""
+    """Something that happened: its kind, and a description."""
 
     kind: EventKind
     words: str
 
 
 class Reporter:
-    """Asks all of them; a context, since connections are kept."""
+    """Queries the services; a context manager, because connections are kept open."""
 
     def __init__(self, *, analyzer: str, cluster: str, agents: Sequence[str]) -> None:
         self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[NewsRow, ...], timeout=_TIMEOUT, token=None)
@@ -109,19 +109,19 @@ class Reporter:
             await api.__aexit__()
 
     async def look(self) -> NewsLook:
-        """What they say now."""
+        """The current answers of all services."""
         asked = asyncio.gather(*map(_snapshot, self._agents))
         rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
         return NewsLook(rows, waiting, tuple(node for node in nodes if node is not None))
 
     async def judged_by(self) -> str:
-        """What the analyzer's last results were made from; "" when it does not answer."""
+        """The source of the analyzer's last results; "" if the analyzer does not answer."""
         with contextlib.suppress(ScopeError):
             return (await self._health.fetch())[0].source
         return ""
 
     async def events(self, first: NewsLook) -> AsyncIterator[NewsEvent]:
-        """What happens from now on, for ever."""
+        """Events from now on; never ends."""
         known = NewsState()
         known.news(first)
         while True:
@@ -150,7 +150,7 @@ async def _snapshot(api: AgentApi) -> NodeSnapshot | None:
 
 
 def findings(look: NewsLook, *, now: float, most: int = 3) -> list[str]:
-    """The most telling things in what was answered: one of each sort first, then the next of each."""
+    """The most important findings: the first of each sort, then the second of each sort, and so on."""
     rows = look.rows or ()
     sorts = [_idle_alone(rows, now), _idle_beside(rows, now), _waiting(look.waiting), _free(rows, now)]
     told = [sentence for rank in range(most) for found in sorts for sentence in found[rank : rank + 1]]
@@ -163,7 +163,7 @@ class _Waste(NamedTuple):
 
 
 def _idle_alone(rows: Iterable[NewsRow], now: float) -> list[str]:
-    """Those who have a GPU, or a MIG instance, to themselves and do nothing with it."""
+    """Tenants that have a GPU or MIG instance to themselves and are idle (verdict)."""
     found = []
     for row in rows:
         if row.verdict == "idle" and len(row.tenants) == 1 and _holds(row.mem_used_mb):
@@ -175,7 +175,7 @@ def _idle_alone(rows: Iterable[NewsRow], now: float) -> list[str]:
 
 
 def _idle_beside(rows: Iterable[NewsRow], now: float) -> list[str]:
-    """Those who do nothing beside others who work: the GPU as a whole is in use, so only its tenants show it."""
+    """Idle tenants beside busy ones: the GPU as a whole is in use, so only the tenants' verdicts show them."""
     found = []
     for row in rows:
         if row.verdict == "idle" or len(row.tenants) < 2:
@@ -189,7 +189,7 @@ def _idle_beside(rows: Iterable[NewsRow], now: float) -> list[str]:
 
 
 def _waiting(waiting: PendingList | None) -> list[str]:
-    """Pods that wait, those first of whom the exporter knows the number that is missing."""
+    """Pods that wait; first those for which the exporter knows how much is missing."""
     if waiting is None:
         return []
     pods = sorted(waiting.pending, key=lambda pod: not pod.fact)
@@ -232,13 +232,13 @@ def _gib(memory: float | None) -> str:
 
 
 def _what(row: NewsRow) -> str:
-    """`H100`, from `NVIDIA H100 80GB HBM3`; of a MIG instance its profile too."""
+    """`H100`, from `NVIDIA H100 80GB HBM3`; for a MIG instance with its profile."""
     match = re.search(r"\b[A-Z]{1,4}\d+[A-Z]?\b", row.model_name)
     model = match[0] if match else row.model_name or "GPU"
     return f"{model} MIG {row.mig_profile}" if row.mig else model
 
 
-# Why a pod waits, with what it asks for; for other codes their meaning is said.
+# Why a pod waits, with its request; for other codes their meaning is printed.
 _WHY = {
     "SCHED_INSUFFICIENT_GPU_MEMORY": "no GPU has {memory} free",
     "SCHED_INSUFFICIENT_GPU_COUNT": "no node has {gpus} such GPUs free",
@@ -259,7 +259,7 @@ def _why(pod: PendingPod, waiting: PendingList) -> str:
 
 
 class NewsState:
-    """What was told last, so that only what has changed since is news."""
+    """The state that was last reported, so that only changes become events."""
 
     def __init__(self) -> None:
         self._verdicts: dict[tuple[str, str, str], str] = {}
@@ -267,7 +267,7 @@ class NewsState:
         self._waiting: set[str] | None = None
 
     def news(self, look: NewsLook) -> list[NewsEvent]:
-        """What has happened since the last look; what did not answer has no news."""
+        """Changes since the last look; a service that did not answer has none."""
         events = list(self._of_gpus(look.nodes))
         if look.waiting is not None:
             events += self._of_pods(look.waiting)
@@ -293,7 +293,7 @@ class NewsState:
                     yield NewsEvent("GPU back", f"{place} is ok (was {before})")
 
     def _of_pods(self, waiting: PendingList) -> Iterator[NewsEvent]:
-        """A pod is told of once its scheduler has said why it waits."""
+        """A pod becomes an event once its scheduler has reported why it waits."""
         said = [pod for pod in waiting.pending if pod.said]
         known = self._waiting if self._waiting is not None else {pod.pod_uid for pod in waiting.pending}
         for pod in said:
@@ -303,7 +303,7 @@ class NewsState:
         self._waiting = (known & here) | {pod.pod_uid for pod in said}
 
     def _of_tenants(self, rows: Iterable[NewsRow]) -> Iterator[NewsEvent]:
-        """An unknown verdict changes nothing: what is known of the tenant is what was last known."""
+        """Changes between idle and in_use; an unknown verdict keeps the last known verdict."""
         verdicts: dict[tuple[str, str, str], str] = {}
         for row in rows:
             for tenant in row.tenants:
@@ -326,7 +326,7 @@ def _xid(xid: int | None) -> str:
 
 
 def clock(at: float) -> str:
-    """Hours, minutes and seconds, here."""
+    """The local time as hours, minutes and seconds."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 

@@ -1,6 +1,6 @@
-"""A node as a living directory: everything an agent reads, changing with the world behind it.
+"""A simulated node as a directory: every file that an agent reads, updated as the simulation advances.
 
-devices.json                                   what the driver says; read through sim.binding
+devices.json                                   the driver's state; read through sim.binding
 proc/<pid>/{stat,cgroup,…}                     processes
 vgpu/containers/<podUID>_<container>/*.cache   HAMi regions
 pods.json                                      the pods of the node
@@ -26,12 +26,12 @@ from vgpuscope.sim.regions import DeviceUse, RegionFile
 from vgpuscope.sim.world import World
 
 _CONTEXT = 412 * MIB
-_FLICKER = 0.06  # share of looks that meet a watcher between zeroing and refilling
-_TIDY_AFTER = 30.0  # HAMi's monitor removes a directory some time after its pod; its default is 5 minutes
+_FLICKER = 0.06  # share of reads that happen between the watcher's zeroing and refilling of a region
+_TIDY_AFTER = 30.0  # seconds; HAMi's monitor removes a directory some time after its pod (5 minutes by default)
 
 
 class Node:
-    """One node. `tick` lets it live; `serve` opens its socket."""
+    """One node. `tick` advances it; `serve` opens its socket."""
 
     def __init__(self, directory: Path, plan: KindPlan, *, seed: int, now: float) -> None:
         self.directory, self.plan = directory, plan
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def hook_path(self) -> Path:
-        """What the agent takes as --hook-path."""
+        """The directory for the agent's --hook-path."""
         return self.directory / "vgpu"
 
     @property
@@ -56,16 +56,16 @@ class Node:
         return self.directory / "pod-resources" / "kubelet.sock"
 
     def tick(self, now: float) -> None:
-        """Lets time pass until now, and shows it."""
+        """Advances the node until now, and writes its files."""
         self.world.advance(now)
         self._publish()
 
     async def serve(self) -> Server:
-        """The kubelet's side: a running PodResources server, which the caller closes."""
+        """Starts the kubelet's PodResources server; the caller closes it."""
         return await serve(self.socket, lambda: grants(self.world))
 
     def close(self) -> None:
-        """Lets go of its files, which stay."""
+        """Closes its files; they stay on disk."""
         for region, _ in self._regions.values():
             region.close()
         self._regions.clear()
@@ -119,7 +119,7 @@ class Node:
         )
 
     def _match_slots(self, life: Life, region: RegionFile, known: dict[int, int]) -> None:
-        """Brings the slots in line with the processes; who was killed says nothing, so nothing is written."""
+        """Matches the slots with the processes; a killed process leaves its slot unchanged."""
         processes = {p.pid: p for p in life.processes}
         for pid in list(known):
             process = processes.get(pid)
@@ -144,7 +144,7 @@ class Node:
         region.update(process.inner_pid, host_pid=process.pid if found else 0, devices=devices)
 
     def _contended(self, life: Life) -> bool:
-        """Whether another HAMi container works on one of its GPUs, so that its SM limit counts."""
+        """Whether another HAMi container runs on one of its GPUs, so that its SM limit is enforced."""
         others = [o for o in self.world.lives.values() if o is not life and o.job.hami and o.running()]
         return any(set(o.job.cards) & set(life.job.cards) for o in others)
 

@@ -1,7 +1,7 @@
-"""What was before the demo began: a day of analyses for the analyzer's history, and a minute of scrapes for its window.
+"""The time before the demo: a day of analyses for the analyzer's history, and a minute of scrapes for its window.
 
-The same nodes lived then, simulated as they are now, with pods that came and went more slowly. What exporters would
-have said of them is judged by the analyzer's own code; nothing here decides what is idle.
+The same nodes are simulated for that time, with pods that start and end more slowly. The analyzer's own code judges the
+samples that exporters would have shown; nothing here decides what is idle.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from vgpuscope.store.results.history import History
 DAY = 24 * HOUR
 SOURCE = "the simulated day"
 STEP = HOUR  # between two analyses of the day
-_SLOWER = 60  # what comes and goes in seconds now took minutes then
-_LOOKS, _APART = 5, 6.0  # looks at each step, seconds apart: together they meet every burst of requests
-_LONGEST_START = 30.0  # seconds until every node was scraped once; one that was not is down
-_MISSED = 1.5  # intervals without a sample that are a hole
+_SLOWER = 60  # a pod's seconds in the demo are minutes on the day before
+_LOOKS, _APART = 5, 6.0  # samples at each step, and seconds between them; together they see every burst of requests
+_LONGEST_START = 30.0  # seconds until every node was scraped once; a node that was not is down
+_MISSED = 1.5  # intervals without a sample that make a gap
 
 
 class Day:
-    """The nodes in the day before the demo began."""
+    """The nodes on the day before the demo."""
 
     def __init__(self, *, seed: int, began: float) -> None:
         self._worlds = [World(_slow(plan), seed=seed, now=began - DAY, began=began) for plan in PLANS]
 
     def read(self, *, end: float, seconds: float) -> Reading:
-        """The window as it was; windows have to follow each other."""
+        """The samples of the window; each window must be later than the one before."""
         samples, interval = Samples(), seconds / _LOOKS
         for look in range(1, _LOOKS + 1):
             for world in self._worlds:
@@ -53,28 +53,28 @@ class Day:
         return _reading(window, samples.tracks(window))
 
     def owners(self) -> dict[tuple[str, str], str]:
-        """Who owns the pods that are there now."""
+        """The owners of the pods that exist now."""
         lives = [life for world in self._worlds for life in world.lives.values()]
         return {(life.job.namespace, life.name): owner(life.name) for life in lives}
 
 
 class Minutes:
-    """The nodes shortly before the first scrape of each, as scrapes would have seen them."""
+    """The nodes shortly before their first scrapes, as scrapes would have seen them."""
 
     def __init__(self, *, seed: int, began: float, seconds: float, interval: float) -> None:
         self._interval, self._until = interval, began + _LONGEST_START
         self._next = began - seconds - 2 * interval
         self._worlds = [World(plan, seed=seed, now=self._next, began=began) for plan in PLANS]
         self._samples = Samples()
-        self._first: dict[_Key | tuple[Schema, str], float] = {}  # real samples, of each and of all of a node
+        self._first: dict[_Key | tuple[Schema, str], float] = {}  # first real samples, by series and by node
 
     def read(self, *, end: float, seconds: float) -> Reading:
-        """The window before anything real was seen in it."""
+        """The simulated samples of a window that has no real samples."""
         window = Window(begin=end - seconds, end=end, interval=self._interval)
         return _reading(window, self.tracks(window))
 
     def tracks(self, window: Window, seen: Iterable[Track] = ()) -> list[Track]:
-        """What was there in the window before the first real sample of each."""
+        """The simulated samples in the window before the first real sample of each series."""
         if window.begin >= self._until:
             self._samples = Samples()
             return []
@@ -86,7 +86,7 @@ class Minutes:
         return list(self._samples.tracks(window, self._cut))
 
     def _cut(self, key: "_Key") -> float | None:
-        """Where real samples go on; one that has none was not there any more when its node was first scraped."""
+        """Where real samples begin; a series without any had ended before the first scrape of its node."""
         return self._first.get(key, self._first.get((key.schema, key.hostname)))
 
     def _advance(self, until: float) -> None:
@@ -100,25 +100,25 @@ class Minutes:
 async def remember(
     history: History, *, seed: int, began: float, clock: Callable[[], float], minutes: Minutes, window: float
 ) -> None:
-    """Fill the store with analyses of the day before the demo began, and with one of this moment."""
+    """Fills the store with analyses of the day before the demo, and with one of the present."""
     day, past = Day(seed=seed, began=began), _Memory()
     saves = []
     for number in range(1, round(DAY / STEP) + 1):
         reading = day.read(end=began - DAY + number * STEP, seconds=STEP)
         saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners()))))
-        await asyncio.sleep(0)  # the store writes one while the next is made
+        await asyncio.sleep(0)  # the store writes one analysis while the next is made
     present = past.judged(minutes.read(end=clock(), seconds=window), day.owners())
     await asyncio.gather(*saves, history.save(present))
 
 
 class _Memory:
-    """Judges one reading after the other, as an analyzer does by its default settings."""
+    """Judges one reading after the other, with the analyzer's default settings."""
 
     def __init__(self) -> None:
         self._number, self._previous = 0, remembered(())
 
     def judged(self, reading: Reading, owners: Mapping[tuple[str, str], str]) -> Analysis:
-        """The analysis that an analyzer would have made of it."""
+        """The analysis that an analyzer would have made of the reading."""
         gpus = assemble(
             reading,
             previous=self._previous,
@@ -141,7 +141,7 @@ class _Memory:
 
 
 class Remembering(ScrapeSource):
-    """Scrapes that go back to before the first one, as if the analyzer had been there."""
+    """Scrapes that begin before the first real one, as if the analyzer had been running."""
 
     def __init__(self, config: Config, minutes: Minutes) -> None:
         super().__init__(
@@ -153,7 +153,7 @@ class Remembering(ScrapeSource):
         self._minutes = minutes
 
     async def read(self, *, end: float, seconds: float) -> Reading:
-        """What was scraped in the window, and what would have been before that."""
+        """The scraped samples in the window, and before them the simulated ones."""
         reading = await super().read(end=end, seconds=seconds)
         return replace(reading, tracks=(*reading.tracks, *self._minutes.tracks(reading.window, reading.tracks)))
 
@@ -162,11 +162,11 @@ def _reading(window: Window, tracks: Iterable[Track]) -> Reading:
     return Reading(window=window, tracks=tuple(tracks), schemas=("vgpuscope", "dcgm"), source=SOURCE)
 
 
-# --- a slower life ---------------------------------------------------------------------------------------------------
+# --- the slower timelines of the day before --------------------------------------------------------------------------
 
 
 def _slow(plan: KindPlan) -> KindPlan:
-    """The node of the day before: what comes and goes takes minutes for seconds, and some pods are there that left."""
+    """The plan of a node on the day before: its timelines take minutes instead of seconds, and past pods are added."""
     return plan._replace(
         jobs=(*(job._replace(timeline=_slow_timeline(job.timeline)) for job in plan.jobs), *plan.past),
         slices=tuple(one._replace(exists=_slow_stretch(one.exists)) for one in plan.slices),
@@ -195,11 +195,11 @@ def _before_the_day(start: float, period: float) -> float:
     return start - math.ceil((DAY + start) / period) * period
 
 
-# --- what exporters would have said ----------------------------------------------------------------------------------
+# --- the samples that exporters would have shown ---------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
-    """Whose numbers they are."""
+    """Identifies the GPU, MIG instance or tenant of a sample."""
 
     schema: Schema
     hostname: str
@@ -210,7 +210,7 @@ class _Key(NamedTuple):
 
 
 class _About(NamedTuple):
-    """What labels say of it, as of the last sample."""
+    """Properties from labels, as of the last sample."""
 
     gpu_index: str
     model: str
@@ -229,20 +229,20 @@ def _key(track: Track) -> _Key:
 
 
 class Samples:
-    """What agents and a dcgm-exporter would have shown, moment by moment."""
+    """The samples that agents and a dcgm-exporter would have shown."""
 
     def __init__(self) -> None:
         self._rows: dict[_Key, list[_Sample]] = {}
         self._about: dict[_Key, _About] = {}
 
     def add(self, world: World, *, at: float) -> None:
-        """What the node looks like now."""
+        """Adds the samples of a node's current state."""
         for key, about, values in _shown(world):
             self._rows.setdefault(key, []).append(_Sample(at, values))
             self._about[key] = about
 
     def tracks(self, window: Window, cut_of: Callable[[_Key], float | None] = lambda _: None) -> Iterator[Track]:
-        """What there is of each in the window, up to its cut, where real samples go on."""
+        """The tracks in the window, each up to its cut, where real samples begin."""
         for key, rows in self._rows.items():
             cut = cut_of(key)
             until = window.end if cut is None else cut
@@ -254,7 +254,7 @@ class Samples:
 def _track(key: _Key, about: _About, samples: Sequence[_Sample], window: Window, *, until: float) -> Track:
     first, last = samples[0].at, samples[-1].at
     most = _MISSED * window.interval
-    # Where real samples go on, everything up to the first of them was seen.
+    # If real samples follow, everything up to the first of them was observed.
     seen = until if until < window.end and until - last <= most else last
     holes = [Hole(window.begin, first)] if first - window.begin > most else []
     holes += [Hole(seen, window.end)] if window.end - seen > most else []
@@ -306,7 +306,7 @@ def _of_card(card: SimGpu) -> Mapping[Term, float]:
         "power_limit": card.spec.limit_watts,
         "sm_clock": card.sm_clock * 1e6,
     }
-    if not card.mig:  # with MIG on, the driver does not tell the GPU's own utilisation
+    if not card.mig:  # with MIG on, the driver does not report the GPU's own utilisation
         found |= {"gpu_util": card.busy, "mem_copy": card.busy * 0.58}
         found |= {"encoder": card.load.encoder, "decoder": card.load.decoder}
     return found
@@ -330,7 +330,7 @@ def _of_tenants(world: World, card: SimGpu) -> Iterator[_Shown]:
             continue
         place = world.instance_of(life)
         if life.job.instances and place is None:
-            continue  # its instance is not there yet
+            continue  # its MIG instance does not exist yet
         key = _Key(
             "vgpuscope", world.plan.name, card.uuid, place.uuid if place else "", _tenant(life, uid=life.uid), True
         )
@@ -345,7 +345,7 @@ def _of_tenant(world: World, life: Life, card: SimGpu, place: Instance | None) -
     found: dict[Term, float] = {"mem_used": sum(world.driver_memory(life, process, card) for process in running)}
     if life.job.hami and life.job.hami.memory:
         found["mem_total"] = life.job.hami.memory * MIB
-    if place is None:  # nor a process' in an instance
+    if place is None:  # the driver does not report the utilisation of processes in a MIG instance
         found["process_sm"] = sum(process.sm.get(card.index, 0.0) for process in running)
     return found
 

@@ -1,4 +1,4 @@
-"""A kubelet's PodResources socket: a real gRPC server whose answers are spelled by hand."""
+"""A kubelet's PodResources socket: a real gRPC server that encodes its answers by hand."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ LIST = "/v1.PodResourcesLister/List"
 
 
 class Granted(NamedTuple):
-    """What a container was given: device ids of a resource, or a claim with its driver, pool and device."""
+    """The allocation of a container: device ids of a resource, or a claim with its driver, pool and device."""
 
     namespace: str
     pod: str

@@ -1,4 +1,4 @@
-"""The pods of a world as the Kubernetes API would list them, and what the kubelet gave them."""
+"""The pods of a world as the Kubernetes API would list them, and their allocations by the kubelet."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def pod_list(world: World) -> Json:
-    """A PodList of everything on this node."""
+    """A PodList of all pods on this node."""
     lives = [life for life in world.lives.values() if not life.job.host]
     return {
         "apiVersion": "v1",
@@ -27,7 +27,7 @@ def pod_list(world: World) -> Json:
 
 
 def grants(world: World) -> list[Granted]:
-    """What the kubelet gave to the pods that run."""
+    """The kubelet's allocations to running pods."""
     shares: dict[int, int] = defaultdict(int)
     given = []
     for life in world.lives.values():
@@ -38,7 +38,7 @@ def grants(world: World) -> list[Granted]:
 
 
 def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
-    """What a container asks of HAMi; memory in MiB on each GPU, 0 for what it does not say."""
+    """A container's requests to HAMi; memory in MiB on each GPU, 0: not requested."""
     limits = {"nvidia.com/gpu": str(cards)}
     if memory:
         limits["nvidia.com/gpumem"] = str(memory)
@@ -48,7 +48,7 @@ def hami_limits(*, cards: int, memory: int, cores: int) -> dict[str, str]:
 
 
 def allocated(cards: Iterable[str], *, memory: int, cores: int) -> str:
-    """What HAMi's scheduler writes on a pod whose first container it gave these GPUs."""
+    """The annotation that HAMi's scheduler writes on a pod after it allocated these GPUs to the first container."""
     return "".join(f"{card},NVIDIA,{memory},{cores}:" for card in cards) + ";"
 
 
@@ -111,7 +111,7 @@ _REPLICA = re.compile(r"(.+-([0-9a-f]{8,10}))-\w{5}")
 
 
 def owner(name: str) -> str:
-    """What made the pod in the end, as its name tells: a Deployment, a StatefulSet, or nothing ("")."""
+    """The owner of the pod, derived from its name: a Deployment, a StatefulSet, or none ("")."""
     if match := _REPLICA.fullmatch(name):
         return f"Deployment/{match[1].removesuffix(f'-{match[2]}')}"
     match = re.fullmatch(r"(.+)-\d+", name)
@@ -124,7 +124,7 @@ def _mirrored(world: World) -> Json:
 
 
 def _owned(name: str) -> Json:
-    """Who made the pod, as its name tells: a Deployment through its ReplicaSet, a StatefulSet, or nobody."""
+    """The pod's controller, derived from its name: the ReplicaSet of a Deployment, a StatefulSet, or none."""
     if match := _REPLICA.fullmatch(name):
         kind, maker = "ReplicaSet", match[1]
     elif match := re.fullmatch(r"(.+)-\d+", name):
@@ -211,5 +211,5 @@ def _mig_allocations(world: World, life: Life) -> str:
 
 
 def stamp(at: float) -> str:
-    """A moment as Kubernetes writes it."""
+    """A time in the format of Kubernetes."""
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

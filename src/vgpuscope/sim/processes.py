@@ -26,11 +26,11 @@ _END_WITHIN = 3.0
 
 
 class CannotStart(Exception):
-    """Why there is no demo, in words for the person who asked for one."""
+    """The reason why the demo cannot start, for the user."""
 
 
 class ProcessPast(NamedTuple):
-    """What the analyzer has to know to remember the day before."""
+    """What the analyzer needs to simulate the day before."""
 
     seed: int
     began: float
@@ -39,7 +39,7 @@ class ProcessPast(NamedTuple):
 
 @dataclass(frozen=True)
 class ChildPlan:
-    """One process of the demo: what it is called, how it is started, and what the page says of it."""
+    """One process of the demo: its name, its command, and its description on the page."""
 
     name: str
     title: str
@@ -63,18 +63,18 @@ class Child:
 
 @dataclass(frozen=True)
 class Ports:
-    """Where everything listens."""
+    """The ports of all processes."""
 
     agents: tuple[int, ...]
     exporter: int
     analyzer: int
     dcgm: int
     prometheus: int
-    moved: tuple[int, ...] = ()  # those that were wanted and are taken
+    moved: tuple[int, ...] = ()  # default ports that are in use by others
 
     @classmethod
     def found(cls, agents: int, base: int) -> "Ports":
-        """The usual ports, or those that follow another base; where one is taken, any free one."""
+        """The default ports, or those that follow another base; a port in use is replaced by any free one."""
         others = [CLUSTER_PORT, ANALYZER_PORT, DCGM_PORT, PROMETHEUS_PORT]
         if base != AGENT_PORT:
             others = [base + agents + n for n in range(len(others))]
@@ -86,7 +86,7 @@ class Ports:
 
 
 def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: ProcessPast) -> list[ChildPlan]:
-    """An agent for each node, the exporter, a Prometheus if one is asked for, and the analyzer."""
+    """An agent for each node, the exporter, a Prometheus if it was requested, and the analyzer."""
     plans = [
         ChildPlan(
             name=node.plan.name,
@@ -110,7 +110,7 @@ def plans(nodes: list[Node], root: Path, ports: Ports, dcgm_url: str, past: Proc
     urls = [f"http://127.0.0.1:{port}" for port in ports.agents] + [dcgm_url]
     asked = _prometheus_plans(root, ports, [*urls, f"http://127.0.0.1:{ports.exporter}"])
     analyzer = _analyzer_plan(root, ports, urls, past, through_prometheus=bool(asked))
-    return [analyzer, *plans, exporter, *asked]  # the analyzer has most to do before it is ready
+    return [analyzer, *plans, exporter, *asked]  # the analyzer takes longest to become ready
 
 
 def _analyzer_plan(
@@ -153,7 +153,7 @@ def _prometheus_plans(root: Path, ports: Ports, urls: list[str]) -> list[ChildPl
 
 @contextlib.asynccontextmanager
 async def running(plans: list[ChildPlan]) -> AsyncIterator[list[Child]]:
-    """Runs the processes; at the end none is left."""
+    """Runs the processes; at the end all are stopped."""
     children: list[Child] = []
     try:
         for plan in plans:
@@ -171,7 +171,7 @@ async def _start(plan: ChildPlan) -> Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=out,
             stderr=out,
-            start_new_session=True,  # Ctrl-C in the terminal is for us; we end the others
+            start_new_session=True,  # Ctrl-C in the terminal reaches only this process, which stops the others
         )
     return Child(plan=plan, process=process)
 
@@ -187,7 +187,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def all_ready(children: list[Child], waiting: Callable[[set[str]], None]) -> None:
-    """Comes back when all answer; `waiting` is told who does not yet."""
+    """Returns when all answer; `waiting` is called with the names of those that do not answer yet."""
     waited_for = {child.plan.name for child in children}
 
     async def wait(child: Child) -> None:
@@ -216,7 +216,7 @@ async def _ready(child: Child) -> None:
 
 
 async def _answers(port: int, path: str) -> bool:
-    """Whether the process says 200 there."""
+    """Whether the process answers with status 200."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -234,7 +234,7 @@ async def _answers(port: int, path: str) -> bool:
 
 
 async def all_ended(console: Console, children: list[Child]) -> None:
-    """Comes back when no process is left; says of each when it went."""
+    """Returns when no process is left; prints when each one ended."""
     await asyncio.gather(*(_report_end(console, child) for child in children))
 
 
@@ -253,7 +253,7 @@ def _tail(log: Path) -> str:
 
 
 def _ports(wanted: list[int]) -> list[int]:
-    """These ports; where one is taken, any free one."""
+    """These ports; a port in use is replaced by any free one."""
     with contextlib.ExitStack() as held:
         return [_port(held, port) for port in wanted]
 

@@ -1,4 +1,4 @@
-"""A /proc that holds what a node agent reads of it: a directory per process, there whole or not at all."""
+"""A /proc with the files that a node agent reads; the directory of a process appears and disappears as a whole."""
 
 import shutil
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from vgpuscope.sim.jobs import Job, Life, Process
 
 _TICKS = 100  # clock ticks per second
-_UPTIME = 11 * 86400.0  # the node had been up so long when the demo began
+_UPTIME = 11 * 86400.0  # seconds for which the node had been up when the demo began
 
 
 class ProcTree:
-    """The processes of a node, kept equal to a list."""
+    """The process directories of a node, kept equal to a list."""
 
     def __init__(self, root: Path, *, runtime: str, began: float) -> None:
         self._root, self._runtime = root, runtime
@@ -21,7 +21,7 @@ class ProcTree:
         self._add(871, command="kubelet", ticks=902, cgroup="0::/system.slice/kubelet.service\n")
 
     def update(self, running: list[tuple[Life, Process]]) -> None:
-        """Adds who is new and removes who is gone."""
+        """Adds new processes and removes ended ones."""
         now = {process.pid: (life, process) for life, process in running}
         for pid in self._known - now.keys():
             self._remove(pid)
@@ -49,7 +49,7 @@ class ProcTree:
 
 
 def cgroup_text(runtime: str, *, job: Job, uid: str, container: str) -> str:
-    """What /proc/<pid>/cgroup says under one of the container runtimes."""
+    """The content of /proc/<pid>/cgroup under one of the container runtimes."""
     if job.host:
         return f"0::/system.slice/{job.name}.service\n"
     qos = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}[job.qos]

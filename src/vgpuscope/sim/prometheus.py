@@ -1,4 +1,4 @@
-"""A real Prometheus beside the demo, for who asks for it: scrapes everything that the demo serves.
+"""An optional real Prometheus beside the demo, which scrapes all of the demo's services.
 
 `python -m vgpuscope.sim.prometheus PROGRAM FLAGS…` runs it for as long as standard input is open.
 """
@@ -16,7 +16,7 @@ import yaml
 from vgpuscope.sim.leash import end_with_stdin
 
 PROGRAM = "prometheus"
-WANTED = "DEMO_PROMETHEUS"  # the variable that asks for it
+WANTED = "DEMO_PROMETHEUS"  # the environment variable that requests it
 
 
 def found() -> str | None:
@@ -25,7 +25,7 @@ def found() -> str | None:
 
 
 def command(program: str, root: Path, *, urls: Sequence[str], port: int, seconds: int) -> tuple[str, ...]:
-    """How it is started to scrape these addresses, each so many seconds; its configuration is written there."""
+    """The command that scrapes these addresses every `seconds`; writes the configuration file to `root`."""
     hosts = [urlsplit(url).netloc for url in urls]
     content = {
         "global": {"scrape_interval": f"{seconds}s", "scrape_timeout": f"{seconds}s"},
@@ -46,7 +46,7 @@ def command(program: str, root: Path, *, urls: Sequence[str], port: int, seconds
 
 
 def main(command: Sequence[str]) -> int:
-    """Runs it; a signal, or the end of standard input, ends both."""
+    """Runs it; a signal or the end of standard input ends both processes."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         end_with_stdin()

@@ -1,7 +1,7 @@
 """Writes HAMi-core's shared-memory regions in place, as the library inside a container does.
 
-All numbers are little-endian. A file is one byte longer than its region and sparse. Three generations exist: v0
-without a version, 1.1 and 1.2 of one shape, and the shifted shape of HAMi v2.8.1 that still calls itself 1.1.
+All numbers are little-endian. A file is sparse, and one byte longer than its region. There are three layouts: v0
+without a version, that of 1.1 and 1.2, and the shifted one of HAMi v2.8.1, whose version is still 1.1.
 """
 
 import os
@@ -20,7 +20,7 @@ _SEMAPHORE = struct.pack("<QI", 1, 0x80).ljust(32, b"\0")  # glibc: value 1, sha
 
 
 class WrittenLayout(NamedTuple):
-    """Where everything stands in one generation of the region."""
+    """Offsets of the fields in one layout of the region."""
 
     size: int
     version: tuple[int, int] | None
@@ -39,8 +39,8 @@ class WrittenLayout(NamedTuple):
     utilization: int
     utilization_size: int
     status: int
-    sequence: int | None  # the slot's lock-free counter: even when nobody writes
-    keeps_exited: bool  # an ended process leaves its slot behind, marked
+    sequence: int | None  # the slot's lock-free counter: even while no write is in progress
+    keeps_exited: bool  # an ended process leaves its slot behind, marked as exited
 
 
 _V1 = WrittenLayout(
@@ -114,7 +114,7 @@ LAYOUTS: dict[str, WrittenLayout] = {
 
 
 class DeviceUse(NamedTuple):
-    """What one process has of one device, in bytes and percent."""
+    """What one process uses of one device, in bytes and percent."""
 
     context: int
     data: int
@@ -154,10 +154,10 @@ class RegionFile:
         self._write_header(uuids=uuids, memory_limits=memory_limits, sm_limit=sm_limit)
         self._write_tail()
         self.kernel(now)
-        os.pwrite(self._fd, struct.pack("<i", MAGIC), 0)  # last: whoever sees it may read the rest
+        os.pwrite(self._fd, struct.pack("<i", MAGIC), 0)  # written last: a reader that sees it can read the rest
 
     def attach(self, pid: int, *, now: float, alive: set[int]) -> None:
-        """Gives a new process a slot; like the library, first clears what dead processes left."""
+        """Gives a new process a slot; like the library, first clears the slots of dead processes."""
         for slot in [s for s in self._slots if s.status == EXITED or s.pid not in alive]:
             self._remove(slot)
         self._slots.append(_Slot(pid))
@@ -166,14 +166,14 @@ class RegionFile:
         self.kernel(now)
 
     def update(self, pid: int, *, host_pid: int, devices: list[DeviceUse]) -> None:
-        """Writes what a process uses now."""
+        """Writes what a process currently uses."""
         index, slot = self._find(pid)
         slot.host_pid, slot.devices = host_pid, devices
         slot.sequence += 2
         self._write_slot(index)
 
     def exit(self, pid: int) -> None:
-        """A process ends in good order."""
+        """Removes or marks the slot of a process that exits normally."""
         index, slot = self._find(pid)
         if self._at.keeps_exited:
             slot.pid, slot.status = 0, EXITED
@@ -183,25 +183,25 @@ class RegionFile:
             self._write_tail()
 
     def flicker(self) -> None:
-        """The moment in which the watcher has zeroed its numbers and not yet written new ones."""
+        """Shows the moment in which the watcher has zeroed the values and not yet written new ones."""
         for index, slot in enumerate(self._slots):
             slot.devices = [use._replace(driver_used=0, sm=0) for use in slot.devices]
             self._write_slot(index)
 
     def kernel(self, now: float) -> None:
-        """A kernel was launched; the time never goes back."""
+        """Records a kernel launch; the time never decreases."""
         if self._at.last_kernel is not None:
             os.pwrite(self._fd, struct.pack("<Q", int(now)), self._at.last_kernel)
 
     def feedback(self, *, blocked: bool, enforced: bool, active: bool) -> None:
-        """What HAMi's monitor writes back: a block by a higher priority, and whether the SM limit counts."""
+        """Writes the feedback of HAMi's monitor: blocked by a higher priority, and whether the SM limit is enforced."""
         state = (int(enforced), BLOCKED if blocked else 2 if active else 0)
         if state != (self._switch, self._recent):
             self._switch, self._recent = state
             self._write_tail()
 
     def close(self) -> None:
-        """Lets go of the file, which stays."""
+        """Closes the file; it stays on disk."""
         os.close(self._fd)
 
     def _find(self, pid: int) -> tuple[int, _Slot]:
@@ -211,7 +211,7 @@ class RegionFile:
         raise LookupError(f"no slot of pid {pid} in {self.path}")
 
     def _remove(self, slot: _Slot) -> None:
-        # The last slot takes the place of the removed one; its old bytes stay behind the end, as in the library.
+        # The last slot moves to the place of the removed one; its old bytes stay where they were, as in the library.
         index, last = self._slots.index(slot), self._slots.pop()
         if index < len(self._slots):
             self._slots[index] = last

@@ -1,4 +1,4 @@
-"""What people see of the demo: one page when it is ready, and a line for each event."""
+"""The demo's output: one page when it is ready, and a line for each event."""
 
 import contextlib
 import os
@@ -17,18 +17,18 @@ from vgpuscope.sim.news import STYLES, NewsEvent, clock
 from vgpuscope.sim.processes import Child, Ports
 
 _WIDTH = 80
-_PLAIN_WIDTH = 160  # without a terminal nothing needs to be folded
+_PLAIN_WIDTH = 160  # columns; without a terminal no line is wrapped
 
 
 def console() -> Console:
-    # Logs and paths are printed as they are, so nothing in them may count as markup.
+    # Logs and paths may contain brackets, which must not be read as markup.
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
     return Console(markup=False, highlight=False, emoji=False, width=width)
 
 
 @contextlib.contextmanager
 def starting(console: Console) -> Iterator[Callable[[set[str]], None]]:
-    """A line that says what is still to come, and goes away; a file gets none."""
+    """A status line with the processes that are not ready yet, removed at the end; only in a terminal."""
     if not console.is_terminal:
         yield lambda _: None
         return
@@ -37,7 +37,7 @@ def starting(console: Console) -> Iterator[Callable[[set[str]], None]]:
 
 
 def print_page(console: Console, children: list[Child], root: Path, ports: Ports, found: list[str]) -> None:
-    """One screen: where everything is, what there is to see, and how to see more."""
+    """Prints one screen: addresses, findings, and commands to try."""
     what = ": simulated GPUs with 24 h of history; every process is real"
     lines = [Text.assemble(("vgpuscope demo", "bold"), what)]
     lines += [_address(child) for child in sorted(children, key=_place)]
@@ -57,7 +57,7 @@ def print_page(console: Console, children: list[Child], root: Path, ports: Ports
 
 
 def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
-    """Commands with what they show beside them; one that leaves no room for it stands alone."""
+    """Commands, each with its description if there is room for it."""
     room = _WIDTH - 3 - max(len(what) for _, what in commands)
     column = max((len(command) for command, _ in commands if len(command) <= room), default=0)
     return [
@@ -67,7 +67,7 @@ def _command_lines(commands: list[tuple[str, str]]) -> list[Text]:
 
 
 def _place(child: Child) -> int:
-    """The analyzer first, then the cluster, then the agents."""
+    """Sort key: the analyzer first, then the cluster exporter, then the agents."""
     return {"analyzer": 0, "cluster": 1}.get(child.plan.name, 2 if child.plan.agent else 3)
 
 
@@ -78,7 +78,7 @@ def _address(child: Child) -> Text:
 
 
 def print_event(console: Console, event: NewsEvent) -> None:
-    """Time, kind and what happened; on a terminal what is long goes on below itself."""
+    """Prints time, kind and description; in a terminal, long descriptions are wrapped with an indent."""
     cells = (clock(time.time()), f"{event.kind:11}", event.words)
     if console.is_terminal:
         grid = Table.grid(padding=(0, 2))
@@ -89,7 +89,7 @@ def print_event(console: Console, event: NewsEvent) -> None:
     console.file.flush()
 
 
-# What to type, and what it shows; without an address where the process is on its usual port.
+# Commands and what they show; the address is added only if the process is not on its default port.
 _SHOWN = (
     ("results", "analyzer", "every GPU and tenant: score, verdict"),
     ("waste", "analyzer", "who let GPU-hours pass idle in 24 h"),
@@ -110,7 +110,7 @@ def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _program() -> str:
-    """How this program is called from where the person stands."""
+    """How to call this program from the working directory."""
     if shutil.which("vgpuscope"):
         return "vgpuscope"
     beside = Path(sys.executable).parent / "vgpuscope"

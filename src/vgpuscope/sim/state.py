@@ -1,4 +1,4 @@
-"""What the simulated driver knows, as it stands in devices.json. Units are the driver's own."""
+"""The state of the simulated driver, as stored in devices.json. Units are the driver's own."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ NO_INSTANCE = 0xFFFFFFFF
 
 
 class Utilization(Struct, frozen=True, kw_only=True):
-    """One sample of one process: percent, and microseconds of wall clock."""
+    """One utilisation sample of one process: percent, with its wall-clock time in microseconds."""
 
     at: int
     sm: int
@@ -25,7 +25,7 @@ class ProcessState(Struct, frozen=True, kw_only=True):
     memory: int | None
     gpu_instance: int = NO_INSTANCE
     compute_instance: int = NO_INSTANCE
-    sample: Utilization | None = None  # None: it did nothing
+    sample: Utilization | None = None  # None: the process did no work
 
 
 class InstanceState(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class InstanceState(Struct, frozen=True, kw_only=True):
 
 
 class CardState(Struct, frozen=True, kw_only=True):
-    """One GPU. None: this GPU does not answer that question."""
+    """One GPU. None: the GPU does not support the query."""
 
     index: int
     uuid: str
@@ -73,7 +73,7 @@ class CardState(Struct, frozen=True, kw_only=True):
     ecc: tuple[int, int] | None
     remapped: tuple[int, int, int, int] | None
     fan: int | None = None
-    mig: bool | None = None  # None: the GPU cannot
+    mig: bool | None = None  # None: the GPU does not support MIG
     max_instances: int = 0
     instances: tuple[InstanceState, ...] = ()
     processes: tuple[ProcessState, ...] = ()
@@ -82,7 +82,7 @@ class CardState(Struct, frozen=True, kw_only=True):
 
 
 class XidState(Struct, frozen=True, kw_only=True):
-    """One XID event; numbers count up so that nobody sees one twice."""
+    """One XID event; the numbers increase, so that a reader sees each event once."""
 
     number: int
     uuid: str
@@ -90,7 +90,7 @@ class XidState(Struct, frozen=True, kw_only=True):
 
 
 class DriverState(Struct, frozen=True, kw_only=True):
-    """The whole driver at one moment."""
+    """The state of the whole driver at one moment."""
 
     driver: str
     cuda: int

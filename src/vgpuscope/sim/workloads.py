@@ -1,4 +1,4 @@
-"""What containers do with a GPU: shapes of demand over the age of a process."""
+"""Workloads of containers: the demand on a GPU by the age of a process."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Demand(NamedTuple):
-    """What one process would take at one moment if it were alone. SM and codecs 0-1, memory in MiB."""
+    """The demand of one process at one moment, if it had the GPU to itself. SM and codecs 0-1, memory in MiB."""
 
     sm: float = 0.0
     memory: float = 0.0
@@ -15,11 +15,11 @@ class Demand(NamedTuple):
     decoder: float = 0.0
 
 
-Shape = Callable[[float, Random], Demand]  # age in seconds, and the source of chance
+Shape = Callable[[float, Random], Demand]  # age in seconds, and a random number generator
 
 
 def training(*, sm: float, memory: float) -> Shape:
-    """Steady and high, with a dip when a checkpoint is written."""
+    """High, constant use, with a dip when a checkpoint is written."""
 
     def at(age: float, random: Random) -> Demand:
         saving = age % 41 > 38
@@ -30,14 +30,14 @@ def training(*, sm: float, memory: float) -> Shape:
 
 
 class Quiet(NamedTuple):
-    """A stretch of time without requests that comes again and again, in seconds of age."""
+    """A period without requests that repeats, in seconds of age."""
 
     start: float
     length: float
     period: float
 
     def holds(self, age: float) -> bool:
-        """Whether this age lies inside."""
+        """Whether this age is inside the period."""
         return (age - self.start) % self.period < self.length
 
 
@@ -61,7 +61,7 @@ def notebook(*, memory: float) -> Shape:
 
 
 def leak(*, start: float, limit: float, seconds: float) -> Shape:
-    """Works a little and grows until the limit, where it stays."""
+    """Some work, and memory that grows up to the limit and stays there."""
 
     def at(age: float, random: Random) -> Demand:
         share = min(1.0, age / seconds)
@@ -71,7 +71,7 @@ def leak(*, start: float, limit: float, seconds: float) -> Shape:
 
 
 def transcoding(*, memory: float) -> Shape:
-    """Video in and out; the SMs rest."""
+    """Video decoding and encoding; the SMs are idle."""
 
     def at(age: float, random: Random) -> Demand:
         wave = 0.5 + 0.4 * math.sin(age / 9)

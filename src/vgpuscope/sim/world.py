@@ -1,4 +1,4 @@
-"""A node's life without its files: pods begin and end, processes take memory and time, GPUs warm up and fail."""
+"""The simulation of a node without its files: pods start and end, processes use GPUs, GPUs heat up and fail."""
 
 import uuid
 from collections import defaultdict
@@ -12,22 +12,22 @@ from vgpuscope.sim.workloads import Demand
 
 _FIRST_PID = 4100
 _PAGE = 2 * MIB
-DRIVER_EXTRA = 6 * MIB  # per process: what the driver counts and HAMi's library does not see
+DRIVER_EXTRA = 6 * MIB  # per process; the driver counts it, HAMi's library does not see it
 _XIDS_KEPT = 64
 
 
 class World:
-    """One node as it is at one moment; the same seed and the same moments give the same node."""
+    """One node at one moment; the same seed and the same moments give the same node."""
 
     def __init__(self, plan: KindPlan, *, seed: int, now: float, began: float | None = None) -> None:
-        """`began`: when the demo begins, if that is not now."""
+        """`began`: when the demo begins, if not now."""
         self.plan, self.seed, self.now = plan, seed, now
         self.began = now if began is None else began
         self._random = Random(f"{seed}/{plan.name}")
         self.cards = [self._card(index) for index in range(len(plan.cards))]
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
         self.lives: dict[Job, Life] = {}
-        self.gone: list[Life] = []  # deleted since the last look; whoever tidies up empties it
+        self.gone: list[Life] = []  # deleted since the last look; the reader that cleans up empties the list
         self.xids: list[XidState] = []
         self._pid = _FIRST_PID
         self._turn()
@@ -36,11 +36,11 @@ class World:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the demo began; below 0 before that."""
+        """Seconds since the demo began; negative before that."""
         return self.now - self.began
 
     def advance(self, now: float) -> None:
-        """Lets time pass until now."""
+        """Advances the node until now."""
         seconds, self.now = max(0.0, now - self.now), max(now, self.now)
         self._turn(seconds)
         for card in self.cards:
@@ -48,23 +48,23 @@ class World:
                 card.step(seconds)
 
     def on_card(self, card: SimGpu) -> list[tuple[Life, Process]]:
-        """Who is on a GPU now."""
+        """The processes on a GPU now, with their lives."""
         here = [life for life in self.lives.values() if card.index in life.job.cards]
         return [(life, process) for life in here for process in life.running()]
 
     def instance_of(self, life: Life) -> Instance | None:
-        """The MIG instance a life works in."""
+        """The MIG instance in which a life runs."""
         if not life.job.instances:
             return None
         found = self.cards[life.job.cards[0]].instances
         return next((i for i in found if i.index == life.job.instances[0]), None)
 
     def garbage(self, card: SimGpu) -> bool:
-        """Whether the driver gives nonsense for a process of this GPU now."""
+        """Whether the driver returns invalid values for a process of this GPU now."""
         return any(f.card == card.index and f.garbage and f.garbage.holds(self.elapsed) for f in self.plan.faults)
 
     def driver_memory(self, life: Life, process: Process, card: SimGpu) -> int:
-        """What the driver counts for a process, in bytes."""
+        """The memory of a process as the driver counts it, in bytes."""
         return process.memory.get(card.index, 0) + (DRIVER_EXTRA if life.job.hami else 0)
 
     def _turn(self, seconds: float = 0.0) -> None:
@@ -155,7 +155,7 @@ class World:
         )
 
     def _staff(self, life: Life) -> None:
-        """Starts and ends processes until there are as many as there should be."""
+        """Starts and ends processes until their number is right."""
         lost = any(self.cards[c].lost for c in life.job.cards)
         wanted = 0 if lost else life.wanted_workers(self.elapsed)
         running = life.running()
@@ -169,7 +169,7 @@ class World:
     def _spawn(self, life: Life, worker: int) -> Process:
         self._pid += life.random.randrange(1, 40)
         life.spawned += 1
-        # Who runs when the demo begins has run for a while.
+        # A pod that runs when the demo begins has already run for a while.
         began = self.elapsed if self.elapsed > 0 else min(0.0, life.born + life.job.warmup)
         return Process(
             pid=self._pid, inner_pid=1 + 7 * life.spawned, began=began, worker=worker, command=life.job.command
@@ -180,7 +180,7 @@ class World:
             process.ended = "exit"
 
     def _block(self) -> None:
-        """HAMi's priorities: while a more important container works on a GPU, lower ones wait."""
+        """Applies HAMi's priorities: while a container of higher priority works on a GPU, lower ones are blocked."""
         shared = [life for life in self.lives.values() if life.job.hami and life.running()]
         urgent = {c for life in shared if life.job.hami and life.job.hami.priority == 0 for c in life.job.cards}
         for life in shared:
@@ -218,7 +218,7 @@ class World:
         return demand._replace(sm=min(demand.sm, ceiling))
 
     def _share_time(self, card: SimGpu) -> None:
-        """Divides SM time: nobody gets more than there is, and everybody gives up the same part."""
+        """Divides SM time: if the demand exceeds the GPU's time, every process gives up the same share."""
         asked: dict[Instance | None, float] = defaultdict(float)
         for life, process in self.on_card(card):
             asked[self.instance_of(life)] += process.demand.sm

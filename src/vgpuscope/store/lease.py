@@ -1,11 +1,11 @@
-"""Leader election: a lease that one replica holds at a time, and what a replica may do by it.
+"""Leader election: a lease that one replica holds at a time, and what it allows a replica to do.
 
-The lease lies where the store does. In PostgreSQL it is a row, and the database's clock measures it, so the replicas'
-clocks do not matter. Beside a SQLite file it is a lock of the kernel, which ends with the process. Without a store only
-this process knows of it.
+The lease is kept in the store. In PostgreSQL it is a row measured by the database's clock, so the replicas' clocks do
+not matter. With a SQLite file it is a kernel lock on a file beside it, which ends with the process. Without a store the
+lease exists in this process only.
 
-With the store down nobody is leader. Every replica may still read and analyse then, because reading harms nobody; none
-may act.
+If the store is down, no replica is leader. Every replica may then still read and analyse, because that changes nothing.
+No replica may act.
 """
 
 import fcntl
@@ -21,8 +21,8 @@ from vgpuscope.store.engine.database import Transaction
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 
-# Migration 1 of the history tables made this table before the lease had a set of its own: hence its name, and IF NOT
-# EXISTS for the databases that have it.
+# Migration 1 of the history tables created this table before the lease had its own set. Hence the table's name, and IF
+# NOT EXISTS for databases that already have it.
 TABLES = TableSet(
     "lease",
     (
@@ -52,18 +52,18 @@ _LOOK = "SELECT holder FROM history_lease"
 
 
 class Lease(Protocol):
-    """One holder at a time; without renewal it runs out. Every call may raise HistoryDown."""
+    """One holder at a time; the lease expires unless it is renewed. Every call may raise HistoryDown."""
 
     shared: bool  # whether other processes see it
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
-        """Take or renew the lease; True: nobody else has it until it runs out."""
+        """Take or renew the lease; True: no other holder has it until it expires."""
 
     async def release(self, holder: str) -> None:
         """Give the lease back, if this holder has it."""
 
     async def close(self) -> None:
-        """Free what the lease holds open."""
+        """Free the resources of the lease."""
 
 
 def lease_in(engine: Engine, *, clock: Callable[[], float] = time.monotonic) -> Lease:
@@ -116,7 +116,7 @@ class TableLease:
         self._engine = engine
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
-        """An answer that comes later than the lease lasts would be worth nothing: the deadline is the lease's."""
+        """Take or renew the lease; its length is also the deadline, because a later answer would be useless."""
 
         def take(tx: Transaction) -> bool:
             return bool(tx.all(_TAKE, holder=holder, seconds=float(seconds)))
@@ -127,11 +127,11 @@ class TableLease:
         await self._engine.write_row(lambda tx: tx.all(_RELEASE, holder=holder))
 
     async def close(self) -> None:
-        """A lease that was not released runs out."""
+        """Nothing to close; a lease that was not released expires."""
 
 
 class FileLease:
-    """A lock on a file beside the database; it ends with the process, however that ends."""
+    """A lock on a file beside the database; it ends with the process, even if that is killed."""
 
     shared = True
 
@@ -139,10 +139,10 @@ class FileLease:
         self._engine = engine
         self._path = path
         self._lock: int | None = None
-        self._here = LocalLease(clock=clock)  # two holders in one process share the lock
+        self._here = LocalLease(clock=clock)  # two holders in one process share the file lock
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
-        """The database is asked as well: whoever cannot reach the store is not leader, with or without the lock."""
+        """Take or renew the lease; the database is queried too: without the store, a replica is not leader."""
         return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds)
 
     async def release(self, holder: str) -> None:
@@ -182,7 +182,7 @@ class FileLease:
 
 
 class Leadership:
-    """What one replica knows of the lease, and what it may do by it."""
+    """The state of the lease as one replica knows it, and what the replica may do."""
 
     def __init__(
         self, lease: Lease, holder: str, seconds: Seconds, *, clock: Callable[[], float] = time.monotonic
@@ -190,12 +190,12 @@ class Leadership:
         self._lease, self._clock = lease, clock
         self.holder, self.seconds = holder, seconds
         self.leads = False
-        self.reachable: bool | None = None  # whether the store answers; None: not asked yet
-        self._until = 0.0  # by this process' clock
+        self.reachable: bool | None = None  # whether the store answers; None: not known yet
+        self._until = 0.0  # by this process' monotonic clock
 
     async def renew(self) -> bool:
-        """Ask for the lease; HistoryDown when the store does not answer, and then this replica is not leader."""
-        asked = self._clock()  # before the request: by this clock the lease never ends later than by the store's
+        """Request the lease; HistoryDown if the store does not answer, and then this replica is not leader."""
+        asked = self._clock()  # before the request, so that the lease never ends later here than by the store's clock
         try:
             self.leads = await self._lease.take(self.holder, self.seconds)
         except HistoryDown:
@@ -212,16 +212,17 @@ class Leadership:
         await self._lease.release(self.holder)
 
     def store_failed(self) -> None:
-        """The store failed for any of its users in this process: no acting until the lease is renewed."""
+        """Record a failure of the store for any user in this process: no acting until the lease is renewed."""
         self.reachable, self._until = False, 0.0
 
     def may_read(self) -> bool:
-        """Whether this replica may analyse: it leads, or no store says who does. Two who analyse harm nobody."""
+        """Whether this replica may analyse: it leads, or the store is down. Two replicas that analyse do no harm."""
         return self.leads or self.reachable is False
 
     def may_act(self, *, lasting: Seconds = 0.0) -> bool:
         """Whether this replica may change the cluster, with an action that takes this long.
 
-        Only a lease that other processes see allows it, while the store answers and the lease has not run out.
+        This needs a lease that other processes see, a store that answers, and a lease that does not expire during the
+        action.
         """
         return self._lease.shared and self.leads and self._clock() + lasting < self._until

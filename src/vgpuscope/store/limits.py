@@ -8,14 +8,14 @@ from vgpuscope.model.quantity import Bytes, Seconds
 class Limits(NamedTuple):
     """How much the store does at once, and how long it waits."""
 
-    deadline: Seconds = 60.0  # for one call, its time in the queue included; a frozen database never answers
-    calls_waiting: int = 1000  # calls in the queue of the store's thread; one more is rejected
-    rows_per_read: int = 5_000_000  # rows that one statement may return; 100,000 GPUs for two days of hours
+    deadline: Seconds = 60.0  # for one call, including its time in the queue; a frozen database never answers
+    calls_waiting: int = 1000  # calls in the queue of the store's thread; further calls are rejected
+    rows_per_read: int = 5_000_000  # rows that one statement may return: 100,000 GPUs for two days of hours
     rows_per_insert: int = 5000  # rows that are built and sent at once
     rows_per_transaction: int = 50_000  # rows that one step of pruning touches: a fraction of a second
-    unsaved_analyses: int = 100  # analyses that wait in memory while the store is down
-    unsaved_bytes: Bytes = 32 * 1024 * 1024  # and their size, packed
-    lock_wait: Seconds = 10.0  # for another process that writes
+    unsaved_analyses: int = 100  # analyses kept in memory while the store is down
+    unsaved_bytes: Bytes = 32 * 1024 * 1024  # and their packed size
+    lock_wait: Seconds = 10.0  # waiting for another process that writes
     statement: Seconds = 30.0  # PostgreSQL: for one statement
     connect: Seconds = 5.0  # PostgreSQL: for a connection
 

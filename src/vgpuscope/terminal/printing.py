@@ -1,4 +1,4 @@
-"""Output of commands that ask once: a progress line while they wait, then JSON, CSV or a table."""
+"""Output of commands with one request: a progress line while they wait, then JSON, CSV or a table."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from vgpuscope.model.errors import SourceDown
 from vgpuscope.terminal.screen import paper_width
 
 _AGAIN = 0.25  # seconds between two checks whether the exporter is ready
-_PATIENCE = 300.0  # seconds for its first list; 100,000 pods take some
+_PATIENCE = 300.0  # seconds to wait for its first list; 100,000 pods take a while
 _PLAIN_WIDTH = 10_000  # a file has no width
 
 Missing = Callable[[], Awaitable[tuple[str, ...]]]
@@ -57,19 +57,19 @@ def _progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
 
 
 def print_csv(content: bytes) -> None:
-    """CSV on standard output, its line ends as they are."""
+    """Print CSV on standard output, with its line ends unchanged."""
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 
 def print_json(content: Any) -> None:
-    """Indented, as UTF-8 whatever the terminal speaks."""
+    """Print indented JSON as UTF-8, whatever the terminal's encoding."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def print_drawn(draw: Callable[[int | None], RenderableType]) -> None:
-    """What is drawn for the width of the paper: in colour on a terminal, plain elsewhere."""
+    """Print what is drawn for the width of the output: in colour on a terminal, plain elsewhere."""
     width = paper_width()
     no_color = bool(os.environ.get("NO_COLOR"))
     console = Console(file=sys.stdout, width=width or _PLAIN_WIDTH, no_color=no_color, highlight=False)

@@ -49,7 +49,7 @@ def keys(text: str) -> tuple[list[str], str]:
         if whole is None:
             if _BEGUN.match(text, at):
                 return found, text[at:]
-            at += 1  # a sequence that was broken off
+            at += 1  # an incomplete sequence
             continue
         key = _NAMES.get(whole[0], whole[0])
         if key.isprintable():
@@ -59,7 +59,7 @@ def keys(text: str) -> tuple[list[str], str]:
 
 
 class Terminal:
-    """The terminal of this process, if it has one on both sides."""
+    """The terminal of this process, if both its input and its output are one."""
 
     def __init__(self) -> None:
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()

@@ -31,7 +31,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _complete(action: Any) -> None:
-    """A placeholder such as FILE, or text|json, says what can follow the flag."""
+    """Derive the completions of a flag from its placeholder, such as FILE or text|json."""
     if not isinstance(action.metavar, str) or action.choices is not None:
         return
     parts = action.metavar.split("|")

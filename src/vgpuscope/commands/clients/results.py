@@ -43,7 +43,7 @@ class _Summary(Struct):
 
 
 class _State(Struct):
-    """The fields of /api/v1/summary that are used beside the rows; an older analyzer has none of them."""
+    """The fields of /api/v1/summary that are used beside the rows; an older analyzer does not send them."""
 
     stale_since: str | None = None
     stale_reason: str | None = None

@@ -1,4 +1,4 @@
-"""What a database has to offer the engine. The engine knows statements and rows, but no table."""
+"""The interface of a database for the engine. The engine knows statements and rows, but no tables."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -10,8 +10,8 @@ from vgpuscope.model.errors import HistoryDown
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 Values: TypeAlias = tuple[Any, ...]  # one row, as the database returns it
 
-# read:    sees one moment of the database, however long it takes
-# write:   no other writer runs beside it
+# read:    sees a snapshot of the database, however long it takes
+# write:   no other writer runs at the same time
 # brief:   writes one row, and does not wait for a long writer in another process
 # migrate: like write, without time limits for its statements
 Mode: TypeAlias = Literal["read", "write", "brief", "migrate"]
@@ -22,7 +22,7 @@ class Upsert(NamedTuple):
 
     table: str
     columns: tuple[tuple[str, str], ...]  # name and SQL type
-    conflict: str  # what follows ON CONFLICT
+    conflict: str  # the text after ON CONFLICT
     returning: tuple[str, ...]
 
     @property
@@ -40,7 +40,7 @@ class Transaction(Protocol):
         """Insert many rows in the fastest way that this database has."""
 
     def upsert(self, upsert: Upsert, rows: Sequence[Values]) -> list[Values]:
-        """Insert or update many rows; what RETURNING says of each, in any order."""
+        """Insert or update many rows; returns the RETURNING columns of each, in any order."""
 
 
 class Database(Protocol):
@@ -50,23 +50,23 @@ class Database(Protocol):
 
     @property
     def file(self) -> Path | None:
-        """The database's file; None where it is a server."""
+        """The database's file; None if the database is a server."""
 
     def open(self) -> int:
-        """Connect, unless connected; the number of this connection, which rises with each new one."""
+        """Connect, unless connected; returns the number of this connection, which increases with each new one."""
 
     def transaction(self, mode: Mode) -> AbstractContextManager[Transaction]:
         """BEGIN, and COMMIT at the end of the block; an exception rolls back."""
 
     def worth_another_try(self) -> bool:
-        """Whether the last error was only that the connection was lost."""
+        """Whether the last error was only a lost connection."""
 
     def close(self) -> None:
         """Disconnect; the next transaction connects again."""
 
 
 def too_many_rows(most: int) -> HistoryDown:
-    """The error of a read that would take more memory than the store may use."""
+    """The error for a read that would need more memory than the store may use."""
     return HistoryDown(
         f"a read of the store has more than {most} rows and was ended", hint="Ask for a shorter time or for fewer GPUs."
     )

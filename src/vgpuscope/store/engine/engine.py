@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def open_engine(url: str, *, limits: Limits = LIMITS) -> "Engine | None":
-    """The engine for the name of a file or a postgresql:// URL, connected on first use; None for `none`."""
+    """The engine for a file name or a postgresql:// URL, connected on first use; None for `none`."""
     if url in {"", "none"}:
         return None
     scheme = url.partition("://")[0] if "://" in url else ""
@@ -44,11 +44,11 @@ class Engine:
         self._limits = limits
         self._worker = Worker("store", most_waiting=limits.calls_waiting)
         self._tables: list[TableSet] = []
-        self._migrated = (0, 0)  # connection, and table sets that were migrated on it
+        self._migrated = (0, 0)  # number of the connection, and of table sets that were migrated on it
 
     @property
     def file(self) -> Path | None:
-        """The database's file; None where it is a server."""
+        """The database's file; None if the database is a server."""
         return self._database.file
 
     def register(self, tables: TableSet) -> None:
@@ -62,7 +62,7 @@ class Engine:
         return await self.do(lambda: self._run(job, "read"), deadline=deadline)
 
     async def write(self, job: Callable[[Transaction], T], *, deadline: Seconds | None = None) -> T:
-        """Run the function in a transaction beside which nobody else writes; it may run twice, but commits once."""
+        """Run the function in a transaction without other writers; it may run twice, but commits once."""
         return await self.do(lambda: self._run(job, "write"), deadline=deadline)
 
     async def write_row(self, job: Callable[[Transaction], T], *, deadline: Seconds | None = None) -> T:
@@ -88,7 +88,7 @@ class Engine:
 
     @contextmanager
     def transaction(self, mode: Mode) -> Iterator[Transaction]:
-        """A transaction, with all registered tables in place; only for functions that were given to `do`."""
+        """A transaction, with all registered tables migrated; only for functions passed to `do`."""
         self._migrate()
         with self._database.transaction(mode) as tx:
             yield tx
@@ -106,7 +106,7 @@ class Engine:
             self._migrated = wanted
 
     def _twice(self, job: Callable[[], T]) -> T:
-        """Every job may run twice, so a connection that was lost meanwhile costs nothing but a retry."""
+        """Run a job, and run it again if the connection was lost; every job may run twice."""
         try:
             return job()
         except HistoryDown:

@@ -1,7 +1,7 @@
-"""Tables and how they came to be: numbered migrations, only forward, each applied whole or not at all.
+"""Tables and their migrations: numbered, forward only, each applied completely or not at all.
 
-Each set of tables numbers its own migrations and records them in a table of its own, `<name>_migrations`. So a new set
-needs no change to the engine, to another set or to a database that exists.
+Each set of tables numbers its own migrations and records them in its own table, `<name>_migrations`. A new set
+therefore needs no change to the engine, to another set or to an existing database.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from vgpuscope.store.engine.database import Dialect, Transaction
 
 
 class Migration(NamedTuple):
-    """One step. Words in braces (see _WORDS) stand for what the two databases call differently.
+    """One step. Words in braces (see _WORDS) are replaced by the term of each database.
 
-    A migration that was released is never changed; the next one changes what it made.
+    A released migration is never changed; a later migration changes its tables.
     """
 
     version: int

@@ -13,7 +13,7 @@ from vgpuscope.model.errors import HistoryDown
 from vgpuscope.store.engine.database import Dialect, Mode, Upsert, Values, too_many_rows
 from vgpuscope.store.limits import LIMITS, Limits
 
-_WRITERS = 0x76677075  # the advisory lock of all who write; any number, the same in every version
+_WRITERS = 0x76677075  # the advisory lock of all writers; an arbitrary number, the same in every version
 _LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS})"
 _DEFAULTS = {
     "application_name": "vgpuscope",
@@ -46,7 +46,7 @@ class PostgresTransaction:
                 copy.write_row(row)
 
     def upsert(self, upsert: Upsert, rows: Sequence[Values]) -> list[Values]:
-        """One array for each column: one statement, however many rows there are."""
+        """One array for each column: one statement for any number of rows."""
         arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in upsert.columns)
         columns = zip(*rows, strict=True)
         values = {name: list(column) for (name, _), column in zip(upsert.columns, columns, strict=True)}
@@ -58,7 +58,7 @@ class PostgresTransaction:
 
 
 class PostgresDatabase:
-    """One connection; made when it is first needed, and again after it was lost."""
+    """One connection; opened on first use, and again after it was lost."""
 
     dialect: Dialect = "postgres"
     file = None
@@ -77,7 +77,7 @@ class PostgresDatabase:
             try:
                 self._connection = self._connect()
             except psycopg.Error as e:
-                raise self._down(e) from None  # the driver's message may quote what ours leaves out
+                raise self._down(e) from None  # no cause: the driver's message may contain secrets that ours hides
             self._connected += 1
         return self._connected
 
@@ -98,7 +98,7 @@ class PostgresDatabase:
                 self.close()
             raise self._down(e) from None
         except BaseException:
-            self.close()  # the body failed half-way: the server rolls back when the connection ends
+            self.close()  # the body failed half-way; the server rolls back when the connection closes
             raise
 
     def worth_another_try(self) -> bool:
@@ -111,7 +111,7 @@ class PostgresDatabase:
             self._connection = None
 
     def _first(self, mode: Mode) -> Iterator[str]:
-        """Limits are set for the transaction only, so that a pooler may share its connections."""
+        """The first statements of a transaction. Its limits end with it, so that a pooler can share connections."""
         if mode == "read":
             yield "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
         if mode != "migrate":
@@ -124,7 +124,7 @@ class PostgresDatabase:
             yield _LOCK
 
     def _connect(self) -> psycopg.Connection[Values]:
-        """A connection without prepared statements, which poolers do not carry over."""
+        """A connection without prepared statements, because a pooler does not carry them over."""
         info = conninfo.make_conninfo(**self._settings, client_encoding="utf8")
         return psycopg.connect(info, autocommit=True, prepare_threshold=None)
 
@@ -144,7 +144,7 @@ def _settings(url: str) -> dict[str, Any]:
     )
     try:
         given = conninfo.conninfo_to_dict(url)
-    except psycopg.Error:  # its words quote the piece that it stumbled over, and that may be a password
+    except psycopg.Error:  # its message quotes the invalid part, which may be a password
         raise wrong from None
     if _torn(given):
         raise wrong
@@ -152,7 +152,7 @@ def _settings(url: str) -> dict[str, Any]:
 
 
 def _torn(given: Mapping[str, Any]) -> bool:
-    """Whether a / or @ in a password has moved parts of it to where host, port and database are told."""
+    """Whether a / or @ in a password has moved parts of it into the host, port or database."""
     ports = str(given.get("port") or "").split(",")
     names = f"{given.get('host') or ''}{given.get('dbname') or ''}"
     return "@" in names or not all(port.isdecimal() for port in ports if port)
@@ -162,7 +162,7 @@ def _secrets(settings: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(value) for key in ("password", "sslpassword") if (value := settings.get(key)))
 
 
-@lru_cache(maxsize=256)  # statements with lists of numbers in them come once
+@lru_cache(maxsize=256)  # statements that contain lists of numbers are used only once
 def _with_places(statement: str) -> str:
-    """:name → %(name)s, psycopg's way to write parameters; :: stays a cast."""
+    """:name → %(name)s, psycopg's parameter syntax; :: stays a cast."""
     return re.sub(r"(?<!:):([a-z_]\w*)", r"%(\1)s", statement.replace("%", "%%"))

@@ -1,7 +1,7 @@
 """A SQLite file: nothing to install, one process at a time.
 
 Write-ahead log with synchronous=FULL: a commit returns when it is on the disk, so neither kill -9 nor a power cut loses
-what was committed. It costs one fsync for each transaction, which is nothing at one in minutes.
+committed data. This costs one fsync for each transaction, which is negligible at one transaction every few minutes.
 """
 
 import os
@@ -16,7 +16,7 @@ from vgpuscope.store.limits import LIMITS, Limits
 
 _PRAGMAS = (
     "synchronous = FULL",
-    "wal_autocheckpoint = 4000",  # pages, 16 MB: in between a commit writes its own pages only
+    "wal_autocheckpoint = 4000",  # pages, 16 MB; between two checkpoints a commit writes only its own pages
     "journal_size_limit = 67108864",
     "cache_size = -8000",
     "temp_store = MEMORY",
@@ -51,7 +51,7 @@ def _insert(table: str, columns: str, count: int) -> str:
 
 
 class SqliteDatabase:
-    """One file; opened when it is first needed, and again after an error."""
+    """One file; opened on first use, and again after an error."""
 
     dialect: Dialect = "sqlite"
 
@@ -90,7 +90,7 @@ class SqliteDatabase:
         return False
 
     def close(self) -> None:
-        """Close the connection; what it has not committed is rolled back."""
+        """Close the connection; uncommitted changes are rolled back."""
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -118,7 +118,7 @@ class SqliteDatabase:
 
 
 def _unusable(path: Path) -> str:
-    """Why the file cannot be used, more precisely than SQLite's own message; empty when it seems usable."""
+    """Why the file cannot be used, more precisely than SQLite's own message; empty if it seems usable."""
     if path.is_dir():
         return "it is a directory; say the name of a file in it"
     if not path.parent.is_dir():

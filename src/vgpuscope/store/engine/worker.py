@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A daemon thread: one that hangs in a driver ends with the process."""
+    """A daemon thread: if it hangs in a driver, it still ends with the process."""
 
     def __init__(self, name: str, *, most_waiting: int) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
@@ -23,7 +23,7 @@ class Worker:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def do(self, job: Callable[[], T], *, deadline: Seconds) -> T:
-        """What the job returns or raises; TimeoutError after the deadline, and a job still in the queue never runs."""
+        """The result of the job; TimeoutError after the deadline, and a job still in the queue never runs."""
         if self._closed:
             raise HistoryDown("the store is closed")
         if self._jobs.qsize() >= self._most_waiting:
@@ -42,6 +42,6 @@ class Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(job())
-                except BaseException as e:  # it belongs to the caller, whatever it is
+                except BaseException as e:  # every exception is passed to the caller
                     future.set_exception(e)
-            del task, future, job  # while waiting, keep nothing alive that a job held
+            del task, future, job  # do not keep a job's objects alive while waiting for the next job

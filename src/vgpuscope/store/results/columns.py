@@ -1,7 +1,7 @@
 """The columns of the results' tables, each described once. Schema, SQL and points follow from the descriptions.
 
-Stored numbers are integers: sums of them are exact in every order, so a roll-up is the same however late its parts
-come. Scores are kept to 1/1000 of a point, ratios to 1/10000, times to a millisecond.
+Stored numbers are integers. Their sums are exact in any order, so a roll-up does not depend on when its parts arrive.
+Scores are stored to 1/1000 of a point, ratios to 1/10000, times to a millisecond.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from vgpuscope.model.analysis import Status, UseClass, Verdict
 
 Millis: TypeAlias = int
-SCORE, RATIO, TIME = 1000, 10_000, 1000  # what a stored integer is divided by
+SCORE, RATIO, TIME = 1000, 10_000, 1000  # divisors of stored integers
 
-# A word is stored as its place in these. Never reorder them; new words go to the end, with a migration.
+# A word is stored as its index in these tuples. Never reorder them; add new words at the end, with a migration.
 STATUS_CODES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")
 VERDICT_CODES: tuple[Verdict, ...] = ("in_use", "idle", "unknown")
 CLASS_CODES: tuple[UseClass, ...] = (
@@ -28,7 +28,7 @@ CLASS_CODES: tuple[UseClass, ...] = (
 
 
 class Name(NamedTuple):
-    """What a row is about: a GPU or MIG instance, or with namespace and pod the part that this pod has of it."""
+    """The subject of a row: a GPU or MIG instance, or, with namespace and pod, the pod's part of it."""
 
     gpu_id: str
     mig: str
@@ -37,7 +37,7 @@ class Name(NamedTuple):
 
 
 class About(NamedTuple):
-    """What else is known of it; a later analysis may know more."""
+    """Further properties of the GPU or pod; a later analysis may know more of them."""
 
     hostname: str
     model: str
@@ -45,7 +45,7 @@ class About(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one analysis says of one GPU or pod: the columns of history_results after the two keys."""
+    """The result of one analysis for one GPU or pod: the columns of history_results after the two keys."""
 
     score: int | None
     status: int
@@ -59,7 +59,7 @@ class Row(NamedTuple):
     held: Millis
 
 
-# rows: how many rows; count: how many of them have a value; time: the seconds of the rows that have this code
+# rows: number of rows; count: number of rows with a value; time: the seconds of the rows that have this code
 Kind: TypeAlias = Literal["rows", "count", "sum", "min", "max", "time"]
 Sums: TypeAlias = Sequence[int | None]  # a stored roll-up: one value for each column of ROLLUP
 
@@ -71,22 +71,22 @@ class Column(NamedTuple):
     kind: Kind
     of: str  # the column of Row that it is computed from
     type: str = "integer"
-    code: int = 0  # of a word; kind "time" only
+    code: int = 0  # code of the word; for kind "time" only
     word: str = ""
-    field: str = ""  # of HistoryPoint; a field with words is a dictionary. Empty: the column is shown by no field
+    field: str = ""  # field of HistoryPoint; a field with words is a dictionary. Empty: no field shows the column
     scale: int = 1
-    over: str = ""  # the column that holds the number of values; the field is the mean then
+    over: str = ""  # the column with the number of values; if set, the field is the mean
     whole: bool = False  # whether the mean is rounded to a whole number
     since: int = 1  # the migration that adds the column
 
     @property
     def optional(self) -> bool:
-        """Whether it is NULL where nothing was measured; sums and counts are 0 then."""
+        """Whether the column is NULL if nothing was measured; sums and counts are 0 then."""
         return self.kind in {"min", "max"}
 
 
 def _times(prefix: str, of: str, words: Sequence[str], *, added: dict[str, int] | None = None) -> tuple[Column, ...]:
-    """One column for each word: the time that was spent in it."""
+    """One column for each word: the time spent in that state."""
     return tuple(
         Column(
             f"{prefix}_{word.replace('-', '_')}",
@@ -138,7 +138,7 @@ def aggregate(column: Column) -> str:
 
 
 def joined_sql(column: Column, table: str) -> str:
-    """A new part of a roll-up joined with the stored one, as SQL of ON CONFLICT DO UPDATE."""
+    """SQL for ON CONFLICT DO UPDATE that merges a new part of a roll-up with the stored one."""
     old, new = f"{table}.{column.name}", f"excluded.{column.name}"
     if column.kind in {"min", "max"}:
         better = "<" if column.kind == "min" else ">"
@@ -147,7 +147,7 @@ def joined_sql(column: Column, table: str) -> str:
 
 
 def joined(one: Sums, other: Sums) -> Sums:
-    """The same for two parts that were read."""
+    """Merges two parts of a roll-up that were read."""
     return [_joined(column, a, b) for column, a, b in zip(ROLLUP, one, other, strict=True)]
 
 

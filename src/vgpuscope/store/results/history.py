@@ -1,4 +1,4 @@
-"""The store of results: what every kind of it does, and which one a URL means."""
+"""The store of results: its interface, and the choice of the store by its URL."""
 
 from typing import Protocol
 
@@ -13,13 +13,13 @@ from vgpuscope.store.limits import LIMITS, Limits
 class History(Protocol):
     """A store of results. Every call may raise HistoryDown, and none blocks the event loop."""
 
-    lease: Lease  # of the replica that analyses and saves
+    lease: Lease  # lease for the replica that analyses and saves
 
     async def save(self, analysis: Analysis) -> None:
-        """Keep it, whole or not at all; one that is kept already (by started and number) is left as it is."""
+        """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged."""
 
     async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
-        """The last analysis as it was saved; None when there is none that began after this."""
+        """The last analysis as it was saved; None if none began after this time."""
 
     async def points(
         self,
@@ -33,23 +33,23 @@ class History(Protocol):
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of GPUs, or of pods where a namespace or pod is given ("": any), oldest first.
+        """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first.
 
-        Every analysis that was saved is in it at every step, whether its hour is rolled up yet or not. Hours and days
-        that begin before `begin` but reach into the time are part of it; at most `limit` points come.
+        Every saved analysis is included at every step, whether or not its hour is rolled up yet. Hours and days that
+        begin before `begin` but overlap the period are included. At most `limit` points are returned.
         """
 
     async def prune(self, now: UnixTime) -> None:
-        """Roll up the hours that are over, and forget what is older than it is to be kept."""
+        """Roll up the hours that are over, and delete data older than its retention time."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
 
 
 def open_history(
     url: str, *, keep_results: Seconds, keep_hours: Seconds, keep_days: Seconds, limits: Limits = LIMITS
 ) -> History:
-    """The store for `none`, the name of a file, or a postgresql:// URL; opened when it is first used."""
+    """The store for `none`, the name of a file, or a postgresql:// URL; opened on first use."""
     engine = open_engine(url, limits=limits)
     if engine is None:
         return Unstored()
@@ -66,7 +66,7 @@ def open_history(
 
 
 class Unstored:
-    """Keeps nothing: the last analysis is on display, and to hold it here would keep it until the next is saved."""
+    """Stores nothing: the board shows the last analysis, and a reference here would keep it alive for longer."""
 
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease: Lease = lease or LocalLease()

@@ -1,7 +1,7 @@
-"""An analysis as a small string of bytes, and back: MessagePack in pieces, deflated.
+"""An analysis as compact bytes, and back: MessagePack in pieces, deflated.
 
-The first piece is the analysis without its GPUs, the others are some GPUs each. In pieces neither memory nor the time
-for which other threads have to wait grows with the fleet. Each piece stands behind its length, in 4 bytes.
+The first piece is the analysis without its GPUs; each other piece has some of the GPUs. Because of the pieces, neither
+the memory nor the time for which other threads wait grows with the fleet. A length of 4 bytes precedes each piece.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vgpuscope.model.analysis import Analysis, GpuUse
 
-_LEVEL = 1  # twice the time would save a tenth of the bytes
+_LEVEL = 1  # a higher level doubles the time and saves a tenth of the bytes
 _CARDS = 500
 _READ = 65536
 _ENCODER = msgspec.msgpack.Encoder()
@@ -21,7 +21,7 @@ _SOME = msgspec.msgpack.Decoder(tuple[GpuUse, ...])
 
 
 def pack(analysis: Analysis) -> bytes:
-    """All of it."""
+    """The analysis as bytes."""
     deflate = zlib.compressobj(_LEVEL)
     parts = []
     for piece in (replace(analysis, gpus=()), *_some(analysis.gpus)):
@@ -33,7 +33,7 @@ def pack(analysis: Analysis) -> bytes:
 
 
 def unpack(packed: bytes) -> Analysis:
-    """The same analysis; ValueError when the bytes are none of this version's."""
+    """The analysis; ValueError if the bytes were not written by this version."""
     try:
         pieces = _pieces(packed)
         head = _HEAD.decode(next(pieces, b""))

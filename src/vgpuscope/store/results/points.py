@@ -1,4 +1,4 @@
-"""Stored numbers → points of the history, by the descriptions of their columns."""
+"""Stored numbers → points of the history, according to the descriptions of their columns."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -51,7 +51,7 @@ def _of_sums(column: Column) -> _Reader:
 
 _NUMBERS = [column for column in ROLLUP if column.field and not column.word]
 _FROM_SUMS = [(column.field, _of_sums(column)) for column in _NUMBERS]
-# A single analysis is its own mean, minimum and maximum. No function for each field: 100,000 rows may be read at once.
+# A single analysis is its own mean, minimum and maximum. No function calls per field: one read may return 100,000 rows.
 _ROW_VALUES = [
     (column.field, Row._fields.index(column.of), column.scale)
     for column in _NUMBERS
@@ -66,7 +66,7 @@ _WORDS = {
 
 
 def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
-    """What one analysis said; `names` as NAMES."""
+    """The point of one analysis; `names` are the values of NAMES."""
     found: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | _ROW_ITSELF
     for field, at, scale in _ROW_VALUES:
         value = row[at]
@@ -89,7 +89,7 @@ def point_of_row(time: Millis, names: Sequence[str], row: Row) -> HistoryPoint:
 
 
 def point_of_sums(step: Step, time: UnixTime, names: Sequence[str], sums: Sums) -> HistoryPoint:
-    """What the analyses of an hour or day said together."""
+    """The point of all analyses in an hour or day."""
     found: dict[str, Any] = dict(zip(NAMES, names, strict=True))
     for field, read in _FROM_SUMS:
         found[field] = read(sums)
@@ -99,13 +99,13 @@ def point_of_sums(step: Step, time: UnixTime, names: Sequence[str], sums: Sums) 
 
 
 def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
-    """Rows of statements.points_of_analyses."""
+    """The points for the rows of statements.points_of_analyses."""
     count = len(NAMES)
     return [point_of_row(time, rest[:count], Row(*rest[count:])) for time, _, *rest in found]
 
 
 def points_of_parts(step: Step, found: Iterable[Values]) -> list[HistoryPoint]:
-    """Rows of statements.points_of_rollup and points_of_unrolled; parts of one bucket become one point."""
+    """The points for points_of_rollup and points_of_unrolled of statements; parts of one bucket become one point."""
     parts: dict[tuple[int, int], tuple[Sequence[str], Sums]] = {}
     count = len(NAMES)
     for time, series, *rest in found:

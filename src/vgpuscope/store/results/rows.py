@@ -1,4 +1,4 @@
-"""An analysis → the rows that are stored of it."""
+"""Converts an analysis to the rows that are stored."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +22,12 @@ from vgpuscope.store.results.columns import (
 _STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
 _VERDICT = {word: code for code, word in enumerate(VERDICT_CODES)}
 _CLASS = {word: code for code, word in enumerate(CLASS_CODES)}
-_LONGEST = 8 * 86_400_000  # so that what ends within one day fits into 32 bits, in milliseconds; windows are shorter
+_LONGEST = 8 * 86_400_000  # so that spans ending within one day fit into 32 bits of milliseconds; windows are shorter
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Span(NamedTuple):
-    """The time that an analysis stands for."""
+    """The period that an analysis accounts for."""
 
     begin: Millis
     end: Millis
@@ -41,8 +41,10 @@ def millis(time: UnixTime) -> Millis:
 
 
 def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span:
-    """The part of the window that no other analysis stands for: `before` where the last one ends, `after` where the
-    next one begins."""
+    """The part of the window that no other analysis accounts for.
+
+    `before` is where the previous analysis ends, `after` where the next one begins.
+    """
     end = millis(window.end)
     begin = max(end - _LONGEST, min(end, millis(window.begin)))
     if before is not None:
@@ -52,11 +54,11 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
 
 
 def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
-    """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that time."""
+    """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that period."""
     seen: set[tuple[str, str]] = set()
     for gpu in analysis.gpus:
         if (gpu.gpu_id, gpu.mig) in seen:
-            continue  # the same GPU again could not be stored beside it, and would cost the whole analysis
+            continue  # a duplicate GPU would violate the key and lose the whole analysis
         seen.add((gpu.gpu_id, gpu.mig))
         yield Name(gpu.gpu_id, gpu.mig), About(gpu.hostname, gpu.model), _card(gpu, stands_for)
         yield from _pods(gpu, stands_for)
@@ -79,7 +81,7 @@ def _card(gpu: GpuUse, stands_for: Span) -> Row:
 
 
 def _pods(gpu: GpuUse, stands_for: Span) -> Iterable[Named]:
-    """Tenants by pod: a pod's containers are one row, and so are its stays if it left and came back."""
+    """Rows of tenants by pod: the containers of a pod share one row, also if the pod left and came back."""
     here: dict[tuple[str, str], list[TenantUse]] = {}
     gone: dict[tuple[str, str], list[TenantUse]] = {}
     for use in gpu.tenants:
@@ -90,14 +92,14 @@ def _pods(gpu: GpuUse, stands_for: Span) -> Iterable[Named]:
         uses, stays = here.get(key, []), gone.get(key, [])
         held = _held((*uses, *stays), stands_for)
         if key == ("", "") or (not uses and not held):
-            continue  # nobody's name is known; or it left before this analysis' time began, and is counted already
+            continue  # the pod's name is unknown; or it left before this period began, so its time is already stored
         about = About(gpu.hostname, gpu.model, next((use.owner for use in (*uses, *stays) if use.owner), ""))
         alone = len(here) == 1 and bool(uses) and not gone.keys() - here.keys()
         yield Name(gpu.gpu_id, gpu.mig, *key), about, _pod(gpu, uses or stays, alone=alone, held=held)
 
 
 def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> Row:
-    """The score is the GPU's, so a pod has it only where it was alone on the GPU."""
+    """The row of one pod. The score belongs to the GPU, so a pod gets it only if it was alone on the GPU."""
     chosen = uses[0] if len(uses) == 1 else _least_idle(uses)
     util, util_max = _together(uses, _UTIL_TERMS)
     memory, _ = _together(uses, ("mem_used",))
@@ -119,15 +121,15 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
 
 
 def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:
-    """A pod works if one of its containers does, and is idle only if all of them are."""
+    """The tenant that decides for its pod: a pod is in use if one container is, and idle only if all are."""
     return min(uses, key=lambda use: ("in_use", "unknown", "idle").index(use.verdict))
 
 
-_UTIL_TERMS: tuple[Term, ...] = ("process_sm", "gpu_util")  # the first that there is
+_UTIL_TERMS: tuple[Term, ...] = ("process_sm", "gpu_util")  # the first one present is used
 
 
 def _together(uses: Sequence[TenantUse], terms: Sequence[Term]) -> tuple[float | None, float | None]:
-    """Mean and max of a pod's containers: their own parts add up, while the GPU's numbers are the same for each."""
+    """Mean and max of a pod's containers: their own values add up; values of the whole GPU are the same for each."""
     found = [_numbers(next((stat for term in terms if (stat := use.terms.get(term))), None)) for use in uses]
     if len(found) == 1:
         return found[0]
@@ -141,7 +143,7 @@ def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:
 
 
 def _held(uses: Sequence[TenantUse], stands_for: Span) -> Millis:
-    """How much of the time somebody had it: overlapping stays count once."""
+    """How long the tenants held the GPU within the period; overlapping times are counted once."""
     if any(use.since is None and use.until is None for use in uses):
         return stands_for.end - stands_for.begin
     stays = sorted(
@@ -159,7 +161,7 @@ def _held(uses: Sequence[TenantUse], stands_for: Span) -> Millis:
 
 
 def scaled(value: float | None, by: int, *, most: int = _INT32) -> int | None:
-    """The number as an integer; None when it was not measured or is no number."""
+    """The number as an integer; None if it was not measured or is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return max(-most, min(most, round(value * by)))

@@ -1,4 +1,4 @@
-"""How the results' tables came to be. The roll-ups follow from the table of their columns."""
+"""The migrations of the results' tables. The roll-up tables follow from the descriptions of their columns."""
 
 from typing import Literal, TypeAlias
 
@@ -10,8 +10,11 @@ ROLLUPS: tuple[Rollup, ...] = ("history_hours", "history_days")
 
 
 def _rollup_table(name: Rollup) -> str:
-    """By bucket (time) first and series second: one bucket is written in one place and dropped from one place, and one
-    GPU's course is a short look-up for each bucket. By series first, each roll-up would touch a page for every GPU."""
+    """The table, with the bucket (time) before the series in its key.
+
+    One bucket is then written to and dropped from one place, and the history of one GPU is a short look-up in each
+    bucket. With the series first, each roll-up would touch a page for every GPU.
+    """
     lines = ["time integer NOT NULL", "series integer NOT NULL", *(_line(c) for c in ROLLUP if c.since == 1)]
     columns = "".join(f"    {line},\n" for line in lines)
     return f"\nCREATE TABLE {name} (\n{columns}    PRIMARY KEY (time, series)\n){{table}}\n"

@@ -1,4 +1,4 @@
-"""The numbers under which GPUs and pods are stored."""
+"""The numbers under which the series of GPUs and pods are stored."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,14 +7,14 @@ from vgpuscope.store.results.rows import Named
 
 
 class SeriesCache:
-    """The numbers of the GPUs and pods that were seen today, so that the database is asked once a day."""
+    """The numbers of the GPUs and pods seen today, so that each is looked up in the database once a day."""
 
     def __init__(self) -> None:
         self._day = 0
         self._known: dict[Name, tuple[int, About]] = {}
 
     def news(self, named: Iterable[Named], *, day: int) -> dict[Name, About]:
-        """Those that have to be written: new ones, renamed ones, and on a new day all."""
+        """The series that must be written: new ones, renamed ones, and all of them on a new day."""
         if day > self._day:
             return {name: about for name, about, _ in named}
         return {name: about for name, about, _ in named if self._is_news(name, about)}
@@ -27,7 +27,7 @@ class SeriesCache:
         return lambda name: numbers[name] if name in numbers else self._known[name][0]
 
     def learn(self, learned: dict[Name, tuple[int, About]], *, day: int) -> None:
-        """Add what is certain, now that it is committed."""
+        """Add numbers whose transaction is committed."""
         if day > self._day:
             self._day, self._known = day, learned
             return

@@ -1,4 +1,4 @@
-"""The statements of the results' tables; parameters are :named, results are integers."""
+"""The SQL statements for the results' tables; parameters are :named, results are integers."""
 
 from vgpuscope.store.engine.database import Upsert
 from vgpuscope.store.results.columns import ROLLUP, About, Name, Row, aggregate, joined_sql
@@ -28,9 +28,9 @@ KEEP_LATEST = (
 )
 LATEST = "SELECT packed FROM history_latest WHERE started > :after"
 
-# ── who it is about ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── series ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# a known series keeps its number; a later analysis replaces what it knows, and leaves what it does not
+# A known series keeps its number. A later analysis replaces the properties that it knows, and keeps the others.
 _RENAMED = ", ".join(
     f"{field} = CASE WHEN excluded.{field} = '' THEN history_series.{field} ELSE excluded.{field} END"
     for field in About._fields
@@ -52,7 +52,7 @@ UNROLLED = (
 
 
 def add_to_rollup(table: Rollup, *, analyses: str) -> str:
-    """Add what these analyses say to the roll-up :bucket; the caller marks them in the same transaction."""
+    """Add the results of these analyses to the roll-up :bucket; the caller marks them in the same transaction."""
     columns = ", ".join(column.name for column in ROLLUP)
     joined = ", ".join(f"{column.name} = {joined_sql(column, table)}" for column in ROLLUP)
     return (
@@ -67,7 +67,7 @@ def mark_rolled(*, analyses: str) -> str:
     return f"UPDATE history_analyses SET rolled = 1 WHERE id IN ({analyses})"
 
 
-# ── forgetting ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EXPIRED_RESULTS = (
     "SELECT id, stored FROM history_analyses WHERE stored > 0 AND rolled = 1 AND time < :before ORDER BY time LIMIT 100"
@@ -75,7 +75,7 @@ EXPIRED_RESULTS = (
 
 
 def drop_results(*, analyses: str) -> tuple[str, str]:
-    """The rows go; that the analysis was there stays, so that it is not counted again if it comes again."""
+    """Delete the rows of results; the analyses stay recorded, so that one that is sent again is not counted twice."""
     return (
         f"DELETE FROM history_results WHERE analysis IN ({analyses})",
         f"UPDATE history_analyses SET stored = 0 WHERE id IN ({analyses})",
@@ -83,7 +83,7 @@ def drop_results(*, analyses: str) -> tuple[str, str]:
 
 
 def reach_of(table: Rollup) -> str:
-    """The oldest and the newest bucket; two look-ups, where min and max at once would read the whole table."""
+    """The oldest and the newest bucket, in two look-ups; one SELECT of min and max would read the whole table."""
     return f"SELECT (SELECT min(time) FROM {table}), (SELECT max(time) FROM {table})"
 
 
@@ -95,8 +95,9 @@ FORGET_ANALYSES = "DELETE FROM history_analyses WHERE stored = 0 AND rolled = 1 
 FORGET_SERIES = "DELETE FROM history_series WHERE last_day < :before"
 
 # ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────
-# Chosen series are few: they come first, and each is looked up at each time. All of them are read in the order of the
-# table, so that the limit ends the reading. SQLite keeps the order of a CROSS JOIN; PostgreSQL finds it by itself.
+# If few series are chosen, they come first in the join, and each is looked up at each time. Otherwise rows are read in
+# the order of the table, so that the limit ends the read. SQLite keeps the order of a CROSS JOIN; PostgreSQL's planner
+# finds it.
 
 
 def points_of_analyses(chosen: str, *, few: bool) -> str:
@@ -128,7 +129,7 @@ def points_of_rollup(table: Rollup, chosen: str, *, few: bool) -> str:
 
 
 def points_of_unrolled(chosen: str, *, millis: int) -> str:
-    """What is not in the roll-ups yet, as if it were; `millis` is the length of a bucket."""
+    """The points of analyses that are not rolled up yet, in the same form; `millis` is the length of a bucket."""
     return (
         f"SELECT CAST(a.time / {millis} AS integer), s.id, {_NAMES}, {_AGGREGATED} "
         "FROM history_analyses a JOIN history_results r ON r.analysis = a.id JOIN history_series s ON s.id = r.series "

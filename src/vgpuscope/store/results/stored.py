@@ -1,4 +1,4 @@
-"""Results in a database: a client of the engine and of the lease."""
+"""Results in a database, stored through the engine and the lease."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -49,11 +49,11 @@ class StoredHistory:
         self._series = SeriesCache()
 
     async def save(self, analysis: Analysis) -> None:
-        """Store it; HistoryDown when that failed. An analysis that is stored already is left as it is."""
+        """Store the analysis; HistoryDown if that failed. An analysis that is already stored is unchanged."""
         await self._engine.do(lambda: self._save(analysis))
 
     async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
-        """The last analysis, whole; None when there is none begun after this, or none that this version can read."""
+        """The last analysis; None if none began after this time, or if this version cannot read it."""
         return await self._engine.do(lambda: self._latest(after))
 
     async def points(
@@ -68,7 +68,7 @@ class StoredHistory:
         pod: str | None = None,
         limit: int,
     ) -> list[HistoryPoint]:
-        """The course of GPUs, or of pods where a namespace or pod is given ("": any), oldest first."""
+        """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first."""
         if limit < 1 or end <= begin:
             return []
         named = {"gpu_id": gpu_id, "mig": mig, "namespace": namespace, "pod": pod}
@@ -78,7 +78,7 @@ class StoredHistory:
         return await self._engine.do(lambda: self._rolled_points(step, begin, end, wanted, limit))
 
     async def prune(self, now: UnixTime) -> None:
-        """Roll up the hours that are over, and forget what is too old; between two steps others get their turn."""
+        """Roll up the hours that are over, and delete old data; other calls can run between two steps."""
         at = millis(now)
         for step in (self._roll_up, self._drop_results, self._drop_hours, self._drop_days, self._forget_names):
             while await self._engine.do(lambda step=step: step(at)):  # type: ignore[misc]  # a default is no free variable
@@ -110,7 +110,7 @@ class StoredHistory:
     def _add_rows(
         self, tx: Transaction, named: Iterator[Named], *, number: int, day: int
     ) -> tuple[int, dict[Name, tuple[int, About]]]:
-        """How many there were, and what is known of names now. Some at a time: memory does not grow with the fleet."""
+        """Insert the rows in batches, to limit memory; returns their number and the new or changed series."""
         stored, learned = 0, dict[Name, tuple[int, About]]()
         while some := list(islice(named, self._limits.rows_per_insert)):
             news = self._series.news(some, day=day)
@@ -139,7 +139,7 @@ class StoredHistory:
     def _rolled_points(
         self, step: Step, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int
     ) -> list[HistoryPoint]:
-        """Every bucket that has a part of the time: what is rolled up, and what will be."""
+        """Points of every bucket that overlaps the period, rolled up or not yet."""
         table: Rollup = "history_hours" if step == "hour" else "history_days"
         long = STEP_SECONDS[step] * 1000
         first, last = millis(begin) // long, (millis(end) - 1) // long
@@ -150,7 +150,7 @@ class StoredHistory:
         return points_of_parts(step, (*done, *open_))[:limit]
 
     def _roll_up(self, now: Millis) -> bool:
-        """Add one hour's analyses, or some of them, to its roll-ups; False when all that can be are."""
+        """Add one hour's analyses, or some of them, to its roll-ups; False if none is left to add."""
         with self._engine.transaction("write") as tx:
             [(oldest,)] = tx.all(sql.OLDEST_UNROLLED, until=now // _HOUR * _HOUR)
             if oldest is None:
@@ -184,7 +184,7 @@ class StoredHistory:
         return True
 
     def _forget_names(self, now: Millis) -> bool:
-        """Names that nothing refers to any more; a day's grace, since others may be saving under them right now."""
+        """Delete unused analyses and series, a day late because another replica may be saving under them now."""
         before = now - millis(self._keep_names)
         with self._engine.transaction("write") as tx:
             tx.all(sql.FORGET_ANALYSES, before=before)
@@ -192,7 +192,7 @@ class StoredHistory:
         return False
 
     def _batch(self, analyses: Sequence[Values]) -> str:
-        """The numbers of the first of these, until enough rows are together."""
+        """The numbers of the first of these analyses, up to the limit of rows for one transaction."""
         chosen: list[str] = []
         size = 0
         for number, stored in analyses:
@@ -204,7 +204,7 @@ class StoredHistory:
 
 
 def _chosen(wanted: dict[str, str]) -> str:
-    """GPUs, unless a namespace or pod is asked for; the columns' names are ours, the values stay parameters."""
+    """SQL that selects GPUs, or pods if a namespace or pod is given; column names are ours, values are parameters."""
     pods = not _POD.isdisjoint(wanted)
     kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
     return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted))])
@@ -216,7 +216,7 @@ def _picked(wanted: dict[str, str]) -> list[str]:
 
 
 def _done(tx: Transaction, table: Rollup, wanted: dict[str, str], *, first: int, last: int, limit: int) -> list[Values]:
-    """What is rolled up; buckets are counted through one by one, so only those that there are."""
+    """The rolled-up points; the range is limited to existing buckets, because the query generates each one."""
     [(oldest, newest)] = tx.all(sql.reach_of(table))
     if oldest is None or newest < first or last < oldest:
         return []

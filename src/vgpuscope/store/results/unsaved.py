@@ -11,9 +11,9 @@ from vgpuscope.store.results.packed import pack, unpack
 
 
 class Outbox:
-    """Saves analyses in their order, and keeps those that could not be saved for the next time.
+    """Saves analyses in order, and keeps those that could not be saved for the next attempt.
 
-    They wait as packed bytes, the newest of them, so that a database that is away for long costs little memory.
+    Only the newest are kept, as packed bytes, so that a long outage of the database costs little memory.
     """
 
     def __init__(self, history: History, *, limits: Limits = LIMITS) -> None:
@@ -21,15 +21,15 @@ class Outbox:
         self._most, self._most_bytes = limits.unsaved_analyses, limits.unsaved_bytes
         self._waiting: deque[bytes] = deque()
         self._turn = asyncio.Lock()
-        self.dropped = 0  # given up for newer ones
+        self.dropped = 0  # number of analyses dropped in favour of newer ones
 
     @property
     def waiting(self) -> int:
-        """Analyses that are still to be saved."""
+        """The number of analyses that are not saved yet."""
         return len(self._waiting)
 
     async def save(self, analysis: Analysis) -> None:
-        """Save what waits and then this one; HistoryDown when it has to wait, too."""
+        """Save the waiting analyses and then this one; HistoryDown if it must wait too."""
         async with self._turn:
             try:
                 await self._flush()
@@ -39,7 +39,7 @@ class Outbox:
                 raise
 
     async def flush(self) -> None:
-        """Save what waits; HistoryDown when some has to go on waiting."""
+        """Save the waiting analyses; HistoryDown if some must still wait."""
         async with self._turn:
             await self._flush()
 
