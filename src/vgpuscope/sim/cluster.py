@@ -242,7 +242,7 @@ def _event(asks: _Asks, number: int, words: _Words, *, first: float, tries: int)
     }
 
 
-class _Haunt(NamedTuple):
+class _StalePod(NamedTuple):
     """A pod that has devices it cannot use: its GPUs, their node, the node it was bound to, and its state."""
 
     asks: _Asks
@@ -255,22 +255,22 @@ class _Haunt(NamedTuple):
 
 
 _HAUNTS = (
-    _Haunt(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_CARDS[:1], _WORN, _WORN, deleting=True),
-    _Haunt(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_CARDS[:1], _WORN, _WORN, phase="Unknown"),
-    _Haunt(_Asks("research", "notebook-frank", 8_192), _WORN_CARDS[2:], _WORN, _WORN),
-    _Haunt(_Asks("batch", "archive-0", 16_384), (f"GPU-{uuid.UUID(int=7)}",), _RETIRED, _RETIRED),
+    _StalePod(_Asks("ml-team", "tune-stuck-0", 24_576, cores=40), _WORN_CARDS[:1], _WORN, _WORN, deleting=True),
+    _StalePod(_Asks("serving", "serve-silent-0", 20_480, cores=30), _WORN_CARDS[:1], _WORN, _WORN, phase="Unknown"),
+    _StalePod(_Asks("research", "notebook-frank", 8_192), _WORN_CARDS[2:], _WORN, _WORN),
+    _StalePod(_Asks("batch", "archive-0", 16_384), (f"GPU-{uuid.UUID(int=7)}",), _RETIRED, _RETIRED),
 )
 
 
 def _haunting(world: World) -> Iterator[Json]:
     began = world.began - 7200
     unbound = _Asks("batch", "bind-failed-0", 8_192, cores=10)
-    never = _Haunt(unbound, (world.cards[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
+    never = _StalePod(unbound, (world.cards[3].uuid,), world.plan.name, "", phase="Pending", bind="failed")
     for haunt in (*_HAUNTS, never):
         yield _haunt(haunt, began)
 
 
-def _haunt(haunt: _Haunt, began: float) -> Json:
+def _haunt(haunt: _StalePod, began: float) -> Json:
     at = str(int(began))
     pod = _pod(haunt.asks, created=began, phase=haunt.phase, node=haunt.bound)
     pod["metadata"]["annotations"] = {

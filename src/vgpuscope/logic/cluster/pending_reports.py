@@ -68,7 +68,7 @@ class _Spoken:
         self.before: dict[str, int] | None = None  # by event reason: how often, in events no longer told apart
 
 
-class _Heard:
+class _Reported:
     """One event, in its latest form."""
 
     __slots__ = ("component", "count", "keys", "last", "reason")
@@ -90,7 +90,7 @@ class ReportedReasons:
 
     def __init__(self) -> None:
         self._spoken: dict[_Key, _Spoken] = {}
-        self._events: dict[str, _Heard] = {}
+        self._events: dict[str, _Reported] = {}
         self._tallies: dict[_Tally, int] | None = None  # of events that are no longer told apart
         self._latest: UnixTime | None = None  # of all events
         self.cut = 0
@@ -113,7 +113,7 @@ class ReportedReasons:
         self._latest = _later(self._latest, event.last)
         known = self._events.get(uid)
         if known is None or (count, _order(event.last)) > (known.count, _order(known.last)):
-            self._events[uid] = _Heard(event, tuple(keys), count)
+            self._events[uid] = _Reported(event, tuple(keys), count)
             self._sum_up()
 
     def hear_condition(self, scheduler: str, reasons: Iterable[Reason], at: UnixTime | None) -> None:

@@ -184,7 +184,7 @@ def _number(value: float | str) -> float:
     return int(value) if isinstance(value, str) else value
 
 
-class _Habit:
+class _ScrapeRhythm:
     """After how many pages one form is requested again; updated by the server, read by the renderer."""
 
     __slots__ = ("_gaps", "_last")
@@ -223,7 +223,7 @@ class Renderer:
         for exposed in (e for plan in self._plans.values() for e in plan):
             self._names.setdefault(exposed.name, exposed)
         self._last = _Last(_Shape([], [], [], []), _Layout([], 0), {})
-        self._habits: dict[Form, _Habit] = {}
+        self._habits: dict[Form, _ScrapeRhythm] = {}
         self._pages = 0
 
     def render(self, samples: Iterable[Sample]) -> Page:
@@ -264,7 +264,7 @@ class Renderer:
         return last.layout.text(values), last.layout.heads
 
     def _note(self, form: Form) -> None:
-        self._habits.setdefault(form, _Habit(self._pages)).ask(self._pages)
+        self._habits.setdefault(form, _ScrapeRhythm(self._pages)).ask(self._pages)
 
     def _lay_out(self, shape: _Shape, values: int, before: _Lines) -> "_Last":
         """Samples of one name are placed together, even from different metrics; samples of one series are merged."""
