@@ -1,9 +1,9 @@
-"""Answers off the wire: everything that is there, in one go.
+"""An HTTP transport that reads all available data of a response in one go.
 
-To httpx every HTTP chunk and TLS record is a read with a time limit and a way through many layers. An API server tells
-every change in one of its own, and that way takes longer than what we do with the change; a PromQL engine sends
-hundreds of megabytes, and it takes as long as the kernel. Here the event loop decrypts and a parser in C unwraps all
-that has come since the reader last asked.
+In httpx, every HTTP chunk and TLS record is a read of its own, with a time limit and many layers. An API server sends
+every change in its own chunk, and those layers take longer than our handling of the change. A PromQL engine sends
+hundreds of megabytes, for which the layers take as long as the kernel. Here the event loop decrypts and a C parser
+unwraps all data that arrived since the last read.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from urllib.request import getproxies
 import httptools
 import httpx2
 
-WATCH = "watch"  # the extension of a request that marks it as one
+WATCH = "watch"  # the request extension that marks a watch
 
-_CLOSED_WITHIN = 1.0  # seconds; it takes a turn or two of the event loop
-_KEPT_FOR = 5.0  # seconds, as httpx has it: what stands between may forget a connection without a word
-_MOST = 4 * 1024 * 1024  # bytes that may wait for their reader before the server has to
+_CLOSED_WITHIN = 1.0  # seconds; closing takes one or two turns of the event loop
+_KEPT_FOR = 5.0  # seconds, as in httpx: middleboxes may drop an idle connection silently
+_MOST = 4 * 1024 * 1024  # bytes buffered for the reader before reading from the server is paused
 _LONGEST_HEAD = 256 * 1024  # bytes
 _PROXIES = {"http", "https", "all"}
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -29,12 +29,12 @@ _Origin = tuple[str, str, int]  # scheme, host, port
 
 
 def behind_proxy() -> bool:
-    """Whether the environment names a proxy: httpx knows how to go through one, and we do not."""
+    """Whether the environment names a proxy: httpx supports proxies, this transport does not."""
     return bool(getproxies().keys() & _PROXIES)
 
 
 class WatchTransport(httpx2.AsyncBaseTransport):
-    """Requests as httpx sends them, and watches by a connection of their own."""
+    """Sends ordinary requests through httpx, and each watch on a connection of its own."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._usual = httpx2.AsyncHTTPTransport(verify=tls)
@@ -50,13 +50,13 @@ class WatchTransport(httpx2.AsyncBaseTransport):
 
 
 class StreamTransport(httpx2.AsyncBaseTransport):
-    """Requests that are in memory, their answers as they come; up to `keep` connections wait for the next request.
+    """Sends requests from memory and streams the responses; keeps up to `keep` connections for further requests.
 
-    A request is sent again where a kept connection turns out to be dead: it has to be one that only reads.
+    If a kept connection turns out to be dead, the request is sent again. So it must be a request that only reads.
     """
 
     def __init__(self, tls: ssl.SSLContext | None, *, keep: int = 0) -> None:
-        """Without TLS only http is spoken."""
+        """Without a TLS context, only http is supported."""
         if tls:
             tls.set_alpn_protocols(["http/1.1"])
         self._tls, self._keep = tls, keep
@@ -71,11 +71,11 @@ class StreamTransport(httpx2.AsyncBaseTransport):
         return await stream.answer(message)
 
     async def aclose(self) -> None:
-        self._keep = 0  # an answer that is still being read leaves its connection to nobody
+        self._keep = 0  # a response that is still being read must not keep its connection
         await asyncio.gather(*(idle.aclose() for idle in self._idle))
 
     async def _answer_on_kept(self, request: httpx2.Request, message: bytes) -> httpx2.Response | None:
-        """None if no connection is kept for it, or one that turns out to be dead."""
+        """The response on a kept connection; None if there is no kept connection or it is dead."""
         idle = next((idle for idle in self._idle if idle.origin == _origin(request.url) and idle.alive), None)
         if idle is None:
             return None
@@ -95,18 +95,18 @@ class StreamTransport(httpx2.AsyncBaseTransport):
             raise httpx2.UnsupportedProtocol("https without TLS", request=request)
         tls = self._tls if scheme == "https" else None
         try:
-            # not by happy_eyeballs_delay: Python 3.11 would leave sockets of those who are cancelled
+            # without happy_eyeballs_delay: Python 3.11 would leak the sockets of cancelled attempts
             await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=tls)
-        except asyncio.CancelledError:  # the event loop itself would part politely, and wait for an answer
+        except asyncio.CancelledError:  # the event loop would close gracefully and wait for the peer
             if stream.connected:
                 await stream.aclose()
             raise
-        except OSError as e:  # TLS has its errors among these
+        except OSError as e:  # includes TLS errors
             raise httpx2.ConnectError(str(e), request=request) from e
 
     def _kept(self, transport: asyncio.Transport, url: httpx2.URL) -> bool:
-        """Whether a connection is kept, which is then no longer its stream's."""
-        unsent = transport.get_write_buffer_size()  # the answer came before the server had read the request
+        """Keep the connection if possible; if True, it no longer belongs to its stream."""
+        unsent = transport.get_write_buffer_size()  # not 0: the response came before the request was fully sent
         if unsent or transport.is_closing() or len(self._idle) >= self._keep:
             return False
         self._idle.append(_Idle(transport, _origin(url), self._idle.remove))
@@ -114,7 +114,7 @@ class StreamTransport(httpx2.AsyncBaseTransport):
 
 
 class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
-    """One answer as it comes: its head, then pieces until its end, or until the reader has had enough."""
+    """One response as it arrives: its head, then pieces until its end or until the reader closes it."""
 
     def __init__(self, request: httpx2.Request, kept: Callable[[asyncio.Transport, httpx2.URL], bool]) -> None:
         self._request, self._kept = request, kept
@@ -129,8 +129,8 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
         self._news, self._gone = asyncio.Event(), asyncio.Event()
 
     async def answer(self, message: bytes) -> httpx2.Response:
-        """The answer to a request, once its head is there."""
-        self._transport.write(message)  # what the kernel does not take waits there; it is in memory anyway
+        """Send the request, and return the response once its head has arrived."""
+        self._transport.write(message)  # the transport buffers what the kernel does not accept; it is in memory anyway
         try:
             while not self._begun and not self._over:
                 await self._wait()
@@ -157,7 +157,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
                 await self._wait()
 
     async def aclose(self) -> None:
-        """Returns when the connection is kept for others or closed."""
+        """Returns when the connection is kept for other requests or closed."""
         if not (self._read and self._reusable and self._kept(self._transport, self._request.url)):
             await _closed(self._transport, self._gone)
 
@@ -181,7 +181,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
     def _cut(self) -> httpx2.HTTPError:
         return httpx2.RemoteProtocolError("the answer was cut off", request=self._request)
 
-    # ── told by the event loop ───────────────────────────────────────────────────────────────────────────────────
+    # ── callbacks of the event loop ──────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -201,23 +201,23 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         sized = {b"content-length", b"transfer-encoding"} & {name.lower() for name, _ in self._headers}
-        whole = self._begun and not sized and exc is None  # it goes on until the connection ends
+        whole = self._begun and not sized and exc is None  # such a body ends with the connection
         self._end(None if whole else self._cut())
         self._gone.set()
 
-    # ── told by the parser ───────────────────────────────────────────────────────────────────────────────────────
+    # ── callbacks of the parser ──────────────────────────────────────────────────────────────────────────────────
 
     def on_message_begin(self) -> None:
         if self._over:
             raise ValueError("an unexpected answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._begun:  # nobody reads those after the body
+        if not self._begun:  # trailers are ignored
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
-        if self._status < 200:  # the server says that it will answer
+        if self._status < 200:  # informational: the response follows
             self._headers.clear()
         else:
             self._begun = True
@@ -233,7 +233,7 @@ class _Stream(asyncio.Protocol, httpx2.AsyncByteStream):
 
 
 class _Idle(asyncio.Protocol):
-    """A connection between two answers; anything that comes of it is its end."""
+    """A connection between two requests; it is closed if any data arrives."""
 
     def __init__(self, transport: asyncio.Transport, origin: "_Origin", forget: Callable[["_Idle"], None]) -> None:
         self._transport, self.origin, self._forget = transport, origin, forget
@@ -246,7 +246,7 @@ class _Idle(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def pass_on(self, stream: _Stream) -> None:
-        """It is the stream's from now on."""
+        """Hand the connection over to the stream."""
         self._expiry.cancel()
         self._transport.set_protocol(stream)
         stream.connection_made(self._transport)
@@ -264,7 +264,7 @@ class _Idle(asyncio.Protocol):
 
 
 async def _closed(transport: asyncio.Transport, gone: asyncio.Event) -> None:
-    """Returns when the connection is closed: an event loop that ended before would leave it open."""
+    """Closes the connection and waits for that: an event loop that ends earlier would leave it open."""
     transport.abort()
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSED_WITHIN):

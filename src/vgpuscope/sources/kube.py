@@ -1,12 +1,12 @@
 """The Kubernetes API: objects of one kind, listed once and watched from there.
 
-Three steps, each with one concern:
-    Api              one request, or one stream of lines; failures are ours, and everything ends in time
-    Watch            list, then watch for ever; resumes where it was, lists anew when the server forgot where that is
-    KubePods.follow  the pods of a node for a reader who wants them whole, and not too often
+Three layers, each with one concern:
+    Api              one request or one stream of lines; raises our errors, and every call has a time limit
+    Watch            list, then watch for ever; resumes at its version, lists again when the server forgot the version
+    KubePods.follow  all pods of a node after a change, at a limited rate
 
-lightkube knows kubeconfigs and how to authenticate; the requests are our own, so that pages, bookmarks and time limits
-are in sight.
+lightkube reads kubeconfigs and authenticates. The requests are our own, so that this code controls pages, bookmarks and
+time limits.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _PAGE = "500"
-_GRACE = 10.0  # seconds for the server to end a watch when its time is over
-_SHORTEST = 1.0  # seconds between two watches: some proxies end a stream as soon as it is open
-_LONGEST_LINE = 16 * 1024 * 1024  # bytes; no object that the API server takes is as long
-_BREATH = 0.05  # seconds after a chunk of a watch that had to be waited for
-_AT_ONCE = 0.001  # seconds: a chunk that takes longer to come was not there yet
+_GRACE = 10.0  # seconds that a server may take to end a watch after its time limit
+_SHORTEST = 1.0  # seconds between the starts of two watches: some proxies end a stream as soon as it is open
+_LONGEST_LINE = 16 * 1024 * 1024  # bytes; longer than any object that the API server accepts
+_BREATH = 0.05  # seconds of pause after a chunk of a watch that was not available at once
+_AT_ONCE = 0.001  # seconds: a chunk that takes longer was not available at once
 _BURST = 0.2  # seconds between two yields
 
 _FORBIDDEN = {401, 403}
-_FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or (after a restored backup) from the future
+_FORGOTTEN = {400, 410, 504}  # our version is malformed, too old, or too new (after a restored backup)
 
 
 class KubePods:
-    """The pods of one node, by a watch that asks for no others."""
+    """The pods of one node, by a watch that selects only them."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class KubePods:
         hold: Seconds = 60.0,
         resync: Seconds = 300.0,
     ) -> None:
-        """A kubeconfig that is named must be usable (ConfigInvalid); one that is looked for may come later."""
+        """A given kubeconfig must be valid (ConfigInvalid); the default one may appear later."""
         if kubeconfig is not None:
             check_kubeconfig(kubeconfig)
         self._kubeconfig = kubeconfig
@@ -69,11 +69,11 @@ class KubePods:
 
     @property
     def faults(self) -> tuple[ObjectFault, ...]:
-        """What could not be read in the pods as they are now."""
+        """The parts of the current pods that could not be read."""
         return self._watch.faults
 
     async def follow(self) -> AsyncIterator[tuple[Pod, ...]]:
-        """All pods of the node after every change and at signs of life; KubeForbidden or KubeUnreadable."""
+        """All pods of the node after every change and sign of life; raises KubeForbidden or KubeUnreadable."""
         changed = asyncio.Event()
         async with self._client() as client:
             watching = asyncio.create_task(
@@ -97,13 +97,13 @@ class KubePods:
 
 
 def check_kubeconfig(kubeconfig: str) -> None:
-    """ConfigInvalid if it cannot be used."""
+    """Raises ConfigInvalid if the kubeconfig cannot be used."""
     _connection(kubeconfig)
 
 
 def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
-    """A client that is authenticated at the API server; the caller closes it."""
-    import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
+    """A client that authenticates at the API server; the caller closes it."""
+    import httpx2  # noqa: PLC0415 - 6 MB that are needed only with the Kubernetes API
 
     from vgpuscope.sources.http_stream import WatchTransport, behind_proxy  # noqa: PLC0415
 
@@ -117,9 +117,9 @@ def open_client(kubeconfig: str | None) -> "httpx2.AsyncClient":
 
 
 async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str | None:
-    """The first of the wanted versions of an API group that the server serves; None if it serves none of them.
+    """The first wanted version of an API group that the server serves; None if it serves no wanted version.
 
-    KubeForbidden or KubeUnreadable if it does not say.
+    Raises KubeForbidden or KubeUnreadable if the request fails.
     """
     try:
         found = await api.find(f"/apis/{group}")
@@ -130,7 +130,7 @@ async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str
 
 
 class Watch(Generic[T]):
-    """The objects that one list request names, kept true by a watch."""
+    """The objects of one list request, kept up to date by a watch."""
 
     def __init__(
         self,
@@ -147,21 +147,22 @@ class Watch(Generic[T]):
         on_list: Callable[[Mapping[str, T]], None] = lambda _: None,
         on_change: Callable[[str, T | None], None] = lambda _, __: None,
     ) -> None:
-        self._on_list = on_list  # told everything there is, after every list
-        self._on_change = on_change  # told what became of one object; None: it is gone
+        self._on_list = on_list  # called with all objects after every list
+        self._on_change = on_change  # called with an object's key and new state; None: it was deleted
         self._path = path
         self._params = dict(params)
         self._decode_page = decode_page
         self._decode_event = decode_event
         self._key = key
-        self._hold = hold  # the server ends a watch after this; one that goes on without a word is a server that hangs
-        self._resync = resync  # a list this old is taken anew when a watch ends: what was missed is missed no longer
+        self._hold = hold  # the server ends a watch after this time; silence for longer means that the server hangs
+        self._resync = resync  # list again when a watch ends and the list is this old: repairs missed changes
         self._listed = 0.0
-        self._keep = keep  # False: whoever is told keeps the objects, so that they are not kept here too
+        self._keep = keep  # False: the callbacks keep the objects, so they are not stored twice
         self._objects: dict[str, T] = {}
-        self._version: str | None = None  # None: we know nothing, or nothing any more
-        self._exact = paged  # or the server lost track of us once: no list of version 0, which ignores limits
-        self._proven = False  # a watch has lived with the version since it was listed
+        self._version: str | None = None  # None: no list yet, or the list is no longer valid
+        # True: do not list with version 0, which ignores page limits. Also set once the server rejected our version.
+        self._exact = paged
+        self._proven = False  # a watch has worked with the version since the last list
         self.faults: tuple[ObjectFault, ...] = ()
 
     @property
@@ -169,12 +170,12 @@ class Watch(Generic[T]):
         return tuple(self._objects.values())
 
     def move(self, path: str) -> None:
-        """Ask there from now on: the server has the objects under another version."""
+        """Use this path from now on: the server serves the objects in another API version."""
         if path != self._path:
             self._path, self._version = path, None
 
     async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
-        """Keep the objects true until that fails, and call changed after every change and sign of life."""
+        """Keep the objects up to date until that fails, and call `changed` after every change and sign of life."""
         while True:
             if self._version is None:
                 await self._list(api)
@@ -183,12 +184,12 @@ class Watch(Generic[T]):
                 await self._watch(api, changed)
             except _Forgotten as e:
                 self._version = None
-                if self._exact and not self._proven:  # the server's own newest word: to list again would be a loop
+                if self._exact and not self._proven:  # it rejects its newest version: listing again would loop
                     raise KubeUnreadable(str(e)) from e
                 self._exact = True
 
     def take(self, event: WatchEvent[T]) -> None:
-        """Let one event become part of what is known."""
+        """Apply one event to the objects."""
         if event.type == "ERROR":
             _fail(event.status or 410, event.message)
         self._version, self._proven = event.resource_version or self._version, True
@@ -205,7 +206,7 @@ class Watch(Generic[T]):
     async def _list(self, api: "Api") -> None:
         try:
             pages = await self._pages(api)
-        except _Forgotten:  # a page took longer than the server remembers
+        except _Forgotten:  # the server forgot the version before the last page
             self._exact = True
             try:
                 pages = await self._pages(api)
@@ -220,7 +221,7 @@ class Watch(Generic[T]):
         self._on_list(found)
 
     async def _pages(self, api: "Api") -> list[ObjectPage[T]]:
-        """All pages. Version 0 lets the server answer from memory, as kubelets ask; exact wants the newest."""
+        """All pages. Version 0 lets the server answer from its cache, as for kubelets; exact asks for the newest."""
         params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
         pages = [self._decode_page(await api.get(self._path, params))]
         while pages[-1].more:
@@ -229,7 +230,7 @@ class Watch(Generic[T]):
         return pages
 
     async def _watch(self, api: "Api", changed: Callable[[], None]) -> None:
-        """One watch after the other, each from where the last one ended, until it is time to list again."""
+        """One watch after the other, each from the last version, until it is time to list again."""
         clock = asyncio.get_running_loop().time
         while clock() - self._listed < self._resync:
             began = clock()
@@ -256,7 +257,7 @@ class Watch(Generic[T]):
         try:
             return self._decode_event(_of_bearable_length(line))
         except KubeUnreadable:
-            self._version = None  # to resume would mean to meet the same line again
+            self._version = None  # resuming would bring the same line again
             raise
 
 
@@ -267,27 +268,27 @@ def _of_bearable_length(line: bytes) -> bytes:
 
 
 class _Forgotten(Exception):
-    """The server does not know the version we named."""
+    """The server does not know the requested version."""
 
 
 class Api:
-    """An API server: authenticated requests that fail with our errors, and never hang."""
+    """Authenticated requests to an API server that raise our errors and never hang."""
 
     def __init__(self, client: "httpx2.AsyncClient", *, timeout: Seconds) -> None:
         self._client = client
         self._timeout = timeout
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes:
-        """The body of an answer."""
+        """The body of the response."""
         return _body(await self._ask(path, params))
 
     async def find(self, path: str, *, accept: str = "*/*") -> bytes | None:
-        """The body of an answer; None if the server has no such path."""
+        """The body of the response; None if the server has no such path."""
         answer = await self._ask(path, {}, accept=accept)
         return None if answer.status_code == 404 else _body(answer)
 
     async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
-        """The status and body of an answer to a request that changes something; never sent twice."""
+        """The status and body of the response to a request that changes something; never sent twice."""
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
                 headers = {"content-type": media, "accept": "application/json"}
@@ -302,7 +303,7 @@ class Api:
         began = clock()
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
-                # the time limit is ours, and for all of it
+                # our own time limit covers the whole request
                 answer = await self._client.get(path, params=dict(params), headers=headers, timeout=None)
         if log.isEnabledFor(logging.DEBUG):
             took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
@@ -310,9 +311,9 @@ class Api:
         return answer
 
     async def lines(self, path: str, params: Mapping[str, str], *, silence: Seconds) -> AsyncGenerator[bytes, None]:
-        """An empty line once the server agrees, then each that it sends, until the stream ends, breaks or falls silent.
+        """An empty line once the server accepts, then each of its lines, until the stream ends, breaks or is silent.
 
-        How it ended does not matter to a watch: it asks again, and a server that is down fails that request.
+        A watch does not need to know how the stream ended: its next request fails if the server is down.
         """
         import httpx2  # noqa: PLC0415
 
@@ -340,7 +341,7 @@ class Api:
                 for other in others:
                     yield b"".join(rest)
                     rest, length = [other], len(other)
-                if length > _LONGEST_LINE:  # its reader refuses it, and asks for something else
+                if length > _LONGEST_LINE:  # the reader rejects it and lists again
                     yield b"".join(rest)
         except httpx2.HTTPError:
             return
@@ -359,7 +360,7 @@ class Api:
             raise KubeUnreadable(f"{server}: no answer within {self._timeout:g} s") from e
         except httpx2.HTTPError as e:
             raise KubeUnreadable(f"{server}: {str(e) or type(e).__name__}") from e
-        except (ConfigError, OSError, KeyError, ValueError) as e:  # the token file, or a program that should print one
+        except (ConfigError, OSError, KeyError, ValueError) as e:  # a token file or credential program
             raise KubeForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
 
 
@@ -370,7 +371,7 @@ def _body(answer: "httpx2.Response") -> bytes:
 
 
 async def _in_batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The chunks; after one that had to be waited for, a pause: what comes meanwhile is read in one go."""
+    """The chunks; pauses after a chunk that was not available at once, so that more data is read in one go."""
     clock = asyncio.get_running_loop().time
     asked = clock()
     async for chunk in chunks:
@@ -389,7 +390,7 @@ def _fail(status: int, message: str) -> NoReturn:
 
 
 def _connection(kubeconfig: str | None) -> dict[str, Any]:
-    """What an HTTP client needs to reach the API server; ConfigInvalid when the kubeconfig does not say it."""
+    """Parameters of an HTTP client for the API server; raises ConfigInvalid if the kubeconfig lacks them."""
     import yaml  # noqa: PLC0415
     from lightkube.config.client_adapter import ConnectionParams  # noqa: PLC0415
     from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
@@ -399,7 +400,7 @@ def _connection(kubeconfig: str | None) -> dict[str, Any]:
     name = f"kubeconfig {kubeconfig}" if kubeconfig else "service account or default kubeconfig"
     try:
         config = (KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()).get()
-        assert config is not None  # it raises instead, when no other answer is given for it
+        assert config is not None  # without a default, get() raises instead
         params: dict[str, Any] = ConnectionParams().httpx_params(config._replace(user=config.user or User()))
     except KeyError as e:
         raise ConfigInvalid(f"{name}: {e} is missing") from e

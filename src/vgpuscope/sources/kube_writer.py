@@ -1,7 +1,7 @@
-"""Changes of Kubernetes objects: patches, bindings of pods to nodes, and events.
+"""Changes Kubernetes objects: patches, bindings of pods to nodes, and events.
 
-A request that may be sent twice without harm is sent again if the server does not answer or is overloaded. A binding,
-and a patch that demands a resourceVersion, are sent again only if the server says that it did not look at them (429).
+An idempotent request is retried if the server does not answer or is overloaded. A binding, and a patch that requires a
+resourceVersion, are retried only if the server reports that it did not process them (429).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _ERRORS = {401: KubeForbidden, 403: KubeForbidden, 404: KubeAbsent, 409: KubeCon
 
 
 class ObjectRef(NamedTuple):
-    """One object; a namespace of "" is that of objects that have none."""
+    """One object; the namespace is "" for cluster-scoped objects."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class ObjectRef(NamedTuple):
 
 
 class EventText(NamedTuple):
-    """What an event says, beside of which object it speaks."""
+    """The content of an event, without the object it is about."""
 
     reason: str  # BindingSucceed
     note: str
@@ -62,7 +62,7 @@ class KubeWriter:
         deadline: Seconds = 15.0,
         pause: Callable[[Seconds], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`component` and `instance` are who reports events: hami-scheduler, and the name of its pod."""
+        """`component` and `instance` are the reporter of events: hami-scheduler, and the name of its pod."""
         self._api, self._deadline, self._pause = api, deadline, pause
         self._component, self._instance = component, instance
         self._events: OrderedDict[tuple[ObjectRef, EventText], tuple[str, int]] = OrderedDict()  # name, how often
@@ -73,8 +73,8 @@ class KubeWriter:
     ) -> str:
         """Change the object at a path, and return its new resourceVersion.
 
-        With a version the object must still be of it: KubeConflict. KubeAbsent, KubeForbidden, KubeUnwritten.
-        A merge patch removes what is null; a strategic one merges lists by their keys.
+        Raises KubeConflict if `version` is given and the object has another one; also KubeAbsent, KubeForbidden,
+        KubeUnwritten. A merge patch removes fields that are null; a strategic one merges lists by their keys.
         """
         body = dict(change)
         if version is not None:
@@ -88,7 +88,7 @@ class KubeWriter:
         return await self.patch(path, {"metadata": {"annotations": dict(annotations)}}, version=version)
 
     async def bind(self, pod: ObjectRef, node: str) -> None:
-        """Bind a pod to a node. KubeConflict if it is bound already, or is another pod of the same name."""
+        """Bind a pod to a node; raises KubeConflict if it is already bound or another pod has its name."""
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -98,8 +98,8 @@ class KubeWriter:
         await self._send("POST", f"{object_path(pod)}/binding", body, media=_JSON, repeatable=False)
 
     async def report(self, about: ObjectRef, text: EventText, *, now: UnixTime) -> None:
-        """Post an event. The same event again becomes a higher count of the first one."""
-        async with self._reporting:  # two at once would both be the first
+        """Post an event. A repeated event raises the count of the first one."""
+        async with self._reporting:  # two concurrent calls would both create the event
             key = (about, text)
             name, count = self._events.get(key, ("", 0))
             if not count or not await self._repeated(about, name, count + 1, now):
@@ -121,7 +121,7 @@ class KubeWriter:
             "action": text.action,
             "reason": text.reason,
             "type": text.type,
-            "note": text.note[:1024],  # the API server takes no more
+            "note": text.note[:1024],  # the limit of the API server
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -130,15 +130,15 @@ class KubeWriter:
                 "uid": about.uid,
             },
         }
-        with suppress(KubeConflict):  # the name is ours alone: a try whose answer was lost had succeeded
+        with suppress(KubeConflict):  # the name is unique, so an earlier try without a response had succeeded
             await self._send("POST", _events_path(about), body, media=_JSON, repeatable=True)
 
     async def _repeated(self, about: ObjectRef, name: str, count: int, now: UnixTime) -> bool:
-        """Whether the event still exists, and counts this one too."""
+        """Raise the count of an event; False if the event no longer exists."""
         series = {"count": count, "lastObservedTime": _micro_time(now)}
         try:
             await self.patch(f"{_events_path(about)}/{name}", {"series": series})
-        except KubeAbsent:  # the API server forgets an event after an hour
+        except KubeAbsent:  # the API server deletes an event after an hour
             return False
         return True
 
@@ -160,7 +160,7 @@ class KubeWriter:
             raise KubeUnwritten(f"{method} {path}: {e}") from e
 
     async def _try(self, method: str, path: str, data: bytes, *, media: str, repeatable: bool) -> bytes | None:
-        """The answer; None: to be tried again."""
+        """The response; None: to be retried."""
         try:
             status, answer = await self._api.send(method, path, data, media=media)
         except KubeForbidden:
@@ -183,7 +183,7 @@ class _Answer(msgspec.Struct):
 
 
 def object_path(one: ObjectRef) -> str:
-    """Where the API server has the object."""
+    """The object's path at the API server."""
     root = "/apis" if "/" in one.api_version else "/api"
     place = f"namespaces/{quote(one.namespace, safe='')}/" if one.namespace else ""
     return f"{root}/{one.api_version}/{place}{one.kind.lower()}s/{quote(one.name, safe='')}"

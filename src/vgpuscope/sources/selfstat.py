@@ -1,4 +1,4 @@
-"""What this process itself uses, from /proc/self and the clock of the kernel."""
+"""Resource usage of this process, from /proc/self and getrusage."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ def cpu_seconds() -> float:
 
 
 def resident_bytes() -> int | None:
-    """Resident memory; None where /proc does not tell."""
+    """Resident memory; None if /proc cannot be read."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -23,7 +23,7 @@ def resident_bytes() -> int | None:
 
 
 def open_fds() -> int | None:
-    """Open file descriptors, without the one that counts them."""
+    """Open file descriptors, without the one used for counting."""
     try:
         return len(os.listdir("/proc/self/fd")) - 1
     except OSError:

@@ -7,7 +7,7 @@ from vgpuscope.model.errors import KubeUnreadable
 
 
 def decode_group_versions(data: bytes) -> tuple[str, ...]:
-    """The versions of the group (v1, v1beta1), the server's favourite first; KubeUnreadable for what is no APIGroup."""
+    """The versions of the group, the server's preferred one first; raises KubeUnreadable if it is not an APIGroup."""
     try:
         found = _GROUP.decode(data)
     except (ValueError, RecursionError) as e:

@@ -1,13 +1,13 @@
-"""ResourceSlices and ResourceClaims of resource.k8s.io, as the API lists and watches them → GPUs and who holds them.
+"""ResourceSlices and ResourceClaims of resource.k8s.io, as the API lists and watches them → GPUs and their holders.
 
-v1, v1beta2 and v1beta1 are read by the same functions: v1beta1 has the parts of a device under `basic`, and that is
-all that differs in what is read here. Names of attributes and capacities may carry the driver's domain (`uuid`, or
-`gpu.nvidia.com/uuid`).
+v1, v1beta2 and v1beta1 are read by the same functions. In the fields read here they differ in one point: v1beta1 has
+the parts of a device under `basic`. Names of attributes and capacities may have the driver's domain as a prefix
+(`uuid`, or `gpu.nvidia.com/uuid`).
 
-Which devices are GPUs: all of a driver that has "gpu" or another word for such GPUs in its name, and any whose uuid is
-written as NVIDIA writes it. Slices without one, and claims that hold nothing, are no items.
+A device is a GPU if its driver's name contains "gpu" or a similar word, or if its UUID has NVIDIA's format. Slices
+without GPUs and claims without devices are skipped.
 
-A slice is known by its name, a claim by its uid.
+A slice is identified by its name, a claim by its uid.
 """
 
 import re
@@ -29,22 +29,22 @@ Name = Annotated[str, Meta(max_length=253)]  # Kubernetes allows no name longer 
 
 
 def decode_slices(data: bytes) -> ObjectPage[SliceState]:
-    """The slices of a list that have GPUs; KubeUnreadable for anything that is no list of slices."""
+    """The slices of a list that have GPUs; raises KubeUnreadable for anything but a list of slices."""
     return decode_page(_SLICES, data)
 
 
 def decode_slice_event(line: bytes) -> WatchEvent[SliceState]:
-    """What one line of a watch of slices says, without an item where the slice has no GPUs."""
+    """The event in one line of a watch of slices; without an item if the slice has no GPUs."""
     return decode_line(_SLICES, line)
 
 
 def decode_claims(data: bytes) -> ObjectPage[ClaimState]:
-    """The claims of a list that hold devices; KubeUnreadable for anything that is no list of claims."""
+    """The claims of a list that hold devices; raises KubeUnreadable for anything but a list of claims."""
     return decode_page(_CLAIMS, data)
 
 
 def decode_claim_event(line: bytes) -> WatchEvent[ClaimState]:
-    """What one line of a watch of claims says, without an item where the claim holds nothing."""
+    """The event in one line of a watch of claims; without an item if the claim holds no devices."""
     return decode_line(_CLAIMS, line)
 
 
@@ -68,7 +68,7 @@ class _Range(Struct):
 
 
 class _Policy(Struct, rename="camel"):
-    """What a request for a part of a capacity may be."""
+    """The allowed values of a request for a part of a capacity."""
 
     default: object = None
     valid_values: list[object] | None = None
@@ -124,12 +124,12 @@ class _Slice(Struct):
 
 _GPU_UUID = ("GPU-", "MIG-")
 _SICK = re.compile("health|xid|ecc|fault|fail|error|lost")
-_REFUSING = {"NoSchedule", "NoExecute"}  # all other effects, those to come included, have none
+_REFUSING = {"NoSchedule", "NoExecute"}  # other effects, including future ones, are ignored
 _MEMORY_SLICE = re.compile("memory-?[Ss]lice-?([0-9]{1,3})")  # memorySlice3 is a capacity, memory-slice-3 a counter
 _FIRST_NUMBER = re.compile("[0-9]{1,6}")
 _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pcieBusID", "pciAddr")
 _CORES = ("cores", "millicores")
-_MOST_SLOTS = 100  # where a driver lets claims be as small as they like, as for a percent of a GPU each
+_MOST_SLOTS = 100  # if a driver sets no minimum for a claim: as if each took 1 % of a GPU
 
 
 def _slice(found: _Slice, wrong: list[str]) -> SliceState | None:
@@ -163,7 +163,7 @@ class _Reader:
         self._wrong = wrong
 
     def text(self, *names: str) -> str:
-        """The first of these attributes that is a text; "" if none is."""
+        """The first of these attributes that is a string; "" if there is none."""
         for name in names:
             value = self._attributes.get(name)
             if value is not None and value.string and len(value.string) <= 253:
@@ -188,11 +188,11 @@ class _Reader:
 
 
 def _short(values: Mapping[str, T] | None, driver: str) -> Mapping[str, T]:
-    """The same without the driver's domain in the names."""
+    """The same values, with names without the driver's domain."""
     if not values:
         return {}
     domain = f"{driver}/"
-    if not [name for name in values if name.startswith(domain)]:  # nearly always
+    if not [name for name in values if name.startswith(domain)]:  # the usual case
         return values
     return {name.removeprefix(domain): value for name, value in values.items()}
 
@@ -225,13 +225,13 @@ def _device(reader: _Reader, *, node: str) -> DraDevice:
 
 
 def _card(reader: _Reader, uuid: str) -> str:
-    """What devices made of one GPU have in common: the counters they draw from, the GPU's uuid, or its address."""
+    """What all parts of one GPU have in common: the counters they draw from, the GPU's UUID, or its PCI address."""
     counters = [one.counter_set for one in reader.device.consumes_counters or () if one.counter_set]
     return intern(counters[0] if counters else uuid or reader.text(*_PCI) or reader.name)
 
 
 def _index(reader: _Reader) -> int:
-    """The GPU's number: as an attribute, or the first in the name, where gpu-2 and gpu-2-mig-1g10gb-19-4 have it."""
+    """The GPU's index: an attribute, or the first number in the name, as in gpu-2 and gpu-2-mig-1g10gb-19-4."""
     number = reader.number("index", "minor", "gpuIndex", "parentIndex", "parentMinor")
     if number is None:
         found = _FIRST_NUMBER.search(reader.name)
@@ -240,14 +240,14 @@ def _index(reader: _Reader) -> int:
 
 
 def _memory_slices(device: _Basic) -> tuple[int, int]:
-    """Where a partition is on its GPU: drivers name the slices among its capacities, or among its counters."""
+    """The first memory slice of a partition and their number: drivers name them in its capacities or counters."""
     names = [*(device.capacity or ()), *(name for one in device.consumes_counters or () for name in one.counters or ())]
     slices = {int(found[1]) for name in names if name[:6] == "memory" and (found := _MEMORY_SLICE.fullmatch(name))}
     return (min(slices), len(slices)) if slices else (0, 0)
 
 
 def _slots(device: _Basic) -> int:
-    """How many claims fit, each asking for the least that it may."""
+    """How many claims fit if each requests the allowed minimum."""
     if not device.allow_multiple_allocations:
         return 1
     fits = [fit for one in (device.capacity or {}).values() if (fit := _fits(one))]
@@ -265,7 +265,7 @@ def _fits(capacity: _Capacity) -> int:
 
 
 def _state(device: _Basic) -> tuple[bool, bool]:
-    """Healthy, cordoned. A taint keeps new claims away; whether for the GPU's health only its key can tell."""
+    """(healthy, cordoned). A taint keeps new claims away; only its key shows whether the GPU's health is the reason."""
     if not device.taints:
         return True, False
     keys = [taint.key for taint in device.taints if taint.effect in _REFUSING]
@@ -344,7 +344,7 @@ def _claim(found: _Claim, wrong: list[str]) -> ClaimState | None:
 
 
 def _claimed(results: list[_Result], wrong: list[str]) -> Iterator[ClaimedDevice]:
-    """What the claim holds; who looks at a device as an administrator takes nothing of it."""
+    """The devices that the claim holds; devices with admin access are skipped, as such access uses no capacity."""
     for one in results:
         if one.admin_access:
             continue
@@ -361,7 +361,7 @@ def _claimed(results: list[_Result], wrong: list[str]) -> Iterator[ClaimedDevice
 
 
 def _node(selector: _NodeSelector | None) -> str:
-    """The node, where the scheduler says that it must be this one."""
+    """The node, if the selector allows exactly one by name."""
     for term in (selector and selector.node_selector_terms) or ():
         for one in term.match_fields or ():
             if one.key == "metadata.name" and one.operator == "In" and one.values and len(one.values) == 1:

@@ -7,7 +7,7 @@ from vgpuscope.formats.kube.lists import AnyMeta, ObjectKind, ObjectPage, decode
 
 
 class Port(Struct, frozen=True, kw_only=True):
-    """One port of an endpoint: what the pod listens on, which need not be the Service's number."""
+    """One port that the pod listens on; the number may differ from the Service's port."""
 
     number: int
     name: str = ""
@@ -15,7 +15,7 @@ class Port(Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One that is ready. The same pod may be there with an address of each IP family."""
+    """A ready endpoint. The same pod may have an endpoint for each IP family."""
 
     pod: str  # its UID; "": not a pod
     address: str
@@ -23,11 +23,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 def decode_endpoints(data: bytes) -> ObjectPage[tuple[Endpoint, ...]]:
-    """The endpoints of each slice; KubeUnreadable for what is no list of slices."""
+    """The endpoints of each slice; raises KubeUnreadable for anything but a list of slices."""
     return decode_page(_SLICES, data, origin="list of EndpointSlices")
 
 
-# --- the shape of the JSON: unknown fields are skipped, null is as good as absent -------------------------------------
+# --- the shape of the JSON: unknown fields are skipped, null is treated as absent -------------------------------------
 
 
 class _Port(Struct, rename="camel"):
@@ -37,7 +37,7 @@ class _Port(Struct, rename="camel"):
 
 
 class _Conditions(Struct):
-    ready: bool | None = None  # None: not known, which counts as ready
+    ready: bool | None = None  # None: unknown, treated as ready
 
 
 class _Target(Struct):
@@ -62,7 +62,7 @@ def _read(found: _Slice, _: list[str]) -> tuple[Endpoint, ...]:
     ports = tuple(_port(port, port.port) for port in found.ports or () if port.port is not None)
     ready = [one for one in found.endpoints or () if (one.conditions or _Conditions()).ready is not False]
     return tuple(
-        # of several addresses every one reaches the endpoint
+        # each of several addresses reaches the endpoint
         Endpoint(pod=(one.target_ref or _Target()).uid or "", address=one.addresses[0], ports=ports)
         for one in ready
         if one.addresses

@@ -1,7 +1,7 @@
-"""Events about pods, as the Kubernetes API lists and watches them → how their scheduling goes, in our words.
+"""Events about pods, as the Kubernetes API lists and watches them → our codes for how scheduling goes.
 
-An event that is about something else, or says nothing about scheduling, is no item. Two generations write them: the
-old recorders count in `count` and `lastTimestamp`, the new ones in `series`, with the old fields empty.
+Events about other objects or without a word about scheduling are skipped. There are two generations of events: old
+recorders use `count` and `lastTimestamp`, new ones use `series` and leave the old fields empty.
 """
 
 from sys import intern
@@ -17,18 +17,18 @@ from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import UnixTime
 
 _Name = Annotated[str, Meta(max_length=253)]
-_MESSAGE = 8192  # characters that are read: Kubernetes itself cuts events at 1,024
+_MESSAGE = 8192  # characters read of a message; Kubernetes itself cuts events at 1,024
 _MOST = 2**31 - 1  # Kubernetes counts in 32 bits
-_COMBINED = "(combined from similar events): "  # what a recorder puts before the latest of many texts
+_COMBINED = "(combined from similar events): "  # prefix that a recorder puts before the latest of many texts
 
 
 def decode_events(data: bytes) -> ObjectPage[PodEvent]:
-    """The events of a list that say how a pod's scheduling goes; KubeUnreadable for anything that is no such list."""
+    """The events of a list that are about a pod's scheduling; raises KubeUnreadable for anything else."""
     return decode_page(_EVENTS, data)
 
 
 def decode_event_line(line: bytes) -> WatchEvent[PodEvent]:
-    """What one line of a watch of events says, without an item where it says nothing about a pod's scheduling."""
+    """The event in one line of a watch of events; without an item if it is not about a pod's scheduling."""
     return decode_line(_EVENTS, line)
 
 
@@ -101,13 +101,13 @@ def _event(found: _Event, wrong: list[str]) -> PodEvent | None:
 
 
 def _count(found: _Event) -> int:
-    """How often it happened; an event that does not count happened once."""
+    """How often the event happened; 1 for an event without a count."""
     series = found.series.count if found.series else None
     return min(max(1, found.count or 0, series or 0), _MOST)
 
 
 def _times(found: _Event) -> tuple[UnixTime | None, UnixTime | None]:
-    """When it happened first and last, whoever wrote it; both None if nobody says."""
+    """When the event happened first and last, in either generation; both None if it has no time."""
     series = found.series.last_observed_time if found.series else None
     texts = (found.first_timestamp, found.event_time, found.last_timestamp, series)
     times = [moment for text in texts if (moment := from_rfc3339(text)) is not None]

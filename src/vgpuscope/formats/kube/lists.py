@@ -1,7 +1,7 @@
-"""Lists, pages of lists and lines of a watch, as the Kubernetes API writes them in JSON for objects of any kind.
+"""Decodes lists, pages of lists and lines of a watch of the Kubernetes API (JSON), for objects of any kind.
 
-One bad object, or one bad part of it, costs itself and is named as a fault; text that is no list at all is refused.
-Of a line that says an object is gone only its name is read.
+If an object or a part of it is invalid, only that is missing, and it is reported as a fault. Text that is not a list is
+rejected. Of a line that reports a deletion, only the object's metadata is read.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 class ObjectFault(Struct, frozen=True, kw_only=True):
     """An object, or a part of it, that could not be read, and why."""
 
-    uid: str  # the object's key; empty: not even that could be read
+    uid: str  # the object's key; empty: the key could not be read either
     object: str
     reason: str
 
@@ -39,7 +39,7 @@ class WatchEvent(Struct, Generic[T], frozen=True, kw_only=True):
 
     type: EventType
     uid: str = ""  # the object's key
-    item: T | None = None  # None: gone, unreadable, of no interest, or not about an object
+    item: T | None = None  # None: deleted, unreadable, not needed, or not about an object
     resource_version: str = ""
     faults: tuple[ObjectFault, ...] = ()
     status: int | None = None  # the HTTP status that an ERROR carries
@@ -47,7 +47,7 @@ class WatchEvent(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class AnyMeta(Struct, rename="camel"):
-    """What names an object of any kind, or a list."""
+    """The metadata that identifies an object of any kind, or a list."""
 
     uid: str | None = None
     name: str | None = None
@@ -61,12 +61,12 @@ class ObjectKind(Struct, Generic[T], frozen=True):
 
     name: str  # as the API spells it: Pod, ResourceQuota
     decoder: "msgspec.json.Decoder[Any]"  # of a shape with `metadata` (name, namespace, uid, resource_version), `kind`
-    read: Callable[[Any, list[str]], T | None]  # nothing, if it is of no interest; what is wrong with it → the list
+    read: Callable[[Any, list[str]], T | None]  # None: not needed; the list gets the faults
     known_by: Literal["uid", "name", "namespace/name"] = "uid"
 
 
 def decode_page(kind: ObjectKind[T], data: bytes, *, origin: str = "") -> ObjectPage[T]:
-    """The objects of a list; KubeUnreadable for anything that is no list of this kind."""
+    """The objects of a list; raises KubeUnreadable for anything but a list of this kind."""
     origin = origin or f"list of {kind.name}s"
     try:
         found = _LIST.decode(data.removeprefix(b"\xef\xbb\xbf"))
@@ -85,7 +85,7 @@ def decode_page(kind: ObjectKind[T], data: bytes, *, origin: str = "") -> Object
 
 
 def decode_line(kind: ObjectKind[T], line: bytes) -> WatchEvent[T]:
-    """What one line of a watch says; KubeUnreadable for a line that is no event."""
+    """The event in one line of a watch; raises KubeUnreadable if the line is not an event."""
     try:
         event = _LINE.decode(line)
         if event.type == "ERROR":
@@ -107,7 +107,7 @@ def decode_line(kind: ObjectKind[T], line: bytes) -> WatchEvent[T]:
 
 
 def decode_status(data: bytes) -> str:
-    """Why the API server refused, in its own words; the beginning of the text when it is not the API server's."""
+    """The API server's message about a rejected request; the beginning of the text if it is not a Status."""
     try:
         status = _STATUS.decode(data)
     except (ValueError, RecursionError):
@@ -115,7 +115,7 @@ def decode_status(data: bytes) -> str:
     return status.message or status.reason or ""
 
 
-# --- the shape of the JSON: unknown fields are skipped, null is as good as absent -------------------------------------
+# --- the shape of the JSON: unknown fields are skipped, null is treated as absent -------------------------------------
 
 
 class _MetaOnly(Struct):
@@ -140,7 +140,7 @@ class _ApiStatus(Struct):
 
 
 class _Read(Struct, Generic[T], frozen=True):
-    """What names an object (a shape with AnyMeta's fields), what it became, and what was wrong with it."""
+    """An object's metadata (a shape with AnyMeta's fields), the item made from it, and its faults."""
 
     meta: Any
     item: T | None
@@ -159,7 +159,7 @@ def _read(kind: ObjectKind[T], raw: Raw) -> _Read[T]:
     except (ValueError, RecursionError) as e:
         meta = _named(raw)
         return _Read(meta, None, (_fault(kind, meta, str(e)),))
-    if found.kind not in {None, kind.name}:  # kubectl's lists mix kinds
+    if found.kind not in {None, kind.name}:  # lists by kubectl mix kinds
         return _Read(found.metadata, None)
     wrong: list[str] = []
     item = kind.read(found, wrong)

@@ -1,10 +1,10 @@
-"""Nodes, pods and resource quotas of a whole cluster, as the Kubernetes API lists and watches them → what HAMi gave.
+"""Nodes, pods and resource quotas of a cluster, as the Kubernetes API lists and watches them → HAMi's allocations.
 
-Only what the allocation of devices needs is decoded, and a pod that has nothing to do with devices is no item: it is
-left out of a page, and an event about it has none, as if it were gone. One bad object, or one bad annotation of it,
-costs itself and is named as a fault.
+Only fields that concern the allocation of devices are decoded. A pod without devices is skipped in a page; an event
+about it has no item, as if the pod were deleted. If an object or an annotation is invalid, only that is missing, and it
+is reported as a fault.
 
-An item is known by its key, which is the uid of its events and faults: a pod's uid, a node's name, and a quota's
+An item is identified by its key, which is the `uid` of its events and faults: a pod's uid, a node's name, and a quota's
 namespace/name.
 """
 
@@ -47,41 +47,41 @@ from vgpuscope.model.allocation import (
 from vgpuscope.model.errors import AnnotationMalformed
 from vgpuscope.model.quantity import MIB, UnixTime
 
-# Kubernetes allows no name longer than this, so nothing longer becomes a label of ours.
+# Kubernetes allows no longer names, so no longer text gets into our labels.
 Name = Annotated[str, Meta(max_length=253)]
 
 
 def decode_nodes(data: bytes) -> ObjectPage[NodeState]:
-    """The nodes of a list; KubeUnreadable for anything that is no list of nodes."""
+    """The nodes of a list; raises KubeUnreadable for anything but a list of nodes."""
     return decode_page(_NODES, data)
 
 
 def decode_node_event(line: bytes) -> WatchEvent[NodeState]:
-    """What one line of a watch of nodes says; KubeUnreadable for a line that is no event."""
+    """The event in one line of a watch of nodes; raises KubeUnreadable if the line is not an event."""
     return decode_line(_NODES, line)
 
 
 def decode_cluster_pods(data: bytes) -> ObjectPage[PodState]:
-    """The pods of a list that have, want or had devices; KubeUnreadable for anything that is no list of pods."""
+    """The pods of a list that have, request or had devices; raises KubeUnreadable for anything but a list of pods."""
     return decode_page(_PODS, data)
 
 
 def decode_cluster_pod_event(line: bytes) -> WatchEvent[PodState]:
-    """What one line of a watch of pods says, without an item where the pod has nothing to do with devices."""
+    """The event in one line of a watch of pods; without an item if the pod does not concern devices."""
     return decode_line(_PODS, line)
 
 
 def decode_quotas(data: bytes) -> ObjectPage[QuotaState]:
-    """The resource quotas of a list that limit devices; KubeUnreadable for anything that is no such list."""
+    """The resource quotas of a list that limit devices; raises KubeUnreadable for anything but a list of quotas."""
     return decode_page(_QUOTAS, data)
 
 
 def decode_quota_event(line: bytes) -> WatchEvent[QuotaState]:
-    """What one line of a watch of quotas says, without an item where the quota limits no devices."""
+    """The event in one line of a watch of quotas; without an item if the quota does not limit devices."""
     return decode_line(_QUOTAS, line)
 
 
-# --- what every object has --------------------------------------------------------------------------------------------
+# --- fields of every object -------------------------------------------------------------------------------------------
 
 
 class _Metadata(Struct, rename="camel"):
@@ -150,7 +150,7 @@ class _Node(Struct):
 
 
 def _node(found: _Node, wrong: list[str]) -> NodeState:
-    """A node; it is ready unless it says that it is not, or that nobody knows."""
+    """A node; it is ready unless its Ready condition is False or Unknown."""
     status, name = found.status or _NodeStatus(), intern(found.metadata.name)
     ready = [condition.status == "True" for condition in status.conditions or () if condition.type == "Ready"]
     annotations, capacity = _present(found.metadata.annotations), _device_amounts(status.capacity, wrong)
@@ -169,9 +169,9 @@ def _node(found: _Node, wrong: list[str]) -> NodeState:
 
 
 def _with_physical(devices: tuple[RegisteredDevice, ...], labels: Mapping[str, object]) -> tuple[RegisteredDevice, ...]:
-    """The same devices; where no model's name says how much memory it has, the label of the node may.
+    """The same devices; if the model's name does not tell the memory size, the node's label may.
 
-    It speaks of one model, so of a node with several it is not known which is meant.
+    The label describes one model, so it is ignored on nodes with several models.
     """
     if len({one.type for one in devices if one.vendor == NVIDIA.word}) != 1:
         return devices
@@ -183,7 +183,7 @@ def _with_physical(devices: tuple[RegisteredDevice, ...], labels: Mapping[str, o
 
 
 def _device_amounts(amounts: Mapping[str, object] | None, wrong: list[str]) -> dict[str, int]:
-    """The device resources among them, those of amount 0 too."""
+    """The device resources among these amounts, including those of amount 0."""
     found = {}
     for name, value in (amounts or {}).items():
         if vendor_by_resource(name) is None:
@@ -244,7 +244,7 @@ class _Claim(Struct, rename="camel"):
 
 
 class _ExtendedClaim(Struct, rename="camel"):
-    """The claim that the scheduler made for devices the pod asks for as an extended resource."""
+    """The claim that the scheduler created for devices requested as an extended resource."""
 
     resource_claim_name: Name | None = None
 
@@ -293,7 +293,7 @@ class _Pod(Struct):
     status: _PodStatus | None = None
 
 
-_MESSAGE = 8192  # characters of a scheduler's words that are kept: Kubernetes itself cuts events at 1,024
+_MESSAGE = 8192  # characters kept of a scheduler's message; Kubernetes itself cuts events at 1,024
 _NODE_KEYS = ("hami.io/vgpu-node", "4pd.io/vgpu-node")
 _DEVICE_KEYS = frozenset({*BY_ALLOCATED, *BY_TO_ALLOCATE, *_NODE_KEYS, "hami.io/vgpu-mig-allocations"})
 
@@ -333,7 +333,7 @@ def _pod(found: _Pod, wrong: list[str]) -> PodState | None:
 
 
 def _claims(spec: _PodSpec, status: _PodStatus) -> tuple[str, ...]:
-    """A claim that the pod names, or one that was made for it: then its status says its name."""
+    """The pod's claims: named in its spec, or created for it, in which case its status has the name."""
     made = {one.name: one.resource_claim_name for one in status.resource_claim_statuses or ()}
     names = [one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ()]
     if status.extended_resource_claim_status is not None:
@@ -346,9 +346,9 @@ class _Object(Struct):
 
 
 def decode_controller(data: bytes, *, uid: str) -> Controller | None:
-    """The controller of an object, from its metadata; None if it has none, or if it is another object of that name.
+    """The controller of an object, from its metadata; None if it has none, or if the object has another uid.
 
-    ValueError for what is not an object.
+    Raises ValueError for anything but an object.
     """
     try:
         meta = msgspec.json.decode(data, type=_Object).metadata
@@ -369,7 +369,7 @@ def _controller(meta: _Metadata) -> Controller | None:
 
 
 def _owner(meta: _Metadata) -> str:
-    """The controller; of a ReplicaSet that a Deployment made, which the label tells, the Deployment."""
+    """The controller; for a ReplicaSet of a Deployment (recognised by the label), the Deployment."""
     owner = _controlling(meta)
     if owner is None:
         return ""
@@ -392,12 +392,12 @@ def _times(meta: _Metadata, annotations: Mapping[str, str], status: _PodStatus) 
 
 
 def _starts(status: _PodStatus) -> Iterator[UnixTime]:
-    """When its containers started, as far back as their statuses reach."""
+    """The known start times of the pod's containers, from their current and last states."""
     for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         for state in (one.state, one.last_state):
             for part in (state.running, state.terminated) if state else ():
                 moment = from_rfc3339(part.started_at) if part else None
-                if moment is not None and moment > 0:  # a container that never ran "started" in 1970
+                if moment is not None and moment > 0:  # a container that never ran has a start time of 1970
                     yield moment
 
 
@@ -427,7 +427,7 @@ def _asks_for_devices(spec: _PodSpec) -> bool:
 
 
 def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
-    """Init containers first, as HAMi counts them. One that restarts for ever is a sidecar, and lives with the pod."""
+    """Init containers first, in HAMi's numbering. One that always restarts is a sidecar, which lives with the pod."""
     first = spec.init_containers or []
     for index, container in enumerate([*first, *(spec.containers or ())]):
         init = index < len(first) and container.restart_policy != "Always"
@@ -437,12 +437,12 @@ def _holders(spec: _PodSpec, wrong: list[str]) -> Iterator[ContainerRequest]:
 
 @lru_cache(maxsize=4096)
 def _request(index: int, name: str, init: bool, asked: tuple[tuple[str, int], ...]) -> ContainerRequest:
-    """One value for all pods that ask for the same, as those of a Deployment do: a dictionary takes 200 bytes."""
+    """One shared value for equal requests, such as those of a Deployment's pods: a dictionary takes 200 bytes."""
     return ContainerRequest(index, name, init, dict(asked))
 
 
 def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
-    """Limits count; what only the requests name counts too."""
+    """The requested devices, from limits and requests; limits take precedence."""
     if resources is None:
         return {}
     limits, requests = resources.limits or {}, resources.requests or {}
@@ -451,10 +451,10 @@ def _asked(resources: _Resources | None, wrong: list[str]) -> dict[str, int]:
 
 
 def _together(holders: list[ContainerRequest]) -> dict[str, int]:
-    """What the pod needs at once: its containers together, or the one init container that wants more."""
+    """What the pod needs at the same time: the sum of its containers, or an init container that requests more."""
     asking = [holder for holder in holders if holder.amounts]
     if len(asking) == 1:
-        return asking[0].amounts  # the same dictionary: nearly all pods have one container that asks
+        return asking[0].amounts  # shared, not copied: in most pods one container requests devices
     total: dict[str, int] = {}
     for holder in holders:
         if not holder.init:
@@ -499,7 +499,7 @@ def _assignments(
     for key in annotations:
         vendor = BY_ALLOCATED.get(key)
         if vendor is None or (key != vendor.allocated[0] and vendor.allocated[0] in annotations):
-            continue  # the newer key of the two says it all
+            continue  # the newer key of the two is complete
         try:
             segments = assigned_devices(key, annotations[key])
         except AnnotationMalformed as e:
@@ -518,9 +518,10 @@ def _assignments(
 
 
 def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[ContainerRequest]:
-    """Who the segments belong to, in order, where some were left out (v2.10.0).
+    """The containers to which the segments belong, in order, if some segments were left out (v2.10.0).
 
-    Those who ask for GPUs of the vendor; where nobody counts GPUs, those who ask for any part of them.
+    These are the containers that request a number of the vendor's GPUs. If no container does, these are the
+    containers that request any resource of the vendor.
     """
     if not key.startswith("hami.io/"):  # until v2.2 one key held the devices of all vendors
         return [holder for holder in holders if holder.amounts]

@@ -1,8 +1,8 @@
-"""GPUs that a node's kubelet only counts, as NVIDIA's own device plugin offers them, and what its labels say of them.
+"""GPUs that a node's kubelet only counts, as offered by NVIDIA's device plugin, and the labels that describe them.
 
     nvidia.com/gpu             whole GPUs; with time-slicing or MPS, `replicas` times as many; with the MIG strategy
                                `single`, MIG instances
-    nvidia.com/gpu.shared      shares of GPUs, where the plugin renames what is shared
+    nvidia.com/gpu.shared      shares of GPUs, if the plugin renames shared resources
     nvidia.com/mig-1g.10gb     MIG instances of one profile; `.shared` as above
 
 The labels are those of NVIDIA's GPU feature discovery: RESOURCE.product, .memory (MiB), .replicas, .sharing-strategy.
@@ -22,12 +22,12 @@ _MOST_DIGITS = 9
 def offered_resources(
     labels: Mapping[str, object], capacity: Mapping[str, int], allocatable: Mapping[str, int]
 ) -> tuple[OfferedResource, ...]:
-    """What is offered, by the name of the resource; nothing of what there is none of."""
+    """The offered resources, sorted by name; resources with a capacity of 0 are not included."""
     return tuple(_offers(labels, capacity, allocatable))
 
 
 def labelled_memory(labels: Mapping[str, object]) -> Bytes | None:
-    """The memory of one of the node's GPUs, by its label; None: it says nothing, or speaks of MIG instances."""
+    """The memory of one of the node's GPUs, from its label; None: no label, or it describes MIG instances."""
     return None if "-MIG-" in _text(labels, f"{_WHOLE}.product") else _memory(labels, _WHOLE)
 
 
@@ -59,7 +59,7 @@ def _mode(labels: Mapping[str, object], base: str, replicas: int | None) -> Offe
 
 
 def _replicas(labels: Mapping[str, object], base: str, *, renamed: bool) -> int | None:
-    """How many of the resource are one GPU; None: it is shared, and the labels do not say by how many."""
+    """How many units of the resource are one GPU; None: it is shared, and the labels do not give the number."""
     number = _number(labels, f"{base}.replicas")
     if number is not None and number > 1:
         return number
@@ -78,6 +78,6 @@ def _number(labels: Mapping[str, object], key: str) -> int | None:
 
 
 def _text(labels: Mapping[str, object], key: str) -> str:
-    """A label's value; Kubernetes allows none longer than 63 characters."""
+    """A label's value; Kubernetes allows at most 63 characters."""
     value = labels.get(key)
     return value if isinstance(value, str) and len(value) <= 63 else ""

@@ -1,6 +1,7 @@
 """Pods as the Kubernetes API writes them in JSON: lists, pages of lists and lines of a watch → Pod.
 
-Only what we need is decoded. One bad pod, or one bad annotation of a pod, costs itself and is named as a fault.
+Only the needed fields are decoded. If a pod or an annotation is invalid, only that is missing, and it is reported as a
+fault.
 """
 
 import re
@@ -22,16 +23,16 @@ PodEvent = WatchEvent[Pod]
 
 
 def decode_pods(data: bytes, *, origin: str = "pods", node: str | None = None) -> PodPage:
-    """The pods of a list (of this node only, if one is named); KubeUnreadable for anything that is no list of pods."""
+    """The pods of a list, of one node if `node` is given; raises KubeUnreadable for anything but a list of pods."""
     return decode_page(_PODS if node is None else _pods_of(node), data, origin=origin)
 
 
 def decode_event(line: bytes) -> PodEvent:
-    """What one line of a watch of pods says; KubeUnreadable for a line that is no event."""
+    """The event in one line of a watch of pods; raises KubeUnreadable if the line is not an event."""
     return decode_line(_PODS, line)
 
 
-# --- the shape of the JSON: unknown fields are skipped, null is as good as absent -------------------------------------
+# --- the shape of the JSON: unknown fields are skipped, null is treated as absent -------------------------------------
 
 
 class _Resources(Struct):
@@ -51,7 +52,7 @@ class _Spec(Struct, rename="camel"):
 
 
 class _Mark(Struct):
-    """An object of which it matters only that it is there."""
+    """An object of which only the presence matters."""
 
 
 class _State(Struct):
@@ -95,7 +96,7 @@ class _Pod(Struct):
 
 
 def _pods_of(node: str) -> ObjectKind[Pod]:
-    """How pods are read where those of other nodes do not matter."""
+    """Reads pods, and skips pods of other nodes."""
 
     def read(found: _Pod, wrong: list[str]) -> Pod | None:
         elsewhere = found.spec is not None and found.spec.node_name not in {None, "", node}
@@ -156,7 +157,7 @@ def _joined(specs: list[_ContainerSpec], statuses: list[_ContainerStatus], *, in
 
 
 def _bare(container_id: str | None) -> str | None:
-    """The id without the runtime's name before it, as cgroups carry it."""
+    """The container id without the runtime's prefix, as used in cgroup names."""
     return (container_id or "").rpartition("://")[2] or None
 
 

@@ -1,6 +1,6 @@
 """Amounts as Kubernetes writes them: 8000, "8000", "8k", "1Ki", "2e3", "1500m".
 
-The API server shortens what it was given (8000 MiB of a GPU come back as "8k"), so the suffixes are met in practice.
+The API server shortens amounts (8000 MiB of a GPU come back as "8k"), so the suffixes occur in practice.
 """
 
 import re
@@ -11,16 +11,16 @@ _QUANTITY = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MOST = 2**63 - 1  # Kubernetes' own bound
+_MOST = 2**63 - 1  # Kubernetes' own limit
 
 
 def whole_number(value: object) -> int | None:
-    """The integer, of either sign, that a quantity is exactly; None for a fraction and for what is no quantity."""
+    """The exact integer value of a quantity, of either sign; None for a fraction or an invalid quantity."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) <= _MOST else None
     if not isinstance(value, str):
         return None
-    if value.isdecimal() and value.isascii() and len(value) <= 18:  # nearly always
+    if value.isdecimal() and value.isascii() and len(value) <= 18:  # the usual case
         return int(value)
     return _suffixed(value) if len(value) <= 40 else None
 

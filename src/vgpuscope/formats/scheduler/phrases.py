@@ -1,8 +1,8 @@
-"""The words in which schedulers say why a pod waits → our codes.
+"""Phrases of schedulers about why a pod is waiting → our codes.
 
-HAMi up to v2.10, vgpu-manager, kube-scheduler 1.10 to 1.35, Volcano, KAI, Kueue and the kubelet. The first row that is
-found anywhere in a phrase decides, so a row stands above those whose words it contains: GPU memory above memory,
-a volume's node affinity above node affinity, a queue's quota above a namespace's.
+Covers HAMi up to v2.10, vgpu-manager, kube-scheduler 1.10 to 1.35, Volcano, KAI, Kueue and the kubelet. The first row
+that matches anywhere in a phrase is used. So a row comes before those whose words it contains: GPU memory before
+memory, a volume's node affinity before node affinity, a queue's quota before a namespace's.
 """
 
 import re
@@ -10,11 +10,11 @@ from functools import lru_cache
 
 _ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|biren"
 
-# Patterns of phrases in lower case. What repeats stops at its own beginning ([^/] after a /), so a search is linear.
+# Patterns for phrases in lower case. A repetition stops at its own first character ([^/] after a /): linear search.
 _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_GATED", r"scheduling gates|schedulinggated"),
     ("SCHED_NODE_LOCKED", r"has been locked|node lock|lock(?:ing)? node"),
-    # --- whose quota --------------------------------------------------------------------------------------------------
+    # --- quotas -------------------------------------------------------------------------------------------------------
     ("SCHED_QUOTA_EXCEEDED", r"exceeded quota|resourcequotanotfit|quota exceeded"),
     (
         "SCHED_QUEUE_QUOTA",
@@ -28,14 +28,14 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"|job is not ready",
     ),
     ("SCHED_ADMISSION_DENIED", r"webhook|denied the request|is forbidden|violates podsecurity"),
-    # --- claims and volumes, whose texts have words of everything else ------------------------------------------------
+    # --- claims and volumes, whose texts contain words of many other rows ---------------------------------------------
     ("SCHED_DRA_UNALLOCATABLE", r"resource ?claim|device ?class|allocate all claims|dynamicresources|resource ?slice"),
     (
         "SCHED_VOLUME",
         r"persistent ?volume|volume node affinity|\bpvc|volume count|volume zone|volumebinding|binding volumes"
         r"|free storage|storage ?class|available disk|csinode|unbound immediate",
     ),
-    # --- errors in place of a verdict ---------------------------------------------------------------------------------
+    # --- errors instead of a result -----------------------------------------------------------------------------------
     (
         "SCHED_NO_EXTENDER",
         r"with extender at url|dial tcp|connection refused|no such host|i/o timeout|x509:|context deadline exceeded"
@@ -89,14 +89,14 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_INSUFFICIENT_STORAGE", r"ephemeral-?storage"),
     ("SCHED_INSUFFICIENT_CPU", r"\bcpu\b"),
     ("SCHED_INSUFFICIENT_MEMORY", r"\bmemory\b"),
-    # --- no reason at all ---------------------------------------------------------------------------------------------
+    # --- no reason given ----------------------------------------------------------------------------------------------
     ("SCHED_NO_NODES", r"no nodes available to schedule|^0 nodes are available"),
     (
         "SCHED_NO_NODE_FITS",
         r"nodeunfitpod|do not meet|no available node|devicesharing error|unable to schedule|no nodes with enough"
         r"|resources for the workload|nodes (?:are )?(?:un)?available",
     ),
-    # --- anything else that is scarce ---------------------------------------------------------------------------------
+    # --- other scarce resources ---------------------------------------------------------------------------------------
     (
         "SCHED_INSUFFICIENT_RESOURCE",
         r"insufficient \S|enough resource|enough of |resource fit failed|overhead resources",
@@ -104,15 +104,15 @@ _ROWS: tuple[tuple[str, str], ...] = (
 )
 _COMPILED = tuple((code, re.compile(pattern)) for code, pattern in _ROWS)
 
-_LONGEST = 512  # characters of a phrase that are looked at: real ones have less than 200
+_LONGEST = 512  # characters of a phrase that are searched; real phrases have less than 200
 
 
 def code_of(phrase: str) -> str | None:
-    """The code of one phrase, without its counts and node names; None: no row knows it."""
+    """The code of one phrase, given without counts and node names; None: no row matches."""
     return _code_of(phrase[:_LONGEST])
 
 
-@lru_cache(maxsize=1024)  # a cluster says the same few phrases again and again
+@lru_cache(maxsize=1024)  # a cluster repeats the same few phrases
 def _code_of(phrase: str) -> str | None:
     text = phrase.lower()
     return next((code for code, pattern in _COMPILED if pattern.search(text)), None)

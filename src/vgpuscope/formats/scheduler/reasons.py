@@ -1,18 +1,18 @@
-"""What schedulers say about a pod that waits → codes, with the nodes and GPUs they were said of.
+"""Messages of schedulers about a waiting pod → codes, with the nodes and GPUs they were reported for.
 
-The texts have few shapes. kube-scheduler, Volcano and vgpu-manager give a header and then counted phrases, which a
-scheduler extender's own phrases are among; after the first full stop follows what preemption found, which is no reason:
+The messages have few shapes. kube-scheduler, Volcano and vgpu-manager write a header and then counted phrases; phrases
+of a scheduler extender are among them. The result of preemption follows after the first full stop; it is not a reason:
 
     0/6 nodes are available: 1 node unregistered, 2 2/2 CardInsufficientMemory, 3 Insufficient cpu. preemption: …
     0/9 nodes are available: 2 Insufficient vGPU memory (node-a,node-b and 5 more).
 
-HAMi's events have one phrase each, and one node's several reasons are joined by commas under one count:
+HAMi's events have one phrase each. If a node has several reasons, they are joined by commas under one count:
 
     3 nodes CardInsufficientMemory(node-a,node-b,node-c)
     1 1/3 AllocatedCardsInsufficientRequest, 1/3 CardCordoned, 1/3 CardNotHealth
 
-Others give one line for each node (`node-a: …`, `<node-a>: …`), or one sentence. A text that is in no shape and no
-table is kept as it is, shortened, under SCHED_OTHER.
+Other schedulers write one line for each node (`node-a: …`, `<node-a>: …`), or one sentence. Text of an unknown shape
+that matches no table is kept, shortened, under SCHED_OTHER.
 """
 
 import re
@@ -26,31 +26,31 @@ from vgpuscope.model.decision import Reason
 
 OTHER = "SCHED_OTHER"
 
-# Bounds. The API server takes conditions of up to 32 KiB and events of 1 KiB; HAMi's old-style events have no limit.
+# Limits. The API server accepts conditions of up to 32 KiB and events of 1 KiB; HAMi's old-style events have no limit.
 _TEXT, _LINES, _PHRASES, _REASONS, _NODES, _DETAIL = 65536, 4096, 512, 64, 64, 160
 
 
 def reasons(component: str, reason: str, message: str) -> tuple[Reason, ...]:
-    """What an event says about why a pod waits; () for an event that says nothing of the kind."""
+    """The reasons in an event for why a pod is waiting; () if the event has no such reason."""
     kind = _EVENTS.get(reason) or _kind_by_look(component, reason)
     return _read(kind, message or reason) if kind else ()
 
 
 def condition_reasons(reason: str, message: str) -> tuple[Reason, ...]:
-    """What the condition PodScheduled=False says; () if it says nothing at all."""
+    """The reasons in the condition PodScheduled=False; () if it has neither a reason nor a message."""
     return _read(_GATED if reason == "SchedulingGated" else _VERDICT, message or reason) if reason or message else ()
 
 
-def success(component: str, reason: str) -> Literal["filter", "bind"] | None:  # noqa: ARG001 - all use the same words
-    """The stage that the event says has succeeded, if any."""
+def success(component: str, reason: str) -> Literal["filter", "bind"] | None:  # noqa: ARG001 - the same words for all
+    """The stage that the event reports as successful, if any."""
     return _SUCCESS.get(reason)
 
 
-# --- which events are meant -------------------------------------------------------------------------------------------
+# --- kinds of events --------------------------------------------------------------------------------------------------
 
 
 class _Kind(Struct, frozen=True):
-    """How an event's text is read: the code if no phrase is known, and the codes that may be found; None: any."""
+    """How an event's text is read: the code if no phrase is known, and the codes to look for (None: all)."""
 
     otherwise: str
     only: frozenset[str] | None = None
@@ -65,18 +65,18 @@ _CREATE = _Kind(OTHER, frozenset({"SCHED_QUOTA_EXCEEDED", "SCHED_ADMISSION_DENIE
 _EVENTS: dict[str, _Kind] = {
     "FailedScheduling": _VERDICT,  # kube-scheduler, Volcano
     "FilteringFailed": _VERDICT,  # HAMi, vgpu-manager
-    "Unschedulable": _VERDICT,  # KAI; Volcano of a pod group
+    "Unschedulable": _VERDICT,  # KAI; Volcano, about a pod group
     "NotEnoughResources": _VERDICT,
-    "PodGrouperWarning": _Kind(OTHER, frozenset()),  # KAI, of a pod that it cannot put into a group
+    "PodGrouperWarning": _Kind(OTHER, frozenset()),  # KAI, about a pod that it cannot group
     "SchedulingGated": _GATED,
     "ResourceInvalid": _Kind("SCHED_REQUEST_INVALID", frozenset()),  # vgpu-manager
     "BindingFailed": _BIND,
     "FailedBinding": _BIND,
     "BindingError": _BIND,  # KAI's binder
-    "UnexpectedAdmissionError": _ALLOCATE,  # kubelet, and so the following
+    "UnexpectedAdmissionError": _ALLOCATE,  # kubelet, also the next two
     "FailedPrepareDynamicResources": _ALLOCATE,
     "TopologyAffinityError": _Kind("SCHED_NUMA_MISMATCH", frozenset()),
-    "FailedCreate": _CREATE,  # of the pod's owner
+    "FailedCreate": _CREATE,  # about the pod's owner
 }
 _SUCCESS: dict[str, Literal["filter", "bind"]] = {
     "FilteringSucceed": "filter",
@@ -96,7 +96,7 @@ def _kind_by_look(component: str, reason: str) -> _Kind | None:
 
 
 class _Phrase(Struct):
-    """One reason as it was said."""
+    """One reason in the scheduler's words."""
 
     text: str
     count: int | None = None
@@ -121,7 +121,7 @@ def _read(kind: _Kind, message: str) -> tuple[Reason, ...]:
         code = code_of(message)
         return (_free(message, code if code in kind.only else kind.otherwise),)
     text = message[:_TEXT]
-    preemption = text.find("preemption:")  # what it found is no reason, and is counted in the same words
+    preemption = text.find("preemption:")  # not a reason, but it has counted phrases too
     if preemption > 0:
         text = text[:preemption]
     headers = list(_HEADER.finditer(text))
@@ -129,7 +129,7 @@ def _read(kind: _Kind, message: str) -> tuple[Reason, ...]:
 
 
 def _all(text: str, headers: list[re.Match[str]]) -> Iterator[Reason]:
-    """The counted phrases first: what stands before them is more general."""
+    """All reasons, counted phrases first: the text before them is more general."""
     if not headers and _COUNTED.match(text):
         yield from map(_reason, _segment(text, total=None, whole=True))
         return
@@ -146,13 +146,13 @@ def _all(text: str, headers: list[re.Match[str]]) -> Iterator[Reason]:
 
 def _behind(text: str, headers: list[re.Match[str]]) -> Iterator[_Phrase]:
     ends = [*(header.start() for header in headers[1:]), len(text)]
-    for header, end in zip(headers, ends, strict=False):  # without headers there is nothing behind them
+    for header, end in zip(headers, ends, strict=False):  # without headers, `ends` still has an item
         total = int(header["total"]) if header["total"] else None
         yield from _segment(text[header.end() : end].lstrip(":. "), total=total, whole=header["kai"] is not None)
 
 
 def _segment(text: str, *, total: int | None, whole: bool) -> Iterator[_Phrase]:
-    """The phrases after one header; total is the count of one that has none of its own."""
+    """The phrases after one header; `total` is used for phrases without a count of their own."""
     for number, line in enumerate(text.split("\n", _LINES)[:_LINES]):
         named = _NODE_LINE.match(line)
         if named and (number or named["quote"]):
@@ -164,7 +164,7 @@ def _segment(text: str, *, total: int | None, whole: bool) -> Iterator[_Phrase]:
 
 
 def _line(line: str, *, whole: bool) -> Iterator[_Phrase]:
-    """Counted phrases, one after the other; what has no count goes on with the one before, or shares its count."""
+    """The counted phrases of a line; a piece without a count continues the phrase before it, or shares its count."""
     last: _Phrase | None = None
     for piece in _pieces(line, whole=whole):
         counted = _COUNTED.match(piece)
@@ -184,7 +184,7 @@ def _line(line: str, *, whole: bool) -> Iterator[_Phrase]:
 
 
 def _pieces(line: str, *, whole: bool) -> Iterator[str]:
-    """The parts between commas that are in no brackets; unless the whole line is asked for, up to the full stop."""
+    """The parts between commas outside brackets; up to the first full stop, unless `whole` is set."""
     depth = begin = made = 0
     end = len(line)
     for mark in _MARKS.finditer(line):
@@ -227,7 +227,7 @@ def _reason(phrase: _Phrase) -> Reason:
 
 
 def _free(text: str, code: str) -> Reason:
-    """A whole sentence as one reason, with what it says of nodes."""
+    """A whole sentence as one reason, with the nodes it names or counts."""
     start = text[:1024]
     locked, unmet = _LOCKED.search(start), _UNMET.search(start)
     nodes = (locked[1],) if locked and _NAME.fullmatch(locked[1]) else ()
@@ -236,9 +236,9 @@ def _free(text: str, code: str) -> Reason:
 
 
 def _without_names(text: str) -> tuple[str, tuple[str, ...]]:
-    """The phrase, and the nodes that stand behind it in parentheses, if nodes are what stands there."""
+    """The phrase, and the node names in parentheses after it, if there are any."""
     phrase, bracket, inside = text.rpartition("(")
-    whole = text.endswith(")") or len(text) > 4096  # so long it may be that the end was cut off
+    whole = text.endswith(")") or len(text) > 4096  # the end of such a long text may be cut off
     names = [name.partition(" and ")[0] for name in inside.removesuffix(")").split(",", _NODES)[:_NODES]]
     if not (bracket and whole and all(map(_NAME.fullmatch, names))) or names == ["s"]:  # node(s)
         return text, ()
@@ -254,7 +254,7 @@ def _detail(text: str) -> str:
 
 
 class _Group(Struct):
-    """What was said more than once: first in these words, then of other nodes."""
+    """A reason that occurs more than once: its first form, and the nodes of all of them."""
 
     first: Reason
     nodes: dict[str, None]
@@ -274,7 +274,7 @@ class _Group(Struct):
 
 
 def _merged(found: Iterator[Reason]) -> tuple[Reason, ...]:
-    """What is said of named nodes is one reason for all of them, whatever amounts were named for each."""
+    """Merges equal reasons; a reason for named nodes is one for all of them, even if the amounts differ."""
     groups: dict[tuple[str, str, str | None], _Group] = {}
     for one in found:
         key = (one.code, one.cards, None if one.nodes else one.detail)

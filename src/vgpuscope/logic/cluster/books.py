@@ -1,13 +1,13 @@
-"""The state of a cluster's devices: a fold over what happens to nodes, pods, quotas, slices and claims.
+"""The state of a cluster's devices: a fold over the events of nodes, pods, quotas, slices and claims.
 
     state = ClusterState()
     state.apply(NodeSet(node))
     state.apply(PodSet(pod))
-    state.node("gpu-1").devices[0].memory_free   # up to date: made anew if something changed since it was last made
-    state.settled_nodes()                        # as they were last made: costs nothing
+    state.node("gpu-1").devices[0].memory_free   # up to date: recomputed if something has changed
+    state.settled_nodes()                        # the last computed ledgers: no computation
 
-Whoever has to know what devices are free holds one of these and feeds it: the cluster exporter, a scheduler extender.
-It touches nothing outside, and depends on neither the order of events nor how often one comes.
+A program that needs to know the free devices feeds events into a ClusterState: the cluster exporter, a scheduler
+extender. It does no I/O. The order of events and repeated events make no difference.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,19 +39,19 @@ class ClusterState:
     """Nodes, pods, quotas, slices and claims of a cluster, and what follows from them. One writer."""
 
     def __init__(self, *, patience: Seconds = 300.0) -> None:
-        """A pod that has had devices for `patience` without being bound is overdue."""
+        """A pod that has held devices for `patience` without being bound is overdue."""
         self._ledger = ClusterLedger(patience=patience)
         self._dra: DraIndex | None = None  # only while there is a slice or a claim
         self._totals = CapacityTotals()
-        self._nodes: dict[str, NodeLedger] = {}  # conclusions, as they were last made
+        self._nodes: dict[str, NodeLedger] = {}  # the last computed ledgers
         self._namespaces: dict[str, NamespaceLedger] = {}
         self._stale_nodes: set[str] = set()
         self._stale_namespaces: set[str] = set()
 
-    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, event: ClusterEvent) -> None:
-        """Take one event in. It costs the object's own work: conclusions are made when somebody asks for them."""
+        """Apply one event. Only the object itself is processed; ledgers are computed on request."""
         match event:
             case PodSet(pod):
                 self._set_pod(pod)
@@ -71,7 +71,7 @@ class ClusterState:
                 assert_never(event)
 
     def pass_time(self, now: Seconds) -> None:
-        """It is `now` by a monotonic clock: pods that have waited too long for their binding are overdue."""
+        """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
         self._ledger.pass_time(now)
 
     def _set_pod(self, pod: PodState) -> None:
@@ -110,73 +110,73 @@ class ClusterState:
                 self._dra.set_pod(pod)
         return self._dra
 
-    # ── what there is ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def pods(self) -> Mapping[PodUID, PodState]:
-        """All pods as the API server says, and claims that no pod uses; a view that follows every change."""
+        """All pods as the API server reports them, and claims that no pod uses; a live view."""
         return self._ledger.pods
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
-        """All nodes as the API server says; a view that follows every change."""
+        """All nodes as the API server reports them; a live view."""
         return self._ledger.nodes
 
     def pod(self, uid: PodUID) -> PodState | None:
-        """A pod with everything that it holds, through its annotations and through ResourceClaims."""
+        """A pod with all devices that it holds, through its annotations and through ResourceClaims."""
         return self._ledger.pod(uid)
 
     def requests(self, uid: PodUID) -> tuple[DeviceRequest, ...]:
-        """What each container of a pod asks for; nothing for a pod that is not known."""
+        """The requests of each container of a pod; empty for an unknown pod."""
         pod = self._ledger.pods.get(uid)
         return device_requests(pod) if pod else ()
 
     @property
     def unplaced(self) -> int | None:
-        """How many devices of DRA drivers are on no node in particular; None: no driver publishes any."""
+        """Number of DRA devices that belong to no single node; None: no driver publishes devices."""
         return self._dra.unplaced if self._dra is not None else None
 
-    # ── what follows, up to date ─────────────────────────────────────────────────────────────────────────────────
+    # ── results, up to date ──────────────────────────────────────────────────────────────────────────────────────
 
     def changed(self) -> Changes:
-        """Whose conclusions rest on something that changed since they were last made, the gone included."""
+        """The nodes and namespaces whose last computed ledger may be stale, deleted ones included."""
         self._note_changes()
         return Changes(nodes=frozenset(self._stale_nodes), namespaces=frozenset(self._stale_namespaces))
 
     def node(self, name: str) -> NodeLedger | None:
-        """All conclusions about a node; None if there is no such node and no pod refers to it."""
+        """The ledger of a node; None if the node is unknown and no pod refers to it."""
         self._note_changes()
         if name in self._stale_nodes:
             self._settle_node(name)
         return self._nodes.get(name)
 
     def namespace(self, name: str) -> NamespaceLedger:
-        """All conclusions about a namespace; empty if no pod holds a device there and no quota limits them."""
+        """The ledger of a namespace; empty if no pod holds a device there and no quota limits devices."""
         self._note_changes()
         if name in self._stale_namespaces:
             self._settle_namespace(name)
         return self.settled_namespace(name)
 
     def holders(self, node: str) -> dict[DeviceUUID, tuple[Holder, ...]]:
-        """Who holds what of each GPU on a node; a GPU that nobody holds is not among them."""
+        """The holders of each GPU on a node; GPUs without holders are not included."""
         found: dict[DeviceUUID, tuple[Holder, ...]] = {}
         ledger = self.node(node)
         for one in ledger.holders if ledger else ():
             found[one.device] = (*found.get(one.device, ()), one)
         return found
 
-    # ── what follows, as it was last made ────────────────────────────────────────────────────────────────────────
+    # ── results, as last computed ────────────────────────────────────────────────────────────────────────────────
 
     def settled_node(self, name: str) -> NodeLedger | None:
-        """The conclusions about a node as they were last made."""
+        """The last computed ledger of a node."""
         return self._nodes.get(name)
 
     def settled_nodes(self) -> Iterator[NodeLedger]:
-        """The same of all nodes, by name."""
+        """The last computed ledgers of all nodes, sorted by name."""
         return (self._nodes[name] for name in sorted(self._nodes))
 
     def settled_namespace(self, name: str) -> NamespaceLedger:
-        """The conclusions about a namespace as they were last made."""
+        """The last computed ledger of a namespace."""
         return self._namespaces.get(name) or NamespaceLedger(name=name)
 
     def capacity(self) -> Capacity:

@@ -1,7 +1,7 @@
-"""What can still be had: of a node, of a type of GPU, of the cluster.
+"""Capacity that can still be allocated: of a node, of a GPU type, of the cluster.
 
-A node's figures are made from its GPUs; those of types and the cluster are sums that nodes are put into and taken
-out of, so that a change on one node costs one node.
+A node's capacity is computed from its GPUs. The capacity of GPU types and of the cluster is a running sum: a node is
+added or subtracted, so a change on one node costs only the work for that node.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _NOTHING = Amount()
 
 
 class _Sums:
-    """Amounts that are being added up; only parts that there are."""
+    """Running sums of amounts; holds only the parts that were added."""
 
     __slots__ = ("parts",)
 
@@ -71,7 +71,7 @@ class _Sums:
 
 
 def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capacity, ...]]:
-    """What one node can still take: altogether, and for each type of GPU."""
+    """The capacity of one node: in total, and for each GPU type."""
     cards: dict[_TypeKey, list[DeviceLedger]] = {}
     for one in devices:
         cards.setdefault((one.device.vendor, one.device.type), []).append(one)
@@ -79,7 +79,7 @@ def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capa
     if len(types) == 1:
         return structs.replace(types[0], vendor="", type=""), types
     sums = _Sums()
-    whole: dict[str, int] = {}  # a pod asks for GPUs of one vendor, whatever their type
+    whole: dict[str, int] = {}  # by vendor: a pod requests GPUs of one vendor, of any type
     for one_type in types:
         sums.add_all(one_type, 1)
         whole[one_type.vendor] = whole.get(one_type.vendor, 0) + one_type.whole_cards
@@ -95,7 +95,7 @@ def node_capacity(devices: Sequence[DeviceLedger]) -> tuple[Capacity, tuple[Capa
 
 
 def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
-    """Where each GPU's total and what is left of it belongs."""
+    """Adds each GPU's total, and what is left of it, to the right part of the sums."""
     sums = _Sums()
     largest_memory = largest_cores = 0
     for one in devices:
@@ -123,7 +123,7 @@ def _capacity(key: _TypeKey, devices: Iterable[DeviceLedger]) -> Capacity:
 
 
 def _part(one: DeviceLedger, *, cores_left: int, cores: int) -> str:
-    """What is left is free if some request can have it: every request takes a slot, memory, and a GPU with compute."""
+    """Whether the rest of a GPU is free or stranded: every request needs a slot, memory and some compute."""
     exhausted = (one.device.memory and not one.memory_free) or (cores and not cores_left)
     if not one.slots_free or exhausted:
         return "stranded"
@@ -131,7 +131,7 @@ def _part(one: DeviceLedger, *, cores_left: int, cores: int) -> str:
 
 
 def _percent(one: DeviceLedger) -> tuple[int, int]:
-    """A GPU's cores and those given away, in percent of a GPU whatever the vendor counts in; 0, 0: cannot be told."""
+    """A GPU's cores and its allocated cores, in percent of a GPU for every vendor; 0, 0: unknown."""
     vendor = BY_WORD.get(one.device.vendor)
     unit = vendor.core_unit if vendor else "percent"
     if unit == "percent":
@@ -142,7 +142,7 @@ def _percent(one: DeviceLedger) -> tuple[int, int]:
 
 
 def _largest_cores(left: int, *, cores: int, held: bool) -> int:
-    """A request is for one GPU at most; one for all of it is exclusive, so a GPU that somebody holds refuses it."""
+    """The largest request for cores that one GPU accepts: 100 % is exclusive, so a GPU with a holder rejects it."""
     return 99 if held and cores == 100 and left >= 100 else min(left, 100)
 
 
@@ -154,7 +154,7 @@ class CapacityTotals:
         self._nodes: dict[_TypeKey, dict[str, Capacity]] = {}
 
     def put(self, node: NodeLedger) -> None:
-        """Take the node as it is now in the place of what it was."""
+        """Replace the node's previous capacity by its current one."""
         self.drop(node.name)
         for capacity in (node.capacity, *node.types):
             if capacity.total.cards:
@@ -163,7 +163,7 @@ class CapacityTotals:
                 self._nodes.setdefault(key, {})[node.name] = capacity
 
     def drop(self, name: str) -> None:
-        """Forget the node, if it was there."""
+        """Remove the node, if it is known."""
         for key in [key for key, nodes in self._nodes.items() if name in nodes]:
             nodes = self._nodes[key]
             self._sums[key].add_all(nodes.pop(name), -1)

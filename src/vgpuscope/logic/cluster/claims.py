@@ -1,4 +1,4 @@
-"""What a pod counts for: its assignments brought to one claim for each device, by HAMi's rule for init containers."""
+"""What a pod uses of each device: merges its assignments into one claim a device, by HAMi's init container rule."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from vgpuscope.model.quantity import Bytes, DeviceUUID
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """What one pod takes of one device."""
+    """What one pod uses of one device."""
 
     device: DeviceUUID
     vendor: str
@@ -22,7 +22,7 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Part(Struct, frozen=True):
-    """What a pod means to its node; follows from the pod alone, so it is made once for each."""
+    """A pod's part in its node's ledger; depends on the pod alone, so it is computed once for each pod."""
 
     order: tuple[str, str, str]
     counts: bool
@@ -33,7 +33,7 @@ class Part(Struct, frozen=True):
 
 
 def part(pod: PodState) -> Part:
-    """What the pod means to its node."""
+    """The pod's part in its node's ledger."""
     order = (pod.namespace, pod.name, pod.uid)
     if not counts(pod):
         return Part(order, False, (), (), ())
@@ -43,21 +43,21 @@ def part(pod: PodState) -> Part:
 
 
 def counts(pod: PodState) -> bool:
-    """Whether the pod holds devices: from its assignment, which comes before the binding, until it ends or is gone."""
+    """Whether the pod holds devices: from its assignment, which precedes the binding, until it ends or is deleted."""
     return bool(pod.assignments) and pod.place != "" and not pod.ended
 
 
 def held(pod: PodState) -> tuple[Assignment, ...]:
-    """The assignments that still hold something: those of init containers end when all of these have succeeded."""
+    """The assignments still in effect: those of init containers end when all init containers have succeeded."""
     if not pod.init_done:
         return pod.assignments
     return tuple([one for one in pod.assignments if not one.init])
 
 
 def claims(pod: PodState) -> tuple[Claim, ...]:
-    """What a pod takes of each device: its app containers together or its largest init container, if that is more.
+    """What a pod uses of each device: the sum of its app containers, or its largest init container if that is more.
 
-    HAMi's rule. It follows that a device's sum may be less than that of its holders, as long as there are init ones.
+    This is HAMi's rule. While init containers hold devices, a device's sum may be less than the sum over its holders.
     """
     assignments = held(pod)
     if len(assignments) == 1:
@@ -69,7 +69,7 @@ def claims(pod: PodState) -> tuple[Claim, ...]:
 
 
 def holders(pod: PodState) -> list[Holder]:
-    """Each device in each container's hands."""
+    """One holder for each device of each container."""
     return [
         Holder(
             namespace=pod.namespace,
@@ -88,7 +88,7 @@ def holders(pod: PodState) -> list[Holder]:
 
 
 def _shares(pod: PodState, held_by: Sequence[Holder], claimed: Iterable[Claim]) -> Iterator[PodShare]:
-    """What the pod has of each device that it holds more than once."""
+    """The pod's share of each device that it holds more than once."""
     times = Counter(holder.device for holder in held_by)
     for claim in claimed:
         if times[claim.device] > 1:
@@ -113,7 +113,7 @@ def instance_holders(pod: PodState) -> Iterator[InstanceHolder]:
 
 
 def _claim(assignments: list[Assignment]) -> Claim:
-    """One pod's assignments on one device, at the moment when most of it is in use."""
+    """One pod's claim on one device: the maximum over the phases of its init and app containers."""
     app = [one for one in assignments if not one.init]
     if len(app) == len(assignments):
         return _together(app)
@@ -131,14 +131,17 @@ def _claim(assignments: list[Assignment]) -> Claim:
 
 
 def _init_phases(assignments: list[Assignment], app: list[Assignment]) -> Iterator[list[Assignment]]:
-    """Init containers run one after the other, each beside the sidecars that were started before it."""
+    """Init containers run one after the other, each together with the sidecars started before it."""
     for index in {one.container_index: None for one in assignments if one.init}:
         sidecars = [one for one in app if one.container_index < index]
         yield [one for one in assignments if one.init and one.container_index == index] + sidecars
 
 
 def _together(assignments: tuple[Assignment, ...] | list[Assignment]) -> Claim:
-    """Containers that run at the same time; the same device twice in one container is two slots (two MIG instances)."""
+    """The sum over containers that run at the same time; a device twice in one container is two MIG instances.
+
+    Each of them takes a slot.
+    """
     first = assignments[0]
     if len(assignments) == 1:
         return Claim(first.device, first.vendor, first.memory, first.cores, 1, 1)

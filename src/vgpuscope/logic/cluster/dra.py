@@ -1,11 +1,11 @@
-"""What Kubernetes' own device allocation adds to nodes and pods.
+"""Adds the devices of DRA (Kubernetes' own device allocation) to nodes and pods.
 
 slices ─┐                ┌──► by node: the GPUs that drivers publish on it
 claims ─┼──► DraIndex ────┼──► by pod: what its claims hold
-pods ───┘                └──► a claim that no pod uses, in the place of a pod
+pods ───┘                └──► a claim that no pod uses, as a pod
 
-Of pods it remembers only the UIDs of those that can use a claim. It knows no nodes. A cluster without slices and claims
-needs no such book.
+The index keeps only the UIDs of pods that can use a claim, and no nodes. A cluster without slices and claims needs no
+index.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,9 +25,10 @@ T = TypeVar("T")
 
 
 class DraIndex:
-    """All slices and claims, and which pods can use claims. What follows does not depend on the order of events.
+    """All slices and claims, and the pods that can use claims. The order of events makes no difference.
 
-    A pod holds what a claim does if the claim is reserved for it, and it has not ended. Several of them share it.
+    A pod holds the devices of a claim if the claim is reserved for the pod and the pod has not ended. Several such
+    pods share the devices.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class DraIndex:
         keep_pod: Callable[[PodState], None],
         drop_pod: Callable[[PodUID], None],
     ) -> None:
-        """`keep_pod` and `drop_pod` are told the claims that no pod uses."""
+        """`keep_pod` and `drop_pod` are called for claims that no pod uses."""
         self._keep_cards, self._keep_share = keep_cards, keep_share
         self._keep_pod, self._drop_pod = keep_pod, drop_pod
         self._using: set[PodUID] = set()  # pods that refer to claims and have not ended
@@ -48,24 +49,24 @@ class DraIndex:
         self._at: dict[str, set[PoolKey]] = {}  # by node
         self._drivers: dict[str, int] = {}  # how many pools each has
         self._claims: dict[str, ClaimState] = {}
-        self._for: dict[PodUID, set[str]] = {}  # the claims that are reserved for a pod
-        self._in: dict[PoolKey, dict[str, dict[str, int]]] = {}  # by pool and device: how often which claim has it
+        self._for: dict[PodUID, set[str]] = {}  # the claims reserved for a pod
+        self._in: dict[PoolKey, dict[str, dict[str, int]]] = {}  # by pool, device, claim: how often it holds it
         self._unused: set[str] = set()
 
     @property
     def empty(self) -> bool:
-        """Whether there is neither a slice nor a claim."""
+        """Whether there are no slices and no claims."""
         return not self._slices and not self._claims
 
     @property
     def unplaced(self) -> int | None:
-        """How many devices are on no node in particular, and so in no node's ledger; None: nobody publishes any."""
+        """Number of devices that belong to no single node, and so to no ledger; None: no driver publishes devices."""
         return sum(pool.unplaced for pool in self._pools.values()) if self._pools else None
 
-    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def set_pod(self, pod: PodState) -> None:
-        """A pod is as given."""
+        """A pod was added or has changed."""
         if not pod.claims or pod.ended:
             self.drop_pod(pod.uid)
         elif pod.uid not in self._using:
@@ -73,13 +74,13 @@ class DraIndex:
             self._settle(self._for.get(pod.uid, ()))
 
     def drop_pod(self, uid: PodUID) -> None:
-        """A pod is gone, or can use no claim any more."""
+        """A pod was deleted, or can no longer use claims."""
         if uid in self._using:
             self._using.discard(uid)
             self._settle(self._for.get(uid, ()))
 
     def set_slice(self, found: SliceState) -> None:
-        """A slice is as given."""
+        """A slice was added or has changed."""
         pool = (found.driver, found.pool)
         old = self._pool_of.get(found.name)
         if old is not None and old != pool:
@@ -89,7 +90,7 @@ class DraIndex:
         self._settle_pool(pool)
 
     def drop_slice(self, name: str) -> None:
-        """A slice is gone."""
+        """A slice was deleted."""
         pool = self._pool_of.pop(name, None)
         if pool is None:
             return
@@ -99,7 +100,7 @@ class DraIndex:
         self._settle_pool(pool)
 
     def set_claim(self, claim: ClaimState) -> None:
-        """A claim is as given."""
+        """A claim was added or has changed."""
         old = self._claims.get(claim.uid)
         if old == claim:
             return
@@ -109,13 +110,13 @@ class DraIndex:
         self._settle((claim.uid,), also=old)
 
     def drop_claim(self, uid: str) -> None:
-        """A claim is gone, or holds nothing any more."""
+        """A claim was deleted, or no longer holds devices."""
         old = self._claims.get(uid)
         if old is not None:
             self._take_out(old)
             self._settle((uid,), also=old)
 
-    # ── the books ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── indexes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put_in(self, claim: ClaimState) -> None:
         self._claims[claim.uid] = claim
@@ -139,7 +140,7 @@ class DraIndex:
                     del self._in[pool]
 
     def _settle_pool(self, key: PoolKey) -> None:
-        """Make the pool anew, and tell everyone who has to do with it."""
+        """Rebuild the pool, and update all affected nodes and pods."""
         old, slices = self._pools.pop(key, None), self._slices.get(key)
         if slices:
             self._pools[key] = make_pool(key, slices.values())
@@ -153,7 +154,7 @@ class DraIndex:
         self._count_pool(key[0], (key in self._pools) - (old is not None))
 
     def _count_pool(self, driver: str, more: int) -> None:
-        """Of a driver that comes or goes, all claims must be looked at: its devices become known or unknown."""
+        """Count a driver's pools; if it comes or goes, update all its claims: its devices become known or unknown."""
         before = self._drivers.get(driver, 0)
         self._drivers[driver] = before + more
         if not self._drivers[driver]:
@@ -166,7 +167,7 @@ class DraIndex:
         return {uid for holders in self._in.get(key, {}).values() for uid in holders}
 
     def _settle(self, claims: Iterable[str], *, also: ClaimState | None = None) -> None:
-        """Tell the pods and nodes that claims, or what a claim was, have to do with; and stand in for unused ones."""
+        """Update the pods and nodes of these claims and of `also` (a claim's old state), and handle unused claims."""
         touched = [claim for uid in claims if (claim := self._claims.get(uid))]
         for uid in claims:
             self._stand_in(uid)
@@ -181,7 +182,7 @@ class DraIndex:
             self._keep_cards(name, self._cards(name))
 
     def _stand_in(self, uid: str) -> None:
-        """A claim that no pod uses is told as a pod of its own, for as long as that is so."""
+        """Represent the claim as a pod as long as no pod uses it."""
         claim = self._claims.get(uid)
         pod = self._as_pod(claim) if claim and not self._users(claim) else None
         if pod is not None:
@@ -191,10 +192,10 @@ class DraIndex:
             self._unused.discard(uid)
             self._drop_pod(uid)
 
-    # ── what follows ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _users(self, claim: ClaimState) -> list[PodUID]:
-        """The pods that use what the claim holds."""
+        """The pods that use the claim's devices."""
         return [uid for uid in claim.pods if uid in self._using]
 
     def _find(self, one: ClaimedDevice) -> tuple[DraDevice, DraGpu] | None:
@@ -206,7 +207,7 @@ class DraIndex:
         return found[0].node if found else ""
 
     def _cards(self, name: str) -> tuple[RegisteredDevice, ...]:
-        """The GPUs on a node, each once: of two pools that publish the same one, the first counts."""
+        """The GPUs on a node, each once: if two pools publish the same GPU, the first pool is used."""
         cards = chain.from_iterable(self._pools[key].cards for key in sorted(self._at.get(name, ())))
         found: dict[DeviceUUID, RegisteredDevice] = {}
         for card in cards:
@@ -215,7 +216,7 @@ class DraIndex:
         return tuple(found.values())
 
     def _registered(self, card: DraGpu) -> RegisteredDevice:
-        """The GPU as it is held: pods that share a claim share a slot, so there are as many as it takes."""
+        """The GPU with its allocations: each pod that shares a claim takes a slot, so slots are added if needed."""
         devices = self._in.get(card.pool)
         if not devices:
             return card.registered
@@ -230,7 +231,7 @@ class DraIndex:
         return structs.replace(card.registered, slots=max(held, card.registered.slots), mode=mode)
 
     def _share_of(self, pod: PodUID) -> ClaimShare | None:
-        """What all claims of a pod hold for it; None: nothing, or it cannot use them."""
+        """The devices that a pod holds through all its claims; None: no devices, or the pod cannot use claims."""
         claims = self._for.get(pod)
         if not claims or pod not in self._using:
             return None
@@ -249,7 +250,7 @@ class DraIndex:
         return joined_pod(pod, share) if share.assignments else None
 
     def _share(self, claim: ClaimState, *, rank: int, of: int) -> ClaimShare:
-        """What one of several users has: everyone as much, so that together they have what the claim holds."""
+        """The share of one user (number `rank` of `of`): equal shares that add up to the claim's devices."""
         assignments, instances, node = [], [], ""
         for one in claim.devices:
             found = self._find(one)
@@ -273,7 +274,7 @@ class DraIndex:
         return ClaimShare(tuple(assignments), tuple(instances), node)
 
     def _vanished(self, one: ClaimedDevice) -> bool:
-        """Whether the device is gone, and not merely unknown to us: then we know others of its driver."""
+        """Whether the device is gone, not only unknown: true if the GPU driver publishes other devices."""
         return one.driver in self._drivers and is_gpu_driver(one.driver)
 
 
@@ -286,7 +287,7 @@ def _together(shares: list[ClaimShare]) -> ClaimShare:
 
 
 def _assignment(one: ClaimedDevice, device: DeviceUUID, memory: int, cores: int) -> Assignment:
-    """A claim is the pod's: which of its containers has it is not said."""
+    """An assignment to the whole pod: a claim does not say which container has the device."""
     return Assignment(
         container_index=0, container="", init=False, vendor=one.driver, device=device, memory=memory, cores=cores
     )
@@ -308,7 +309,7 @@ def _memory(one: ClaimedDevice, device: DraDevice) -> int:
 
 
 def _cores(one: ClaimedDevice, device: DraDevice, card: DraGpu) -> int:
-    """Percent of the GPU; 0: not limited, or not to be told."""
+    """Percent of the GPU; 0: not limited, or unknown."""
     if device.part:
         return round(100 * device.processors / card.processors) if card.processors else 0
     if one.cores is not None and device.cores:

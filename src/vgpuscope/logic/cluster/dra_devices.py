@@ -1,7 +1,7 @@
-"""GPUs, as drivers publish them: devices that can be allocated are GPUs, or are made of the same GPU.
+"""Groups the devices that DRA drivers publish into GPUs, so that each GPU is counted once.
 
-A driver that cuts GPUs on demand publishes a GPU and all parts that it could be cut into, and they draw from the same
-counters; one that finds GPUs cut for good publishes the parts alone. Either way the GPU is counted once.
+A published device is a whole GPU or a part of one. A driver that partitions GPUs on demand publishes the GPU and all
+parts it could have; they draw from the same counters. For a GPU with fixed partitions, only the parts are published.
 """
 
 from collections.abc import Iterable
@@ -17,17 +17,17 @@ PoolKey: TypeAlias = tuple[str, str]  # driver, pool
 
 
 class DraGpu(Struct, frozen=True):
-    """One GPU, and the devices that are made of it."""
+    """One GPU, and the devices that are parts of it (or all of it)."""
 
-    registered: RegisteredDevice  # as if nobody held it
+    registered: RegisteredDevice  # without any allocation
     node: str
     pool: PoolKey
     devices: tuple[DraDevice, ...]
-    processors: int  # 0: cannot be told
+    processors: int  # 0: unknown
 
 
 class ResourcePool(Struct, frozen=True):
-    """What the newest slices of a pool say."""
+    """The content of a pool's slices of the newest generation."""
 
     cards: tuple[DraGpu, ...] = ()
     devices: dict[str, tuple[DraDevice, DraGpu]] = {}
@@ -35,7 +35,7 @@ class ResourcePool(Struct, frozen=True):
 
 
 def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
-    """The pool that its slices make together; of two that name the same device, one wins."""
+    """Merges the slices of a pool; if two slices name the same device, the last slice by name is used."""
     slices = sorted(slices, key=lambda one: one.name)
     newest = max((one.generation for one in slices), default=0)
     devices = {device.name: device for one in slices if one.generation == newest for device in one.devices}
@@ -51,7 +51,7 @@ def make_pool(key: PoolKey, slices: Iterable[SliceState]) -> ResourcePool:
 
 
 def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
-    """What the devices are made of: one of them is all of the GPU, or it was cut for good and they are its parts."""
+    """The GPU of these devices: one device is the whole GPU, or all of them are its fixed partitions."""
     whole = max((one for one in devices if not one.part), key=lambda one: one.memory, default=None)
     parts = [one for one in devices if one.part]
     first = whole or parts[0]
@@ -76,12 +76,12 @@ def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
 
 
 def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:
-    """What a device is known by that has no uuid."""
+    """The id of a device without a UUID."""
     return f"{driver}/{pool}/{device}"
 
 
 def _slots(whole: DraDevice | None, parts: list[DraDevice]) -> int:
-    """How many claims the GPU can be for: the parts it was cut into, or as many of the smallest as have room."""
+    """How many claims can share the GPU: the number of fixed partitions, or how many of the smallest part fit."""
     if whole is None:
         return sum(part.slots for part in parts)
     return max([whole.slots, *(fit for part in parts if (fit := _fits(part, whole)))])

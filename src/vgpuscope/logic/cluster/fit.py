@@ -1,8 +1,8 @@
-"""What would have to change for a pod to fit: only what is certain from what it asks for and what is free.
+"""What would have to change for a pod to fit: only what is certain from its requests and the free capacity.
 
-A pod's requests are known as sums over its containers, so that of a pod that asks for several GPUs it cannot be told
-how much it wants of each. A GPU that is too small is too small whatever else the pod demands of it, its type for
-one; that a GPU has room is therefore only told together with what it does not mean.
+A pod's requests are known only as sums over its containers. If it requests several GPUs, the amount on each GPU is
+unknown. A GPU that is too small stays so whatever else the pod requires, such as a GPU type. A GPU with room may still
+be rejected for such a requirement, so that advice says only that capacity is not the problem.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _GIB = 1 << 30
 
 
 class _Wish(Struct, frozen=True):
-    """What is asked of one GPU; None: not said, which for memory may mean all of it."""
+    """The request for one GPU; None: not given, which for memory may mean the whole GPU."""
 
     memory: Bytes | None
     percentage: int | None  # of the GPU's memory
@@ -30,9 +30,9 @@ class _Card(Struct, frozen=True):
 
 
 def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker: str = "") -> tuple[str, ...]:
-    """Sentences about why the pod fits nowhere, or where there is room; nothing where nothing is certain.
+    """Sentences that say why the pod fits nowhere, or which GPU has room; empty if neither is certain.
 
-    `blocker` is what keeps the pod away where capacity does not.
+    `blocker` names what keeps the pod pending if capacity is not the problem.
     """
     known = list(nodes)
     lines = [line for vendor in VENDORS for line in _of_vendor(vendor, requests, known)]
@@ -44,7 +44,7 @@ _ROOM = "Capacity is not the problem"
 
 
 def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
-    """Of GPUs that are only counted; a pod that asks for memory or cores of them needs HAMi."""
+    """Advice for GPUs that the kubelet only counts; a pod that requests memory or cores needs HAMi."""
     if len(requests) != 1:
         return
     ((resource, count),) = requests.items()
@@ -54,7 +54,7 @@ def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[s
     free, name, one = max(offers, key=lambda offer: offer[:2])
     if free >= count:
         yield f"{_ROOM}: {name} has {free} of {one.offer.capacity} {resource} free."
-    elif not any(node.devices for node in nodes):  # else HAMi's GPUs may do
+    elif not any(node.devices for node in nodes):  # otherwise GPUs registered by HAMi may fit
         yield (
             f"The pod asks for {count} {resource} on one node; the most that is free is {free} of "
             f"{one.offer.capacity} ({name}): {count - free} missing."
@@ -84,7 +84,7 @@ def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
 
 
 def _several(count: int, usable: list[_Card]) -> Iterator[str]:
-    """Every GPU that is given takes a slot, and all of a pod's are on one node."""
+    """Advice for several GPUs: each one takes a slot, and all GPUs of a pod are on one node."""
     slots: dict[str, int] = {}
     for card in usable:
         slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
@@ -108,7 +108,10 @@ def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[st
 
 
 def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
-    """One sentence for each thing of which no GPU has enough; a MIG GPU has at most what is free on it."""
+    """One sentence for each resource of which no GPU has enough.
+
+    For a MIG GPU the free amount is an upper bound.
+    """
     if not usable:
         yield "No GPU in service has a free slot."
         return
@@ -130,7 +133,7 @@ def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
 
 
 def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
-    """Certain only where the memory is said, and no MIG placement decides."""
+    """Whether the request surely fits: False if it names no memory or if MIG placement decides."""
     if wish.memory is None and wish.percentage is None:
         return False
     memory = wish.memory if wish.memory is not None else -(-one.device.memory * (wish.percentage or 0) // 100)
@@ -140,7 +143,7 @@ def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
 
 
 def _cores(one: DeviceLedger) -> int:
-    """The largest request it grants: all of a GPU's cores are only for who is alone on it."""
+    """The largest request for cores that the GPU accepts: 100 % needs a GPU without tenants."""
     alone = one.device.cores != 100 or not one.shared
     return min(one.cores_free, 100 if alone else 99)
 
@@ -150,13 +153,13 @@ def _named(card: _Card) -> str:
 
 
 def _scaled(card: _Card) -> str:
-    """Why more can be free than the GPU has."""
+    """The memory scaling, which explains why more memory can be free than the GPU has."""
     scaling = card.one.device.memory_scaling
     return f" with memory scaling ×{scaling:.3g}" if scaling else ""
 
 
 def _sizes(one: Bytes, other: Bytes) -> tuple[str, str, str]:
-    """Both, and by how much the first is more, in a unit that tells them apart."""
+    """Both amounts and their difference, in a unit in which the two amounts look different."""
     amounts = (one, other, one - other)
     big = [f"{amount / _GIB:.1f} GiB" for amount in amounts]
     first, second, rest = big if big[0] != big[1] else [f"{amount / MIB:g} MiB" for amount in amounts]

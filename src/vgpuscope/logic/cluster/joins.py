@@ -7,14 +7,14 @@ from vgpuscope.model.dra import ClaimShare
 
 
 def joined_node(node: NodeState, cards: tuple[RegisteredDevice, ...]) -> NodeState:
-    """The node with the GPUs that DRA drivers publish on it; a GPU that HAMi registered too is as HAMi says."""
+    """The node with the GPUs that DRA drivers publish on it; HAMi's registration of the same GPU takes precedence."""
     known = {device.id for device in node.devices}
     more = tuple(card for card in cards if card.id not in known)
     return structs.replace(node, devices=(*node.devices, *more)) if more else node
 
 
 def joined_pod(pod: PodState, share: ClaimShare | None) -> PodState:
-    """The pod with what its claims hold, in the place where that is."""
+    """The pod with the devices of its claims, assigned to the node of these devices."""
     if share is None:
         return pod
     return structs.replace(

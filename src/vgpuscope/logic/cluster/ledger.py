@@ -1,8 +1,8 @@
-"""The ledger of the cluster: a fold over what happens to nodes, pods and quotas.
+"""The ledger of the cluster: a fold over the events of nodes, pods and quotas.
 
-An event only notes whose conclusions it touches. They are made when somebody asks, for one node or namespace at a
-time, from the objects as they are now: so neither the order of events nor how often one comes makes a difference, and
-a fresh list repairs whatever was missed.
+An event only marks the nodes and namespaces it affects. Results are computed on request, for one node or namespace at
+a time, from the current objects. So the order of events and repeated events make no difference, and a fresh list
+repairs missed events.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from vgpuscope.model.quantity import PodUID, Seconds
 
 
 class _Wait:
-    """How long a pod has had devices on a node without being bound."""
+    """How long a pod has held devices on a node without being bound."""
 
     __slots__ = ("node", "overdue", "since")
 
@@ -32,39 +32,39 @@ class _Wait:
 class ClusterLedger:
     """All nodes, pods with devices and quotas of a cluster. One writer, the watch.
 
-    This is the one place that keeps a pod; all other indexes, here and elsewhere, hold its UID.
+    Pods are kept only here; all other indexes hold their UIDs.
     """
 
     def __init__(self, *, patience: Seconds = 300.0) -> None:
         self._patience = patience
         self._nodes: dict[str, NodeState] = {}
         self._pods: dict[PodUID, PodState] = {}
-        self._parts: dict[PodUID, Part] = {}  # of the pods that a node was settled with
-        self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: what DRA drivers publish there
-        self._shares: dict[PodUID, ClaimShare] = {}  # what pods hold through ResourceClaims
+        self._parts: dict[PodUID, Part] = {}  # a cache, filled when a node's ledger is computed
+        self._cards: dict[str, tuple[RegisteredDevice, ...]] = {}  # by node: GPUs that DRA drivers publish there
+        self._shares: dict[PodUID, ClaimShare] = {}  # devices that pods hold through ResourceClaims
         self._quotas: dict[str, dict[str, QuotaState]] = {}
-        # By node: pods that are bound or assigned to it. A list comes in order, and who keeps it sorts in no time.
+        # By node: pods that are bound or assigned to it. A dict keeps the order of the list, so sorting is cheap.
         self._at: dict[str, dict[PodUID, None]] = {}
         self._use: dict[str, NamespaceUse] = {}
         self._waits: dict[PodUID, _Wait] = {}
         self._changed_nodes: set[str] = set()
         self._changed_namespaces: set[str] = set()
 
-    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def set_node(self, node: NodeState) -> None:
-        """A node is as given."""
+        """A node was added or has changed."""
         if self._nodes.get(node.name) != node:
             self._nodes[node.name] = node
             self._changed_nodes.add(node.name)
 
     def drop_node(self, name: str) -> None:
-        """A node is gone."""
+        """A node was deleted."""
         if self._nodes.pop(name, None) is not None:
             self._changed_nodes.add(name)
 
     def set_pod(self, pod: PodState) -> None:
-        """A pod is as given."""
+        """A pod was added or has changed."""
         old = self._pods.get(pod.uid)
         if old == pod:
             return
@@ -75,7 +75,7 @@ class ClusterLedger:
         self._put_in(joined_pod(pod, share))
 
     def drop_pod(self, uid: PodUID) -> None:
-        """A pod is gone."""
+        """A pod was deleted."""
         old = self.pod(uid)
         if old is not None:
             self._take_out(old)
@@ -84,7 +84,7 @@ class ClusterLedger:
             self._waits.pop(uid, None)
 
     def set_cards(self, name: str, cards: tuple[RegisteredDevice, ...]) -> None:
-        """DRA drivers publish these GPUs on a node, whether the node itself is known or not."""
+        """DRA drivers publish these GPUs on a node; the node itself may still be unknown."""
         if self._cards.get(name, ()) == cards:
             return
         self._cards[name] = cards
@@ -94,7 +94,7 @@ class ClusterLedger:
             self._changed_nodes.add(name)
 
     def set_share(self, uid: PodUID, share: ClaimShare | None) -> None:
-        """A pod holds this through its ResourceClaims; None: nothing."""
+        """A pod holds these devices through its ResourceClaims; None: no devices."""
         old = self.pod(uid)
         if old is None or self._shares.get(uid) == share:
             return
@@ -105,14 +105,14 @@ class ClusterLedger:
         self._put_in(joined_pod(self._pods[uid], share))
 
     def set_quota(self, quota: QuotaState) -> None:
-        """A quota is as given."""
+        """A quota was added or has changed."""
         quotas = self._quotas.setdefault(quota.namespace, {})
         if quotas.get(quota.name) != quota:
             quotas[quota.name] = quota
             self._changed_namespaces.add(quota.namespace)
 
     def drop_quota(self, namespace: str, name: str) -> None:
-        """A quota is gone."""
+        """A quota was deleted."""
         quotas = self._quotas.get(namespace, {})
         if quotas.pop(name, None) is not None:
             self._changed_namespaces.add(namespace)
@@ -120,7 +120,7 @@ class ClusterLedger:
                 del self._quotas[namespace]
 
     def replace_nodes(self, nodes: Iterable[NodeState]) -> None:
-        """These are all nodes there are."""
+        """Replace all nodes by the given ones."""
         gone = set(self._nodes)
         for node in nodes:
             self.set_node(node)
@@ -129,7 +129,7 @@ class ClusterLedger:
             self.drop_node(name)
 
     def replace_pods(self, pods: Iterable[PodState]) -> None:
-        """These are all pods there are."""
+        """Replace all pods by the given ones."""
         gone = set(self._pods)
         for pod in pods:
             self.set_pod(pod)
@@ -138,7 +138,7 @@ class ClusterLedger:
             self.drop_pod(uid)
 
     def replace_quotas(self, quotas: Iterable[QuotaState]) -> None:
-        """These are all quotas there are."""
+        """Replace all quotas by the given ones."""
         gone = {(namespace, name) for namespace, of_it in self._quotas.items() for name in of_it}
         for quota in quotas:
             self.set_quota(quota)
@@ -147,7 +147,7 @@ class ClusterLedger:
             self.drop_quota(namespace, name)
 
     def pass_time(self, now: Seconds) -> None:
-        """It is `now`, by a monotonic clock: pods that have waited too long for their binding are overdue."""
+        """Mark pods that have waited too long for their binding as overdue; `now` is of a monotonic clock."""
         for wait in self._waits.values():
             if wait.since is None or now < wait.since:
                 wait.since = now
@@ -155,17 +155,17 @@ class ClusterLedger:
                 wait.overdue = True
                 self._changed_nodes.add(wait.node)
 
-    # ── what follows from it ─────────────────────────────────────────────────────────────────────────────────────
+    # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def changed(self) -> Changes:
-        """Whose conclusions may differ from those at the last call, the gone included."""
+        """The nodes and namespaces that may have changed since the last call, deleted ones included."""
         changes = Changes(nodes=frozenset(self._changed_nodes), namespaces=frozenset(self._changed_namespaces))
         self._changed_nodes.clear()
         self._changed_namespaces.clear()
         return changes
 
     def node(self, name: str) -> NodeLedger | None:
-        """All conclusions about a node; None if there is no such node and no pod refers to it."""
+        """The ledger of a node; None if the node is unknown and no pod refers to it."""
         node, uids = self.node_state(name), self._at.get(name, ())
         if node is None and not uids:
             return None
@@ -176,39 +176,39 @@ class ClusterLedger:
         return settle_node(name, node=node, pods=pods, overdue=overdue, part_of=self._part)
 
     def namespace(self, name: str) -> NamespaceLedger:
-        """All conclusions about a namespace; empty if no pod holds a device there and no quota limits them."""
+        """The ledger of a namespace; empty if no pod holds a device there and no quota limits devices."""
         use = self._use.get(name) or NamespaceUse()
         return settle_namespace(name, use=use, quotas=self._quotas.get(name, {}).values())
 
     def node_names(self) -> Iterator[str]:
-        """Every node there is something to say about, in no order."""
+        """Every node that has a ledger, in no order."""
         yield from self._nodes.keys() | self._at.keys()
 
     def namespace_names(self) -> Iterator[str]:
-        """Every namespace there is something to say about, in no order."""
+        """Every namespace with a quota or a pod that holds devices, in no order."""
         yield from self._use.keys() | self._quotas.keys()
 
     def node_state(self, name: str) -> NodeState | None:
-        """A node as it was last seen, with the GPUs that DRA drivers publish on it."""
+        """The latest state of a node, with the GPUs that DRA drivers publish on it."""
         node, cards = self._nodes.get(name), self._cards.get(name)
         return joined_node(node, cards) if node and cards else node
 
     def pod(self, uid: PodUID) -> PodState | None:
-        """A pod as it was last seen, with what its ResourceClaims hold."""
+        """The latest state of a pod, with the devices of its ResourceClaims."""
         pod = self._pods.get(uid)
         return joined_pod(pod, self._shares.get(uid)) if pod and self._shares else pod
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
-        """All nodes as the API server says, by name; a view that follows every change."""
+        """All nodes as the API server reports them, by name; a live view."""
         return MappingProxyType(self._nodes)
 
     @property
     def pods(self) -> Mapping[PodUID, PodState]:
-        """All pods as the API server says, and claims that no pod uses; a view that follows every change."""
+        """All pods as the API server reports them, and claims that no pod uses; a live view."""
         return MappingProxyType(self._pods)
 
-    # ── the books ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── indexes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _put_in(self, pod: PodState) -> None:
         self._wait(pod)
@@ -245,7 +245,7 @@ class ClusterLedger:
         return found
 
     def _wait(self, pod: PodState) -> None:
-        """Go on waiting for the binding to the same node, begin to, or stop."""
+        """Start, continue or end the wait for the binding to the assigned node."""
         if not counts(pod) or pod.node:
             self._waits.pop(pod.uid, None)
         elif (wait := self._waits.get(pod.uid)) is None or wait.node != pod.place:
@@ -253,7 +253,7 @@ class ClusterLedger:
 
 
 def _matters(pod: PodState) -> bool:
-    """Whether a node or namespace has anything to conclude from the pod."""
+    """Whether the pod affects the ledger of a node or namespace."""
     return bool(pod.assignments or pod.instances or pod.requests)
 
 

@@ -1,4 +1,4 @@
-"""All conclusions about one node, from the node and the pods that have to do with it, and from nothing else."""
+"""Computes the ledger of one node from the node and the pods bound or assigned to it, and from nothing else."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -20,9 +20,9 @@ def settle_node(
     overdue: Collection[PodUID] = (),
     part_of: Callable[[PodState], Part] = part,
 ) -> NodeLedger:
-    """The node's ledger. `pods` may be any that are bound or assigned to it; `overdue` ones wait too long to be bound.
+    """The node's ledger, from `pods` that are bound or assigned to it; `overdue` ones wait too long to be bound.
 
-    The pods' order makes no difference. `part_of` may remember what it said of a pod.
+    The order of the pods makes no difference. `part_of` may cache its result for a pod.
     """
     parts = sorted([(part_of(pod), pod) for pod in pods], key=_order)
     here = [pod for _, pod in parts]
@@ -59,7 +59,7 @@ def _devices(node: NodeState, counted: Sequence[Part]) -> tuple[DeviceLedger, ..
             claimed.setdefault(claim.device, []).append(claim)
         for holder in one.instances:
             instances.setdefault(holder.instance.device, []).append(holder)
-    # A plugin writes its devices in no stable order; the same id twice would be the same GPU twice.
+    # A plugin writes its devices in no stable order. The same id twice would count a GPU twice.
     unique = {device.id: device for device in reversed(node.devices)}
     return tuple(
         _device(node, device, claimed.get(device.id, ()), instances.get(device.id, ()))
@@ -88,7 +88,7 @@ def _device(
 
 
 def _lost(node: NodeState, device: RegisteredDevice) -> LostReason | None:
-    """The first reason why the device takes nothing new; its own come first, because they outlast the node's."""
+    """The first reason why the device accepts no pods; its own reasons come first, as they outlast the node's."""
     if not device.healthy:
         return "unhealthy"
     if device.cordoned:

@@ -1,4 +1,4 @@
-"""GPUs of nodes without HAMi, which the kubelet only counts: how many are offered, asked for and free."""
+"""GPUs of nodes without HAMi, which the kubelet only counts: how many are offered, requested and free."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from vgpuscope.model.cluster import LostReason, OfferLedger, RequestHolder
 
 
 def settle_offers(node: NodeState, pods: Sequence[PodState]) -> tuple[OfferLedger, ...]:
-    """Every counted resource of the node; none where a DRA driver publishes the same GPUs one by one."""
+    """One ledger for each counted resource of the node; empty if a DRA driver publishes the same GPUs one by one."""
     if not node.offers or any(map(_is_nvidia, node.devices)):
         return ()
     bound = [pod for pod in pods if pod.node == node.name and not pod.ended]
@@ -35,7 +35,7 @@ def _settled(node: NodeState, offer: OfferedResource, bound: Sequence[PodState])
 
 
 def _lost(node: NodeState, offer: OfferedResource) -> LostReason | None:
-    """Why no GPU of the resource takes a new pod."""
+    """Why no GPU of the resource accepts a new pod."""
     if not offer.allocatable:
         return "kubelet-zero"
     if not node.ready:

@@ -1,7 +1,7 @@
-"""Who owns a pod in the end: the way up its controllers, as far as it is known.
+"""Finds the owner of a pod: follows the chain of controllers upwards, as far as it is known.
 
-A Notebook makes a StatefulSet that makes the pod; people know the Notebook. What controls an object that is not a pod
-is asked of the API server, one object at a time. Where that is not known, or may not be read, the way ends.
+A Notebook creates a StatefulSet, which creates the pod; users know the Notebook. The controller of an object other
+than a pod is read from the API server, one object at a time. The chain ends where it is unknown or not readable.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,53 +11,53 @@ from vgpuscope.model.allocation import Controller, PodState
 from vgpuscope.model.quantity import PodUID
 
 _HIGHEST = 8  # steps; a Knative service under an inference service has six
-_FEW = 1000  # objects that may be remembered in vain
-_TOPMOST = frozenset({("v1", "Node")})  # what controls static pods has no namespace, and nothing above it
+_FEW = 1000  # objects that may be cached although no pod needs them any more
+_TOPMOST = frozenset({("v1", "Node")})  # controls static pods; it has no namespace and no controller
 
 
 class OwnerStep(NamedTuple):
-    """An object of a namespace that controls another one."""
+    """A controller, and the namespace it is in."""
 
     namespace: str
     controller: Controller
 
 
 class OwnerIndex:
-    """The controllers of pods with devices, and what controls those in turn.
+    """The chain of controllers above every pod with devices.
 
-    The pods themselves are read where the cluster's state keeps them.
+    The pods themselves are kept by the cluster's state; this index reads them there.
     """
 
     def __init__(self, pods: Mapping[PodUID, PodState]) -> None:
         self._pods = pods
-        self._above: dict[str, Controller | None] = {}  # by UID; None: nothing, or it is not to be had
-        self._asked_for: dict[str, OwnerStep] = {}  # by UID: where ways end because nobody has asked yet
+        self._above: dict[str, Controller | None] = {}  # by UID; None: no controller, or it could not be read
+        self._asked_for: dict[str, OwnerStep] = {}  # by UID: objects whose controller was not read yet
 
     def set_pod(self, pod: PodState) -> None:
         """A pod was added or has changed."""
         self._ask_for(pod.namespace, pod.controller)
 
     def drop_pod(self) -> None:
-        """A pod is gone from where they are kept."""
+        """A pod was removed from the cluster's state."""
         if len(self._above) + len(self._asked_for) > 2 * _HIGHEST * len(self._pods) + _FEW:
             self._forget()
 
     def learn(self, one: OwnerStep, controller: Controller | None) -> None:
-        """What controls this object."""
+        """Store the controller of this object; None: it has none, or it could not be read."""
         self._above[one.controller.uid] = controller
         self._asked_for.pop(one.controller.uid, None)
         self._ask_for(one.namespace, controller)
 
     def unknown(self) -> list[OwnerStep]:
-        """Whose controllers are to be asked for."""
+        """The objects whose controllers are still to be read."""
         return list(self._asked_for.values())
 
     def owners(self) -> Iterator[tuple[str, str]]:
-        """Namespace/name of each pod that has an owner, and the topmost one that is known."""
+        """Namespace/name of each pod that has an owner, and its topmost known owner."""
         return ((f"{pod.namespace}/{pod.name}", owner) for pod in self._pods.values() if (owner := self._top(pod)))
 
     def owner(self, uid: str) -> str:
-        """The topmost known owner of the pod; "": it has none, or the pod is not known."""
+        """The topmost known owner of the pod; "": the pod has no owner or is unknown."""
         pod = self._pods.get(uid)
         return self._top(pod) if pod else ""
 
@@ -66,7 +66,7 @@ class OwnerIndex:
             self._asked_for[one.uid] = OwnerStep(namespace, one)
 
     def _forget(self) -> None:
-        """What no pod leads to any more."""
+        """Forget the objects that are in no pod's chain any more."""
         used = {one.uid for pod in self._pods.values() for one in self._way(pod)}
         self._above = {uid: above for uid, above in self._above.items() if uid in used}
         self._asked_for = {uid: rung for uid, rung in self._asked_for.items() if uid in used}
@@ -79,8 +79,8 @@ class OwnerIndex:
 
     def _top(self, pod: PodState) -> str:
         last = pod.controller
-        for last in self._way(pod):  # noqa: B007 - the last one is what is wanted
+        for last in self._way(pod):  # noqa: B007 - only the last one is needed
             pass
         if last is None or last == pod.controller:
-            return pod.owner  # which knows the Deployment of a ReplicaSet by the pod's labels
+            return pod.owner  # knows the Deployment of a ReplicaSet from the pod's labels
         return f"{last.kind}/{last.name}"

@@ -1,10 +1,10 @@
-"""Which pods wait for devices and why, and what became of those that waited.
+"""Which pods are waiting for devices and why, and what became of pods that waited.
 
-Pods and events come from two watches, so either may be first, and an event's object is gone after an hour. Therefore
-events of pods that are not known yet are held for that long, and so are pods that were bound at once: the word of the
-kubelet that refuses one comes after.
+Pods and events come from two watches, so either may arrive first, and an event object is deleted after an hour.
+Therefore events of unknown pods are kept for an hour. Pods that were bound at once are kept for an hour too, because
+a rejection by the kubelet comes after the binding.
 
-Pods that wait are all told, however many. `most` bounds the rest: those that waited, and whose history is kept.
+All waiting pods are listed, without a limit. `most` limits the pods that no longer wait, and the pods with a history.
 """
 
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 NOT_TRIED, BIND_FAILED = "SCHED_NOT_TRIED", "SCHED_BIND_FAILED"
 
-_EVENT_LIFE: Seconds = 3600.0  # the API server forgets an event after so long
-_STEP: Seconds = 3600.0  # a longer step of the clock is a jump, and must not make us forget
+_EVENT_LIFE: Seconds = 3600.0  # the API server deletes an event after this time
+_STEP: Seconds = 3600.0  # a longer step of the clock is a jump; it must not expire what is kept
 _SWEEP: Seconds = 60.0
 _KUBELET = "kubelet"
 _PHASE = "hami.io/bind-phase"
 
 
 class _Entry:
-    """One pod; it waits as long as `ended` is None."""
+    """One pod; it is waiting as long as `ended` is None."""
 
     __slots__ = ("code", "deleted", "ended", "pod", "reported", "tick")
 
     def __init__(self, pod: PodState, reported: ReportedReasons) -> None:
         self.pod, self.reported = pod, reported
         self.ended: UnixTime | None = None
-        self.tick: Seconds = 0.0  # when it ended, by the book's own clock
+        self.tick: Seconds = 0.0  # when the wait ended, by the clock of PendingPods
         self.deleted = False
-        self.code: str | None = None  # None: to be found out
+        self.code: str | None = None  # None: not computed yet
 
 
 class _Early:
-    """What was said of a pod that is not known."""
+    """Reasons that were reported for a pod that is not known yet."""
 
     __slots__ = ("reported", "tick")
 
@@ -50,31 +50,31 @@ class _Early:
 
 
 class PendingPods:
-    """The pods that wait, and for so long and so many those that waited."""
+    """Waiting pods, and pods that waited: these for `keep` seconds, limited by `most`."""
 
     def __init__(self, keep: Seconds = 86400, most: int = 10_000) -> None:
         self._keep, self._most = keep, most
         self._waiting: dict[PodUID, _Entry] = {}
         self._past: dict[PodUID, _Entry] = {}  # in the order in which they ended
-        self._bound: dict[PodUID, _Entry] = {}  # a while ago, and nobody had said anything against it
+        self._bound: dict[PodUID, _Entry] = {}  # bound recently, without a reported problem
         self._early: dict[PodUID, _Early] = {}
         self._now: UnixTime | None = None
-        self._tick: Seconds = 0.0  # passes with the clock, but neither backwards nor in jumps
+        self._tick: Seconds = 0.0  # follows the wall clock, but never goes back and never jumps
         self._swept: Seconds = 0.0
 
     @property
     def size(self) -> int:
-        """How many pods it holds something of."""
+        """The number of pods about which anything is kept."""
         return len(self._waiting) + len(self._past) + len(self._bound) + len(self._early)
 
     def set_pod(self, pod: PodState, now: UnixTime) -> None:
-        """A pod is there, or has changed."""
+        """A pod was added or has changed."""
         self._advance(now)
         if not _waits(pod):
             self._set_placed(pod, now)
             return
         if pod.uid in self._past and not self._past[pod.uid].deleted:
-            return  # a pod that has its node keeps it: this is old news
+            return  # a pod keeps its node once it is bound, so this state is outdated
         if pod.uid in self._bound:
             return
         entry = self._waiting.get(pod.uid) or self._past.pop(pod.uid, None)
@@ -86,7 +86,7 @@ class PendingPods:
         self._make_room()
 
     def drop_pod(self, uid: PodUID, now: UnixTime) -> None:
-        """A pod is gone."""
+        """A pod was deleted."""
         self._advance(now)
         entry = self._waiting.pop(uid, None)
         if entry is not None:
@@ -94,7 +94,7 @@ class PendingPods:
             self._end(entry, entry.pod, now=now, ended=now)
 
     def set_event(self, event: PodEvent) -> None:
-        """An event was seen. That it is forgotten by the API server is no news."""
+        """An event was added or has changed; its deletion by the API server does not matter."""
         if not event.said:
             return
         uid = event.pod_uid
@@ -112,7 +112,7 @@ class PendingPods:
             self._make_room()
 
     def pass_time(self, now: UnixTime) -> None:
-        """Forget what is old enough."""
+        """Remove everything that has expired."""
         self._advance(now)
         if self._tick - self._swept < _SWEEP:
             return
@@ -124,7 +124,7 @@ class PendingPods:
             del self._early[uid]
 
     def pods(self, *, namespace: str | None = None, name: str | None = None, all: bool = False) -> list[PendingPod]:  # noqa: A002
-        """Those that wait, oldest first; if all are asked for, then those that waited, newest first."""
+        """Waiting pods, oldest first; with `all` followed by pods that no longer wait, newest first."""
 
         def chosen(entries: dict[PodUID, _Entry]) -> list[_Entry]:
             return [
@@ -139,7 +139,7 @@ class PendingPods:
         return [_told(entry) for entry in found]
 
     def counts(self, now: UnixTime, most: int = 500) -> list[WaitingCount]:
-        """Pods that wait, by namespace and code; beyond so many pairs, the smallest are told without a namespace."""
+        """Waiting pods by namespace and code; beyond `most` pairs, the smallest are merged without a namespace."""
         pairs: dict[tuple[str, str], tuple[int, UnixTime | None]] = {}
         for entry in self._waiting.values():
             _add(pairs, (entry.pod.namespace, _code(entry)), 1, entry.pod.times.created)
@@ -152,10 +152,10 @@ class PendingPods:
             for pair, (pods, created) in shown.items()
         ]
 
-    # --- how a pod stops waiting --------------------------------------------------------------------------------------
+    # --- end of the wait ----------------------------------------------------------------------------------------------
 
     def _set_placed(self, pod: PodState, now: UnixTime) -> None:
-        """A pod that has a node, or will never have one."""
+        """A pod that has a node, or will never get one."""
         uid = pod.uid
         known = self._past.get(uid) or self._bound.get(uid)
         if known is not None:
@@ -170,7 +170,7 @@ class PendingPods:
         if entry is None:
             recent = now - ended <= _EVENT_LIFE
             if uid not in self._early and not recent:
-                return  # the usual case: it has been running for long
+                return  # the usual case: the pod was bound long ago
             entry = _Entry(pod, self._heard_early(uid))
         entry.deleted = not pod.node and not pod.ended
         self._end(entry, pod, now=now, ended=ended)
@@ -185,15 +185,15 @@ class PendingPods:
         self._make_room()
 
     def _hear_plugin(self, entry: _Entry) -> None:
-        """HAMi's device plugin says on the pod itself that it has not handed out the devices."""
+        """Record that HAMi's device plugin failed to allocate; it reports that in an annotation of the pod."""
         entry.reported.hear(_plugin_event(entry.pod, entry.ended))
         if self._bound.pop(entry.pod.uid, None):
             self._past[entry.pod.uid] = entry
 
-    # --- what is said -------------------------------------------------------------------------------------------------
+    # --- reported reasons ---------------------------------------------------------------------------------------------
 
     def _hear_condition(self, entry: _Entry, pod: PodState, *, before: RegisterRefusal | None, now: UnixTime) -> None:
-        """The condition tells since when the pod is refused; when its words changed, only who sees it knows."""
+        """Record the condition's reasons. It has the time of the first refusal only; later changes get `now`."""
         refusal = pod.refusal
         if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(entry):
             entry.reported.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
@@ -236,7 +236,7 @@ def _allocation_failed(pod: PodState) -> bool:
 
 
 def _plugin_event(pod: PodState, at: UnixTime | None) -> PodEvent:
-    """The annotation, as if it were an event."""
+    """The annotation as an event."""
     said = Reason(code="SCHED_ALLOCATE_FAILED", nodes=(pod.node,), node_count=1, detail=f"{_PHASE}: failed")
     return PodEvent(
         uid=_PHASE,
@@ -252,19 +252,19 @@ def _plugin_event(pod: PodState, at: UnixTime | None) -> PodEvent:
 
 
 def _ended(pod: PodState, now: UnixTime) -> UnixTime:
-    """When the waiting ended; never in the future, should clocks differ."""
+    """When the wait ended; never in the future, even if clocks differ."""
     return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
 
 
 def _slim(pod: PodState, refusal: RegisterRefusal | None) -> PodState:
-    """What is still of interest when it no longer waits, with the last refusal."""
+    """The pod without what is not needed after the wait; keeps the last refusal."""
     last = pod.refusal or refusal
     return structs.replace(
         pod, assignments=(), instances=(), refusal=structs.replace(last, message="") if last else None
     )
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def _told(entry: _Entry) -> PendingPod:
@@ -298,19 +298,19 @@ def _code(entry: _Entry) -> str:
 
 
 def _main(said: Sequence[Said], pod: PodState) -> str:
-    """The code that counts most; of a pod that nobody speaks of, its annotation may say that it was tried."""
+    """The most important code; without a reported reason, the annotation may show a failed binding."""
     if said:
         return said[0].reason.code
     return BIND_FAILED if pod.times.bind_phase == "failed" else NOT_TRIED
 
 
 def _condition(entry: _Entry) -> tuple[Reason, ...]:
-    """What the condition says, or said last; of a pod that was refused by its node that is long past."""
+    """The reasons in the last condition; empty for a pod rejected by its node, where they are outdated."""
     return entry.pod.refusal.said if entry.pod.refusal and _outcome(entry) != "failed" else ()
 
 
 def _outcome(entry: _Entry) -> Outcome:
-    """Failed is who never started because its node refused it, or because it ended without one."""
+    """The outcome; failed: the pod never started, because its node rejected it or it ended without a node."""
     pod = entry.pod
     if entry.ended is None:
         return "waiting"

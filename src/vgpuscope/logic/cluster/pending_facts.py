@@ -1,7 +1,7 @@
-"""The numbers behind what schedulers say of a pod: how much it asks for, how much there is, and where.
+"""The numbers behind the reasons that schedulers report for a pod: what it requests, what is free, and where.
 
-Schedulers say which reason and which nodes; the ledger knows the rest. Where the ledger sees room, that is said too:
-a scheduler's word is as old as its last attempt.
+Schedulers report a reason and nodes; the ledger adds the numbers. If the ledger sees room, the sentence says so: a
+scheduler's report is as old as its last attempt.
 """
 
 import re
@@ -15,8 +15,8 @@ from vgpuscope.model.decision import BY_CODE, Code
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import MIB, Bytes
 
-MOST_NODES = 5  # that are told of one code
-_MOST_DEVICES = 4  # that are named of one node
+MOST_NODES = 5  # listed for one code
+_MOST_DEVICES = 4  # listed for one node
 _GIB = 1 << 30
 
 
@@ -27,12 +27,12 @@ def facts(
     node_of: Callable[[str], NodeLedger | None],
     namespace: NamespaceLedger,
 ) -> dict[str, tuple[str, ...]]:
-    """By code that is said now: sentences with numbers and names; nothing of codes that the ledger knows nothing of.
+    """Sentences with numbers and names for each currently reported code about which the ledger has numbers.
 
-    `names` are the nodes to look at for a reason that names none.
+    `names` are the nodes to look at for a reason that names no nodes.
     """
     said = _said_of(pod)
-    known = {name for named in said.values() for name in named}  # of these another reason is said
+    known = {name for named in said.values() for name in named}  # another reason is reported for these
     others = [name for name in names if name not in known]
     found = {}
     for code, named in said.items():
@@ -47,14 +47,14 @@ def facts(
 
 
 def explain(pod: PendingPod) -> dict[str, Code]:
-    """The codes that are said of the pod, with its own names in what to do."""
+    """The codes reported for the pod, with its namespace, name, scheduler and nodes filled into the runbook."""
     named = _said_of(pod, current=False)
     codes = {pod.code: (), **named}
     return {code: _filled(BY_CODE[code], pod, nodes) for code, nodes in codes.items() if code in BY_CODE}
 
 
 def _said_of(pod: PendingPod, *, current: bool = True) -> dict[str, tuple[str, ...]]:
-    """By code: the nodes it is said of, where they are named."""
+    """By code: the nodes it is reported for, if the report names them."""
     found: dict[str, dict[str, None]] = {}
     for one in pod.said:
         if one.current or not current:
@@ -62,7 +62,7 @@ def _said_of(pod: PendingPod, *, current: bool = True) -> dict[str, tuple[str, .
     return {code: tuple(nodes) for code, nodes in found.items()}
 
 
-# --- what to do -------------------------------------------------------------------------------------------------------
+# --- runbooks ---------------------------------------------------------------------------------------------------------
 
 _PLACEHOLDERS = re.compile(r"(?: node)? NODE\b|\b(?:NAMESPACE|POD|SCHEDULER)\b")
 _FEW = 3  # nodes in a command
@@ -82,29 +82,29 @@ def _filled(code: Code, pod: PendingPod, nodes: Sequence[str]) -> Code:
     return structs.replace(code, runbook=_PLACEHOLDERS.sub(name, code.runbook))
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class _Asked(Struct, frozen=True):
-    """What a pod wants of each GPU, and of how many; None: it does not say, or it cannot be told from the sums."""
+    """What a pod requests of each GPU, and how many GPUs; None: not given, or not known from the sums."""
 
-    resource: str  # that counts what it wants
+    resource: str  # the requested resource that counts GPUs
     count: int
     vendor: Vendor
-    each: bool  # the amounts below are those of each GPU
+    each: bool  # the amounts below are for each GPU
     memory: Bytes | None
     percentage: int | None  # of the GPU's memory
     cores: int | None
 
     def of(self, one: DeviceLedger) -> Bytes | None:
-        """The memory it wants of this GPU."""
+        """The memory requested on this GPU."""
         if self.memory is None and self.percentage is not None:
             return -(-one.device.memory * self.percentage // 100)
         return self.memory
 
 
 def _asked(pod: PendingPod) -> _Asked:
-    """A pod's requests are sums over its containers: of one container they are those of each of its GPUs."""
+    """The request of a pod: requests are sums over containers, so only with one container they apply to each GPU."""
     wanted = pod.requests
     resource = next((name for name in wanted if _counts(name)), "")
     vendor = vendor_by_resource(resource) or NVIDIA
@@ -135,7 +135,7 @@ class _Case(Struct, frozen=True):
 
     pod: PendingPod
     asked: _Asked
-    nodes: Sequence[NodeLedger]  # those that are named, or all
+    nodes: Sequence[NodeLedger]  # the nodes named by the reason, or all others
     named: bool
     namespace: NamespaceLedger
 
@@ -147,7 +147,7 @@ class _Case(Struct, frozen=True):
 
 
 def _quota(case: _Case) -> Iterator[str]:
-    """Those that are exceeded; if by our numbers none is, all that limit what the pod asks for."""
+    """Exceeded quotas; if no quota is exceeded by our numbers, all quotas that limit the pod's requests."""
     limited = [(one, asked) for one in case.namespace.quotas if one.limit is not None and (asked := _total(case, one))]
     over = [(one, asked) for one, asked in limited if one.used + asked > _limit(one)]
     for one, asked in over or limited:
@@ -167,7 +167,7 @@ def _limit(quota: QuotaUse) -> int:
 
 
 def _total(case: _Case, quota: QuotaUse) -> int:
-    """What all GPUs of the pod take of it: what one container asks for is that of each of its GPUs."""
+    """How much of the quota all GPUs of the pod need: a container's request applies to each of its GPUs."""
     asked = case.pod.requests.get(quota.resource, 0) * quota.factor
     return asked * case.asked.count if case.asked.each else asked
 
@@ -176,7 +176,7 @@ def _total(case: _Case, quota: QuotaUse) -> int:
 
 
 class _Line(Struct, frozen=True):
-    """A sentence about a node, and how near it comes to what is asked for."""
+    """A sentence about a node, and a number that is higher the closer the node comes to the request."""
 
     text: str
     best: float = 0.0
@@ -275,7 +275,7 @@ def _exclusive(case: _Case) -> Iterator[str]:
         yield f"{node.name}: {free} of {_many(len(devices), 'GPU')} {verb} no tenant{f'; {held}' if held else ''}."
 
 
-# --- what GPUs and nodes are like -------------------------------------------------------------------------------------
+# --- properties of GPUs and nodes -------------------------------------------------------------------------------------
 
 
 def _types(case: _Case) -> Iterator[str]:
@@ -344,7 +344,7 @@ def _unschedulable(case: _Case) -> Iterator[str]:
 
 
 def _of_interest(case: _Case) -> Iterator[NodeLedger]:
-    """Where no node is named: those with GPUs."""
+    """The named nodes; if the reason names no nodes, those with GPUs."""
     return (node for node in case.nodes if case.named or node.devices or node.offers)
 
 
@@ -377,7 +377,7 @@ _MAKERS: dict[str, Callable[[_Case], Iterator[str]]] = {
 
 
 def _each_node(case: _Case, make: Callable[[_Case, NodeLedger], _Line | None]) -> Iterator[str]:
-    """A sentence for each node that is named; else for those that come nearest."""
+    """A sentence for each named node; if no node is named, for those that come closest to the request."""
     nodes = case.nodes if case.named else [node for node in case.nodes if case.devices(node) or _offer(case, node)]
     lines = [line for node in nodes if (line := make(case, node)) is not None]
     if not case.named:
@@ -404,7 +404,7 @@ def _closed(case: _Case, node: NodeLedger) -> str:
 
 
 def _offer(case: _Case, node: NodeLedger) -> OfferLedger | None:
-    """What the node's kubelet counts of what the pod wants; a pod that asks for memory or cores needs HAMi."""
+    """The kubelet's counted resource that the pod requests; None if the pod requests memory or cores (needs HAMi)."""
     whole = set(case.pod.requests) <= {case.asked.resource}
     return next((one for one in node.offers if whole and one.offer.resource == case.asked.resource), None)
 
@@ -437,7 +437,7 @@ def _size(amount: Bytes) -> str:
 
 
 def _sizes(*amounts: Bytes) -> list[str]:
-    """All in one unit that tells them apart."""
+    """All amounts in a unit in which different amounts look different."""
     texts = [_size(amount) for amount in amounts]
     if len(set(texts)) == len(set(amounts)) and not any(text.startswith("0.0") for text in texts):
         return texts

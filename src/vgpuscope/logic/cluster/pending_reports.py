@@ -1,8 +1,8 @@
-"""What was said of one pod that waits: merged, counted, bounded, and what counts most first.
+"""The reasons reported for one waiting pod: merged, counted, bounded, the most important first.
 
-The order in which it is heard does not matter, nor does hearing it twice. An event is one object that counts upwards,
-so its highest count stands; different objects add up. Several objects may speak of one attempt: HAMi writes one for
-each reason, and kube-scheduler repeats HAMi's words in its own.
+The order of reports and repeated reports make no difference. An event is one object whose count rises, so its highest
+count is used; the counts of different objects are added. Several objects may report the same attempt: HAMi writes one
+event for each reason, and kube-scheduler repeats HAMi's message in its own event.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,20 +17,21 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 
 MOST_SAID = 32
 MOST_NODES = 64
-# Events told apart, so that hearing one again is no news; older ones are only summed up. client-go lets a component
-# write 25 at once and then one in five minutes about an object, and an event lives for an hour.
+# Events kept one by one, so that a repeated event is not counted twice; of older ones only the sums are kept.
+# client-go lets a component write 25 events about an object at once, then one every five minutes. An event lives for
+# an hour.
 MOST_EVENTS = 64
 
 _Key: TypeAlias = tuple[str, str, str]  # component, code, detail
 _Tally: TypeAlias = tuple[str, str, str]  # component, event reason, code
 
-_VERDICT = "FailedScheduling"  # says what the condition says, but later, and its text may be that of the first time
-_PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so that an attempt has several
-_ATTEMPT: Seconds = 10.0  # what was said so shortly before the latest word belongs to the same attempt
+_VERDICT = "FailedScheduling"  # repeats the condition, but later, and may have the text of the first attempt
+_PIECEWISE = frozenset({"FilteringFailed"})  # one event for each reason, so an attempt has several events
+_ATTEMPT: Seconds = 10.0  # a report this shortly before the latest one belongs to the same attempt
 
-_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also said of nodes that have no GPUs at all, and then less news
+_COUNTED_CARDS = "SCHED_INSUFFICIENT_GPU_COUNT"  # also reported for nodes without GPUs, where it explains less
 _NO_CARDS_AT_ALL = "NodeInsufficientDevice"
-_LOST_CARDS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than what is lacking
+_LOST_CARDS = frozenset({"SCHED_DEVICE_CORDONED", "SCHED_DEVICE_UNHEALTHY"})  # explain less than a shortage
 _GENERAL = frozenset(
     {
         "SCHED_GANG_WAITING",
@@ -52,7 +53,7 @@ _GENERAL = frozenset(
     }
 )
 _VAGUE = frozenset({"SCHED_NO_NODE_FITS", "SCHED_OTHER"})
-_STAGES = {"allocate": 0, "bind": 1}  # who gets so far has passed the filter
+_STAGES = {"allocate": 0, "bind": 1}  # a pod that gets this far has passed the filter
 
 
 class _Spoken:
@@ -64,8 +65,8 @@ class _Spoken:
         self.key, self.reason = key, reason
         self.first: UnixTime | None = None
         self.last: UnixTime | None = None
-        self.word: UnixTime | None = None  # last time by those who say more than the condition
-        self.before: dict[str, int] | None = None  # by event reason: how often, in events no longer told apart
+        self.word: UnixTime | None = None  # last report by an event that does not only repeat the condition
+        self.before: dict[str, int] | None = None  # by event reason: how often, in events kept only as sums
 
 
 class _Reported:
@@ -78,20 +79,20 @@ class _Reported:
         self.component, self.reason = event.component, event.reason
 
     def tallies(self) -> Iterable[_Tally]:
-        """What its count is added to: of several that speak of one attempt, each to its own."""
+        """The tallies to which the count is added; events of the same attempt go to different tallies."""
         codes = {code for _, code, _ in self.keys} if self.reason in _PIECEWISE else ("",)
         return [(self.component, self.reason, code) for code in codes]
 
 
 class ReportedReasons:
-    """All that was said of one pod."""
+    """All reasons that were reported for one pod."""
 
     __slots__ = ("_events", "_latest", "_spoken", "_tallies", "cut")
 
     def __init__(self) -> None:
         self._spoken: dict[_Key, _Spoken] = {}
         self._events: dict[str, _Reported] = {}
-        self._tallies: dict[_Tally, int] | None = None  # of events that are no longer told apart
+        self._tallies: dict[_Tally, int] | None = None  # of events kept only as sums
         self._latest: UnixTime | None = None  # of all events
         self.cut = 0
 
@@ -99,7 +100,7 @@ class ReportedReasons:
         return bool(self._spoken)
 
     def hear(self, event: PodEvent) -> None:
-        """Take in an event; one that says nothing against the pod is of no interest."""
+        """Record an event; events without a reason against the pod are ignored."""
         if not event.said:
             return
         uid, count = (f"{event.uid}#{event.count}", 1) if event.combined else (event.uid, event.count)
@@ -117,12 +118,12 @@ class ReportedReasons:
             self._sum_up()
 
     def hear_condition(self, scheduler: str, reasons: Iterable[Reason], at: UnixTime | None) -> None:
-        """Take in what the pod's own condition says."""
+        """Record the reasons in the pod's condition."""
         for key, reason in _by_key(scheduler, reasons).items():
             self._speak(key, reason, at, at)
 
     def said(self, scheduler: str, condition: Iterable[Reason]) -> list[Said]:
-        """Everything, with the condition as it is or was last; what counts most comes first."""
+        """All reasons together with the pod's last condition, the most important first."""
         now = _by_key(scheduler, condition)
         found = [
             self._as_said(key, spoken, conditioned=bool(now), in_condition=key in now)
@@ -132,12 +133,12 @@ class ReportedReasons:
         return sorted(_each_once(found), key=_rank)
 
     def by(self, component: str) -> bool:
-        """Whether this one has said something."""
+        """Whether this component has reported a reason."""
         return any(key[0] == component for key in self._spoken)
 
     @property
     def attempts(self) -> int:
-        """How many attempts are known to have failed: at least so many."""
+        """A lower bound of the number of failed attempts."""
         sums = dict(self._tallies or {})
         for heard in self._events.values():
             for tally in heard.tallies():
@@ -157,7 +158,7 @@ class ReportedReasons:
         return spoken
 
     def _sum_up(self) -> None:
-        """Tell no more events apart than the newest."""
+        """Keep only the newest `MOST_EVENTS` events one by one, and add the oldest to the sums."""
         if len(self._events) <= MOST_EVENTS:
             return
         heard = self._events.pop(min(self._events, key=lambda uid: (_order(self._events[uid].last), uid)))
@@ -171,7 +172,7 @@ class ReportedReasons:
                 self._tallies[tally] = self._tallies.get(tally, 0) + heard.count
 
     def _as_said(self, key: _Key, spoken: _Spoken, *, conditioned: bool, in_condition: bool) -> Said:
-        # Where there is a condition, it is the scheduler's latest word, and its events only repeat it.
+        # If there is a condition, it is the scheduler's latest report, and the scheduler's events only repeat it.
         word = spoken.word if conditioned else spoken.last
         return Said(
             reason=spoken.reason,
@@ -188,7 +189,7 @@ class ReportedReasons:
         return word is not None and word >= self._latest - _ATTEMPT
 
     def _count(self, key: _Key, spoken: _Spoken) -> int:
-        """How often it was said; two kinds of events that say the same speak of the same attempts."""
+        """How often the reason was reported; two kinds of events with the same reason report the same attempts."""
         sums = dict(spoken.before or {})
         for heard in self._events.values():
             if key in heard.keys:
@@ -197,7 +198,7 @@ class ReportedReasons:
 
 
 def _each_once(found: Iterable[Said]) -> Iterator[Said]:
-    """A reason that several report in the same words once: what is said now is not also history."""
+    """Each reason once, even if several components report it: a current reason is not listed as history too."""
     groups: dict[tuple[str, str], list[Said]] = {}
     for one in found:
         groups.setdefault((one.reason.code, one.reason.detail), []).append(one)
@@ -206,7 +207,7 @@ def _each_once(found: Iterable[Said]) -> Iterator[Said]:
 
 
 def _as_one(group: list[Said]) -> Said:
-    """Who names the most nodes reports it, of those who do so now; two who count the same attempts are not added up."""
+    """The report that names the most nodes, current ones first; counts are of the same attempts, so not added up."""
     current = [one for one in group if one.current]
     best = max(current or group, key=lambda one: (len(one.reason.nodes), one.count, _order(one.last), one.component))
     first = [one.first for one in group if one.first is not None]
@@ -220,7 +221,7 @@ def _as_one(group: list[Said]) -> Said:
 
 
 def _by_key(component: str, reasons: Iterable[Reason]) -> dict[_Key, Reason]:
-    """Each reason once; where it is said of several nodes in different ways, of all of them together."""
+    """Each reason once; if it is reported for several nodes separately, with all of these nodes."""
     found: dict[_Key, Reason] = {}
     for reason in reasons:
         key = (component, reason.code, intern(reason.detail))
@@ -239,25 +240,25 @@ def _together(one: Reason, other: Reason) -> Reason:
 
 
 def _lean(reason: Reason) -> Reason:
-    """The same with no more nodes than are kept, and names that are shared with other pods."""
+    """The same reason with at most `MOST_NODES` nodes, and with strings shared between pods."""
     nodes = tuple(intern(name) for name in reason.nodes[:MOST_NODES])
     return structs.replace(reason, code=intern(reason.code), nodes=nodes, detail=intern(reason.detail))
 
 
 def _form(reason: Reason) -> tuple[int, tuple[str, ...], str]:
-    """An order among forms of one reason that were said at the same time: any, so long as it is one."""
+    """A tie-breaker for forms of one reason reported at the same time; any fixed order will do."""
     return reason.node_count or 0, reason.nodes, reason.cards
 
 
 def _rank(said: Said) -> tuple[object, ...]:
     reason, last = said.reason, _order(said.last)
     size = reason.node_count if reason.node_count is not None else len(reason.nodes)
-    history = (0.0 if said.current else -last,)  # is told backwards
+    history = (0.0 if said.current else -last,)  # newest first
     return not said.current, history, _weight(reason), -size, -last, reason.code, said.component, reason.detail
 
 
 def _weight(reason: Reason) -> tuple[int, int]:
-    """The stage, and then GPUs before nodes: that nodes without GPUs have taints is no news to who wants a GPU."""
+    """The stage, then GPU reasons before node reasons: taints of nodes without GPUs do not help a GPU user."""
     code, row = reason.code, BY_CODE.get(reason.code)
     stage = _STAGES.get(row.stage, 2) if row else 2
     if code in _VAGUE or row is None:

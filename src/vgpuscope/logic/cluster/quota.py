@@ -1,4 +1,4 @@
-"""What each namespace uses of what its quotas limit, kept up to date pod by pod."""
+"""What each namespace uses of its device quotas, updated pod by pod."""
 
 from collections.abc import Iterable
 
@@ -50,7 +50,7 @@ def settle_namespace(name: str, *, use: NamespaceUse, quotas: Iterable[QuotaStat
     for quota in sorted(quotas, key=lambda quota: quota.name):
         for key, limit in quota.hard.items():
             resource = key.removeprefix("limits.")
-            if resource in _FACTORS:  # the count of devices is Kubernetes' own affair
+            if resource in _FACTORS:  # Kubernetes itself enforces quotas on the number of devices
                 limits.setdefault(resource, []).append(QuotaLimit(name=quota.name, limit=limit))
     return NamespaceLedger(
         name=name,

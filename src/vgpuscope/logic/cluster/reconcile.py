@@ -1,4 +1,4 @@
-"""What does not add up on one node: allocations nobody can use, users nobody allocated for, and numbers too large."""
+"""Findings on one node: unusable allocations, pods without an allocation, and allocations above the total."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -9,7 +9,7 @@ from vgpuscope.model.cluster import DeviceLedger, Finding, FindingCount, Finding
 from vgpuscope.model.dra import UNUSED
 from vgpuscope.model.quantity import DeviceUUID, PodUID
 
-# Enough to see what is going on; the counts go on telling how much of it there is.
+# Enough examples to see the problem; the counts still include all findings.
 LISTED = 32
 
 
@@ -22,7 +22,7 @@ def reconcile(
     pods: Sequence[PodState],
     overdue: Collection[PodUID],
 ) -> tuple[tuple[Finding, ...], tuple[FindingCount, ...]]:
-    """At most `LISTED` findings, those that hold capacity first, and how many there are of each kind."""
+    """At most `LISTED` findings, those that hold capacity first, and the number of findings of each kind."""
     found = [
         *_devices_over(name, devices),
         *_kubelet_zero(name, node, devices),
@@ -33,7 +33,7 @@ def reconcile(
     if not found:
         return (), ()
     totals = Counter((one.kind, one.reason) for one in found)
-    # Devices of ended pods are free again: whoever has to choose wants to see the others.
+    # Devices of ended pods are free again, so these findings are the first to be cut.
     listed = sorted(found, key=lambda one: one.reason == "ended")[:LISTED]
     return tuple(listed), tuple(
         FindingCount(kind=kind, reason=reason, count=count) for (kind, reason), count in sorted(totals.items())
@@ -48,12 +48,12 @@ def _devices_over(name: str, devices: Sequence[DeviceLedger]) -> Iterator[Findin
             ("cores", one.cores_allocated, device.cores),
             ("slots", one.shared, device.slots),
         ):
-            if taken > total > 0:  # a total of 0: the vendor does not count it
+            if taken > total > 0:  # a total of 0: the vendor does not report it
                 yield Finding(kind="over-allocated", reason=reason, node=name, device=device.id)
 
 
 def _kubelet_zero(name: str, node: NodeState | None, devices: Sequence[DeviceLedger]) -> Iterator[Finding]:
-    """Vendors whose devices are registered while the kubelet offers none: pods placed here will be refused."""
+    """Vendors with registered devices for which the kubelet offers 0: pods placed here will be rejected."""
     for word in sorted({one.device.vendor for one in devices}):
         vendor = BY_WORD.get(word)
         if node and vendor and node.allocatable.get(vendor.count) == 0:
@@ -63,7 +63,7 @@ def _kubelet_zero(name: str, node: NodeState | None, devices: Sequence[DeviceLed
 def _held_in_vain(
     name: str, node: NodeState | None, devices: Sequence[DeviceLedger], holders: Sequence[Holder]
 ) -> Iterator[Finding]:
-    """Pods with devices on a node that is not there; or with devices that are not."""
+    """Pods that hold devices on an unknown node, or devices that no longer exist."""
     missing = {one.device for one in holders} - {one.device.id for one in devices}
     if not missing:
         return
@@ -82,7 +82,7 @@ def _ghosts(
     silent = node is not None and not node.ready
     for pod in pods:
         if pod.phase == "Running" and pod.node == name and not pod.deleting:
-            continue  # nearly all of them
+            continue  # the usual case
         if pod.assignments and pod.place == name and (reason := _ghost(pod, silent=silent, overdue=overdue)):
             yield Finding(
                 kind="ghost", reason=reason, node=name, namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid
@@ -104,9 +104,9 @@ def _ghost(pod: PodState, *, silent: bool, overdue: Collection[PodUID]) -> str:
 
 
 def _unallocated_users(name: str, devices: Sequence[DeviceLedger], pods: Sequence[PodState]) -> Iterator[Finding]:
-    """Bound pods that ask for a device this node registers, without one having been given to them here.
+    """Bound pods that request a device registered on this node but have no assignment here.
 
-    Where nothing is registered another plugin hands devices out, and no assignment is to be expected.
+    If no device is registered, another plugin allocates the devices, and no assignment is expected.
     """
     vendors = {vendor.count for one in devices if (vendor := BY_WORD.get(one.device.vendor))}
     for pod in pods:

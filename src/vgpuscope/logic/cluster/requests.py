@@ -1,4 +1,4 @@
-"""What each container of a pod asks for of each vendor's devices."""
+"""The device requests of each container of a pod, by vendor."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from vgpuscope.model.cluster import DeviceRequest
 
 
 def device_requests(pod: PodState) -> tuple[DeviceRequest, ...]:
-    """One request for each container and vendor that it asks for devices of, in the order of the containers.
+    """One request for each container and requested vendor, in the order of the containers.
 
-    Resources that are no vendor's count, memory or cores (a MIG profile) are in `ContainerRequest.amounts` only.
+    Resources other than a vendor's count, memory or cores (a MIG profile) are in `ContainerRequest.amounts` only.
     """
     return tuple(request for one in pod.containers for request in _of_container(one))
 

@@ -1,7 +1,7 @@
-"""How scheduling went, from what pods and events show when it is over: a fold that counts everything once.
+"""Durations and failures of scheduling, from pods and events: a fold that counts everything once.
 
-A stage is counted when a pod is first seen with the end of it, from the times written down in the pod: so a stage that
-passed while nobody watched is counted like any other, and one that had passed before the first list never is.
+A stage is counted when a pod first shows its end; the duration comes from the times stored in the pod. So a stage that
+passed while the watch was interrupted is counted too. A stage that ended before the first list is never counted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ from vgpuscope.model.pending import PodEvent
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.scheduling import NOTHING, STEPS, SchedulerResult, SchedulingResult, Step
 
-OTHER = "other"  # schedulers beyond the first ones
-MOST_SCHEDULERS = 20  # of pods' own choosing, so bounded
-_OWN_NAME = ("default-scheduler", "hami-scheduler", "volcano", "kai-scheduler")  # keep it whatever tenants make up
+OTHER = "other"  # all schedulers beyond the limit
+MOST_SCHEDULERS = 20  # users choose the name in the pod, so the number is limited
+_OWN_NAME = ("default-scheduler", "hami-scheduler", "volcano", "kai-scheduler")  # always listed by name
 
-_SKEW = 1.0  # whole seconds of two clocks may be in the wrong order by one although the clocks agree
-_LONGEST = 30 * 86400.0  # annotations are anybody's to write, and one absurd time would spoil a sum for ever
-_REFUSALS = 4  # times kept for a pod that waits: the one before its node was found is among them
-_REPORTS = 64  # kept for a pod: who said which code
-_EARLY = 20_000  # events kept whose pod is not known; most are of pods without devices
+_SKEW = 1.0  # times are in whole seconds, so two of them may be in the wrong order by 1 s
+_LONGEST = 30 * 86400.0  # users can write annotations, and one absurd time would spoil a sum for ever
+_REFUSALS = 4  # refusal times kept for a waiting pod, among them the last one before its node was found
+_REPORTS = 64  # pairs of reporter and code kept for a pod
+_EARLY = 20_000  # events kept whose pod is unknown; most are of pods without devices
 
 _HAMI_STEPS: tuple[Step, ...] = ("filter", "lock", "bind")
 _SCHEDULED, _BOUND, _STARTED, _FAILED = 1, 2, 4, 8
@@ -50,36 +50,36 @@ class _Tally:
 
 
 class _Note(Struct, gc=False):
-    """What of a pod is counted already, or was over when we came."""
+    """The stages of a pod that were counted already, or were over before the first list."""
 
     tally: _Tally
     filtered: UnixTime | None = None
     bind_begun: UnixTime | None = None
     done: int = 0
-    refused: tuple[UnixTime, ...] = ()  # the latest known, oldest first
+    refused: tuple[UnixTime, ...] = ()  # times of the latest refusals, oldest first
     reports: _Reports | None = None
 
 
 class SchedulingTimes:
-    """Counts what schedulers do, each thing once. One writer, the watch."""
+    """Counts the stages and failures of scheduling, each once. One writer, the watch."""
 
     def __init__(self) -> None:
         self._pods: dict[PodUID, _Note] = {}
-        self._events: dict[str, int] = {}  # by the event's uid: how many of its happenings are counted
+        self._events: dict[str, int] = {}  # by the event's UID: how much of its count is counted already
         self._early = _Early()
         self._tallies: dict[str, _Tally] = {}
         self._filtering = self._binding = NOTHING
         self._skipped = 0
 
-    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, pods: Iterable[PodState]) -> None:
-        """The first list: what it shows as over is never counted. Each namespace may have its own."""
+        """The first list of pods, one for each watched namespace: stages that are over in it are never counted."""
         for pod in pods:
             self._remember(self._note(pod), pod)
 
     def set_pod(self, pod: PodState) -> None:
-        """A pod is as given; what it shows as over for the first time is counted."""
+        """A pod was added or has changed; stages that are over for the first time are counted."""
         note = self._note(pod)
         times, done = pod.times, note.done
         if _later(times.filtered, note.filtered):
@@ -97,33 +97,33 @@ class SchedulingTimes:
         self._remember(note, pod)
 
     def drop_pod(self, uid: PodUID) -> None:
-        """A pod is gone, and what was known of it."""
+        """A pod was deleted; what was kept about it is removed."""
         self._pods.pop(uid, None)
 
     def begin_events(self, events: Iterable[PodEvent]) -> None:
-        """The first list of events: what it shows has happened before and is never counted."""
+        """The first list of events: what happened before it is never counted."""
         for event in events:
             if event.said:
                 self._events[event.uid] = max(event.count, self._events.get(event.uid, 0))
                 self.set_event(event)
 
     def set_event(self, event: PodEvent) -> None:
-        """An event is as given; how much more often it has happened than is known is counted."""
+        """An event was added or has changed; the increase of its count is counted."""
         if not event.said:
             return
         note = self._pods.get(event.pod_uid)
-        if note is None:  # without devices, or the watch of pods is behind
+        if note is None:  # the pod has no devices, or the watch of pods is behind
             self._early.put(event)
         else:
             self._take(note, event)
 
     def drop_event(self, uid: str) -> None:
-        """An event is gone: they last an hour."""
+        """An event was deleted, which happens after an hour."""
         self._events.pop(uid, None)
         self._early.drop(uid)
 
     def result(self) -> SchedulingResult:
-        """All that was counted up to now."""
+        """Everything that was counted so far."""
         tallies = self._tallies.values()
         return SchedulingResult(
             filtering=self._filtering,
@@ -156,7 +156,7 @@ class SchedulingTimes:
         return self._tallies.setdefault(scheduler, _Tally())
 
     def _remember(self, note: _Note, pod: PodState) -> None:
-        """What the pod shows now is over, whether it was counted or not."""
+        """Mark the stages that are over in this pod, whether they were counted or not."""
         times = pod.times
         if _later(times.filtered, note.filtered):
             note.filtered = times.filtered
@@ -174,7 +174,7 @@ class SchedulingTimes:
             note.refused = ()  # a pod that is bound is never filtered again
 
     def _count_filter(self, note: _Note, times: PodTimes) -> None:
-        """From the creation, or from the last that is known of attempts before this one."""
+        """Count the filter stage: from the creation of the pod, or from the last known time of earlier attempts."""
         assert times.filtered is not None
         last_bound = None if _of_this_attempt(times) else times.bind_begun
         before = (times.created, note.filtered, note.bind_begun, last_bound, *note.refused)
@@ -226,10 +226,10 @@ class SchedulingTimes:
             self._blame(note, event.reason, sorted(set(_words(event.said))), more)
 
     def _blame(self, note: _Note, reporter: str, words: Iterable[str], more: int) -> None:
-        """So many more failures, for these reasons.
+        """Count `more` failures for these codes and stages.
 
-        HAMi and kube-scheduler both tell of the same attempt, each in an event of its own: of what several reporters
-        say of a pod in the same word, the one who says it most often counts.
+        HAMi and kube-scheduler report the same attempt, each in an event of its own. If several components report the
+        same code for one pod, the highest count is used.
         """
         reports = note.reports = note.reports if note.reports is not None else {}
         for word in words:
@@ -242,7 +242,7 @@ class SchedulingTimes:
 
 
 class _Early:
-    """Events that came before their pod. The oldest go when there are too many."""
+    """Events that came before their pod. If there are too many, the oldest are dropped."""
 
     __slots__ = ("_events", "_of")
 
@@ -280,17 +280,17 @@ def _later(moment: UnixTime | None, known: UnixTime | None) -> bool:
 
 
 def _own(moment: UnixTime | None, times: PodTimes) -> bool:
-    """Whether the pod was there already: one made from another's text has inherited its annotations."""
+    """Whether the time is not before the pod's creation: a pod copied from another inherits its annotations."""
     return moment is not None and (times.created is None or moment >= times.created - _SKEW)
 
 
 def _failed(times: PodTimes) -> bool:
-    """Whether the device plugin refused the pod, which it does once: the kubelet never asks again."""
+    """Whether the device plugin rejected the pod; that happens at most once, as the kubelet never retries."""
     return times.bind_phase == "failed" and _own(times.bind_begun, times)
 
 
 def _of_this_attempt(times: PodTimes) -> bool:
-    """HAMi leaves the time of the last binding where it is until it binds again."""
+    """Whether the time of binding is of this attempt: HAMi keeps the old time until it binds again."""
     return times.bind_begun is not None and times.filtered is not None and times.bind_begun >= times.filtered - _SKEW
 
 
@@ -300,7 +300,7 @@ def _refuse(note: _Note, moment: UnixTime | None) -> None:
 
 
 def _words(said: Iterable[Reason]) -> Iterator[str]:
-    """The codes, and the stages among bind and allocate that they belong to: what counts as a failure to bind."""
+    """The codes, and their stages if these are bind or allocate, which are counted as failures to bind."""
     for reason in said:
         row = BY_CODE.get(reason.code) or BY_CODE["SCHED_OTHER"]
         yield row.code

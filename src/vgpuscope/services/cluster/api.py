@@ -1,4 +1,4 @@
-"""The cluster exporter's API: nodes, pods that wait for devices, owners."""
+"""The cluster exporter's API: nodes, pods waiting for devices, owners."""
 
 from functools import cache
 from typing import Annotated, Any, Protocol
@@ -17,7 +17,7 @@ _ABOUT = "What the cluster's GPUs are allocated to, what is free, and why pods w
 
 
 class PendingQuery(Struct, frozen=True, kw_only=True):
-    """Which pods are meant."""
+    """Selects pods."""
 
     namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
     pod: Annotated[str | None, Meta(description="Only pods of this name.")] = None
@@ -25,7 +25,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True):
 
 
 class Handlers(Protocol):
-    """What answers."""
+    """The handlers of the operations."""
 
     async def nodes(self, call: Call[NoQuery, None]) -> list[NodeLedger]: ...
     async def pending(self, call: Call[PendingQuery, None]) -> PendingList: ...
@@ -33,7 +33,7 @@ class Handlers(Protocol):
 
 
 def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...]:
-    """The table. `protected`: a web configuration file asks for credentials."""
+    """The table of operations. `protected`: the web configuration file requires credentials."""
     own = (
         _get("/api/v1/nodes", "the ledger of every node as JSON", of.nodes, list[NodeLedger]),
         _get("/api/v1/pending", "pods that wait for devices, and why, as JSON", of.pending, PendingList),

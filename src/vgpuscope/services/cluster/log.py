@@ -1,4 +1,4 @@
-"""The cluster exporter's log of nodes: those that changed at --v 4, their devices at --v 5, at most once a minute."""
+"""The cluster exporter's log: changed nodes at --v 4, their devices at --v 5, at most once a minute."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -11,11 +11,11 @@ from vgpuscope.views.cluster.log import device_fields, node_fields
 log = logging.getLogger(__name__)
 
 _EVERY: Seconds = 60.0
-_MOST = 100  # nodes a minute; a cluster that was just listed has many that are new
+_MOST = 100  # nodes a minute; after the first list, all nodes are new
 
 
 class ClusterNews:
-    """Which nodes changed since they were last logged; without the level nothing is remembered or looked at."""
+    """The nodes that changed since they were last logged; does nothing if the log level is not enabled."""
 
     def __init__(self, node: Callable[[str], NodeLedger | None], cluster: Callable[[], Capacity]) -> None:
         self._node, self._cluster = node, cluster
@@ -24,16 +24,16 @@ class ClusterNews:
 
     @property
     def waiting(self) -> int:
-        """How many nodes changed and were not logged yet."""
+        """The number of changed nodes that were not logged yet."""
         return len(self._changed)
 
     def changed(self, nodes: Iterable[str]) -> None:
-        """These are not what they were."""
+        """These nodes have changed."""
         if log.isEnabledFor(SUMMARY):
             self._changed.update(nodes)
 
     def tell(self, now: Seconds) -> None:
-        """Log what changed, if it is time to; `now` is of a monotonic clock."""
+        """Log the changed nodes if the interval has passed; `now` is of a monotonic clock."""
         if not self._changed or now < self._due or not log.isEnabledFor(SUMMARY):
             return
         names, self._changed, self._due = sorted(self._changed), set(), now + _EVERY
@@ -51,7 +51,7 @@ class ClusterNews:
             log.log(SUMMARY, "node is gone", extra=fields(node=name))
             return
         if not node.devices and not node.holders:
-            return  # a node without devices is not our subject
+            return  # nodes without devices are not logged
         log.log(SUMMARY, "node", extra=fields(**node_fields(node)))
         if log.isEnabledFor(DETAIL):
             for values in device_fields(node):

@@ -1,4 +1,4 @@
-"""Asks the API server what controls the controllers of pods, as long as that is not known."""
+"""Reads the unknown controllers of pods' controllers from the API server."""
 
 import asyncio
 import logging
@@ -14,23 +14,23 @@ from vgpuscope.sources.kube import Api, open_client
 
 log = logging.getLogger(__name__)
 
-_EVERY = 1.0  # seconds between two looks for new controllers
-_AGAIN = 600.0  # seconds until a kind that is refused, or a server that fails, is asked again
+_EVERY = 1.0  # seconds between two searches for unknown controllers
+_AGAIN = 600.0  # seconds until a forbidden kind is requested again
 _RETRY = 15.0
 _TIMEOUT = 10.0  # seconds
 _AT_ONCE = 4  # requests
 
 
 class OwnerSearch:
-    """Fills the book; a kind that may not be read ends the ways there, and costs nothing else."""
+    """Fills the OwnerIndex; a chain of controllers ends at a kind that may not be read, others are not affected."""
 
     def __init__(self, book: OwnerIndex, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
         self._book, self._kubeconfig, self._failed = book, kubeconfig, failed
-        self._refused: dict[tuple[str, str, str], float] = {}  # namespace, API version and kind; until when
+        self._refused: dict[tuple[str, str, str], float] = {}  # by namespace, API version, kind: until when
         self._tell = OnChange(log)
 
     async def run(self) -> None:
-        """For ever."""
+        """Search for ever."""
         while True:
             pause = _EVERY
             if wanted := self._wanted():
@@ -43,7 +43,7 @@ class OwnerSearch:
         return [one for one in self._book.unknown() if _kind(one) not in self._refused]
 
     async def _ask_all(self, wanted: list[OwnerStep]) -> Seconds:
-        """How long to wait after it."""
+        """Read these controllers, and return the pause until the next search."""
         pause = _EVERY
         try:
             async with open_client(self._kubeconfig) as client:

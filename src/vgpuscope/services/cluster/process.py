@@ -1,8 +1,8 @@
-"""The cluster exporter: the API server's objects → a ledger → a page in shards; a scrape only joins what is there.
+"""The cluster exporter: the API server's objects → a ledger → a page in shards; a scrape only joins the shards.
 
 nodes, slices ──┐
 pods, claims ───┼─► ClusterState ─► what changed ─► ShardedPage ──────────────► /metrics
-resourcequotas ─┘     (a fold)      (node by node) └─► kept conclusions ──────► /api/v1/nodes
+resourcequotas ─┘     (a fold)      (node by node) └─► computed ledgers ──────► /api/v1/nodes
 pods, events ─────► SchedulingTimes, PendingPods ─────────────────────┴───────► /api/v1/pending
 """
 
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SETTLE_EVERY = 0.5  # seconds between two looks at what changed
-_LONGEST_PAUSE = 5.0  # seconds, while changes go on coming
-_FIRST_EVERY = 0.1  # seconds, until everything was listed once
-_AT_ONCE = 0.02  # seconds of settling before others get their turn: a scrape, an event
-_GC_EVERY = 20_000  # objects more than before, until garbage is looked for: what comes here has hardly any in cycles
-_FACTS = 200  # pods of a list that are told with a number
+_SETTLE_EVERY = 0.5  # seconds between two updates of the page
+_LONGEST_PAUSE = 5.0  # seconds, while changes keep coming
+_FIRST_EVERY = 0.1  # seconds, until every kind was listed once
+_AT_ONCE = 0.02  # seconds of work before other tasks run: a scrape, an event
+_GC_EVERY = 20_000  # new objects before a garbage collection: there are hardly any reference cycles here
+_FACTS = 200  # pods of a list that get the number behind their code
 _DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
-_CLUSTER, _PODS = "cluster", "pods"  # the shards of what is not a node's or a namespace's
+_CLUSTER, _PODS = "cluster", "pods"  # shards that belong to no node or namespace
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
@@ -83,11 +83,11 @@ def main(config: Config, *, file: SettingsFile | None = None) -> int:
 def _exporter(config: ClusterConfig) -> "ClusterExporter":
     if config.kubeconfig is not None:
         check_kubeconfig(config.kubeconfig)
-    return ClusterExporter(config, on_ready=gc.freeze)  # what was listed stays: no search need look at it
+    return ClusterExporter(config, on_ready=gc.freeze)  # listed objects stay, so the collector can skip them
 
 
 class ClusterExporter(Service):
-    """The parts of the exporter, and what it knows. Everything but the watches' waiting happens on one thread."""
+    """The parts of the exporter and its state. Everything but the watches' waiting happens on one thread."""
 
     name = "cluster exporter"
 
@@ -106,9 +106,9 @@ class ClusterExporter(Service):
         self._kinds = list(self._watched())
 
     def loops(self) -> Loops:
-        """What runs for as long as the exporter does.
+        """The loops that run for as long as the exporter does.
 
-        A watch or a settling that dies may leave its work half done, which only a new process repairs.
+        If a watch or the settle loop dies, its work may be half done, which only a new process repairs.
         """
         count, kubeconfig = self.counters.count, self._config.kubeconfig
         search = OwnerSearch(self._owners, kubeconfig, failed=count)
@@ -122,7 +122,7 @@ class ClusterExporter(Service):
         return {"families": ",".join(self._config.families)}
 
     def app(self, guard: "Guard | None") -> App:
-        """What is served."""
+        """The HTTP application."""
         table = operations(self, protected=guard is not None)
         return make_app(
             title=TITLE,
@@ -135,7 +135,7 @@ class ClusterExporter(Service):
         )
 
     def readiness(self) -> Readiness:
-        """Ready once every kind was listed, or is known to be refused, and the page was made from it."""
+        """Ready once every kind was listed or is known to be forbidden, and the first page was made."""
         missing = [kind.name for kind in self._kinds if not kind.settled]
         if not missing and not self._settled:
             missing = ["the first page"]
@@ -152,7 +152,7 @@ class ClusterExporter(Service):
         return self._explained(found, one) if one else pending_list(self._with_facts(found), time.time())
 
     def _explained(self, found: Sequence[PendingPod], one: PendingPod) -> PendingList:
-        """The answer about one pod: what to do has its names, and if it waits, each code the numbers behind it."""
+        """The answer about one pod: runbooks with its names, and if it is waiting, the numbers behind each code."""
         answer = pending_list(found, time.time())
         codes = answer.codes | explain(one)
         if one.outcome != "waiting":
@@ -163,7 +163,7 @@ class ClusterExporter(Service):
         return structs.replace(answer, codes=codes, facts=numbers, advice=tips)
 
     def _with_facts(self, found: Sequence[PendingPod]) -> Iterator[PendingPod]:
-        """The same pods; the first ones that wait have the number behind their code, if it names nodes or a quota."""
+        """Adds the number behind the code to the first waiting pods, if their reason names nodes or a quota."""
         for place, pod in enumerate(found):
             if place >= _FACTS or pod.outcome != "waiting" or not pod.said:
                 yield pod
@@ -252,20 +252,20 @@ class ClusterExporter(Service):
         self._owners.set_pod(pod)
 
     def _drop_pod(self, uid: PodUID) -> None:
-        """Whoever needs the pod a last time is told before it is gone."""
+        """Remove a pod; parts that need it a last time are called before it is removed from the state."""
         self._scheduling.drop_pod(uid)
         self._pending.drop_pod(uid, time.time())
         self._state.apply(PodGone(uid))
         self._owners.drop_pod()
 
     def _set_event(self, event: PodEvent) -> None:
-        """Why a pod waits is kept when the event itself is gone."""
+        """Record an event; its reasons are kept after the event itself is deleted."""
         self._scheduling.set_event(event)
         self._pending.set_event(event)
 
     async def _settle_forever(self) -> None:
         while True:
-            listed = all(kind.listed or kind.state().code for kind in self._kinds)  # before: so all of it is settled
+            listed = all(kind.listed or kind.state().code for kind in self._kinds)  # read first: all is settled below
             self._state.pass_time(time.monotonic())
             self._pending.pass_time(time.time())
             await self._settle()
@@ -282,7 +282,7 @@ class ClusterExporter(Service):
             await self._pause(_SETTLE_EVERY if listed else _FIRST_EVERY)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait; in a storm until it is over, or for a while: then several events of a node are one settling."""
+        """Wait; while changes keep coming, wait longer (bounded), so that a node's events are handled together."""
         until, seen = time.monotonic() + _LONGEST_PAUSE, self._told()
         while True:
             await asyncio.sleep(seconds)
@@ -292,11 +292,11 @@ class ClusterExporter(Service):
             seen = now
 
     def _told(self) -> int:
-        """How many changes the watches have told so far."""
+        """The number of changes that the watches have reported so far."""
         return sum(kind.told for kind in self._kinds)
 
     async def _settle(self) -> None:
-        """Make the shards anew of what changed, a little at a time."""
+        """Recompute the shards of changed nodes and namespaces, and let other tasks run in between."""
         changes = self._state.changed()
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
@@ -343,7 +343,7 @@ class ClusterExporter(Service):
         self._page.update(_PODS, samples)
 
     def _report(self, kind: WatchedKind[Any]) -> None:
-        """Log what changed, once."""
+        """Log a change of the watch's state, and each new fault, once."""
         state = kind.state()
         level = logging.INFO if state.up else logging.WARNING
         if state.up or state.code:
@@ -357,6 +357,6 @@ class ClusterExporter(Service):
 
 
 def _blocker(pod: PendingPod) -> str:
-    """What keeps a pod away for which there is room."""
+    """What keeps a pod pending although there is room."""
     quota = pod.code == "SCHED_QUOTA_EXCEEDED"
     return f"the quota of namespace {pod.namespace}" if quota else ""

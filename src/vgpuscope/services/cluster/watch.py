@@ -1,4 +1,4 @@
-"""Watches one kind of object of the cluster for as long as the exporter runs, and passes every change on."""
+"""Watches one kind of object for as long as the exporter runs, and passes every change to callbacks."""
 
 import asyncio
 import random
@@ -15,12 +15,12 @@ from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 
 T = TypeVar("T")
 
-_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a kind is tried again
+_RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
 
 
 class WatchGroup(msgspec.Struct, frozen=True):
-    """An API group that not every cluster serves, and the versions of it that we can read, best first."""
+    """An API group that not every cluster serves, and its versions that we can read, best first."""
 
     name: str
     versions: tuple[str, ...]
@@ -44,10 +44,10 @@ class WatchedKind(Generic[T]):
         begin: Callable[[Iterable[T]], None] = lambda _: None,
         kept: Mapping[str, T] | None = None,
     ) -> None:
-        """`begin` is told the first list, before any `keep`; `fields` selects objects by their fields.
+        """`begin` gets the first list, before any `keep`; `fields` is a field selector.
 
-        `drop` is told an object's key. `kept` is where `keep` puts the objects; without it they are kept here too, so
-        that a fresh list passes on only what changed.
+        `drop` gets an object's key. `kept` is where `keep` stores the objects; without it they are stored here too.
+        A fresh list is compared with the stored objects, so that only changes are passed on.
         """
         self.name = name
         self._keep, self._drop, self._begin = keep, drop, begin
@@ -75,11 +75,11 @@ class WatchedKind(Generic[T]):
 
     @property
     def settled(self) -> bool:
-        """It was listed, is not served here, or is known to be refused: there is nothing to wait for."""
+        """Whether there is nothing to wait for: the kind was listed, is not served, or is forbidden."""
         return self.listed or isinstance(self._error, KubeForbidden)
 
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
-        """Watch for ever; what fails is told, and tried again later and later."""
+        """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
         pause = _RETRY[0]
         while True:
             began = time.monotonic()
@@ -90,11 +90,11 @@ class WatchedKind(Generic[T]):
                 failed(error)
             if time.monotonic() - began > _RETRY[1]:
                 pause = _RETRY[0]
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not come back at once
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not reconnect at once
             pause = min(pause * 2, _RETRY[1])
 
     def faults(self) -> Mapping[str, str]:
-        """What could not be read in the objects as they are now, by object."""
+        """The parts of the current objects that could not be read, by object."""
         found: dict[str, str] = {}
         for fault in self._watch.faults:
             known = found.get(fault.uid)
@@ -102,7 +102,7 @@ class WatchedKind(Generic[T]):
         return found
 
     def state(self) -> WatchState:
-        """How the watch stands."""
+        """The state of the watch."""
         error = self._error
         return WatchState(
             kind=self.name,
@@ -127,7 +127,7 @@ class WatchedKind(Generic[T]):
             await self._watch.run(api, self._alive)
 
     async def _not_served(self) -> None:
-        """The cluster has no such kind, now; it may get it by an upgrade."""
+        """The cluster does not serve this kind now; an upgrade may add it."""
         self._take_list({})
         self._alive()
         await asyncio.sleep(self._resync)
@@ -165,7 +165,7 @@ class WatchedKind(Generic[T]):
 
 
 def merged(states: Sequence[WatchState]) -> list[WatchState]:
-    """One state for each kind: of several namespaces, the worst."""
+    """One state for each kind: if several namespaces are watched, the worst."""
     found: dict[str, WatchState] = {}
     for state in states:
         known = found.get(state.kind)

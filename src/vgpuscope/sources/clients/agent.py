@@ -1,4 +1,4 @@
-"""An agent's latest sample, fetched over HTTP from wherever it runs."""
+"""An HTTP client that fetches an agent's latest sample."""
 
 import time
 from email.utils import parsedate_to_datetime
@@ -18,25 +18,25 @@ AGENT = ServiceKind(
     start="vgpuscope agent",
     ask="vgpuscope top",
 )
-_CLOCK_NOISE = 2.0  # seconds; the Date header counts whole ones and the answer takes time to travel
+_CLOCK_NOISE = 2.0  # seconds; the Date header has whole seconds, and the response needs time to arrive
 
 
 class AgentApi(ServedApi[NodeSnapshot]):
-    """The door to one agent."""
+    """A client of one agent."""
 
     def __init__(self, url: str, *, timeout: float = 3.0, token: str | None = None) -> None:
         super().__init__(AGENT, url, content=NodeSnapshot, timeout=timeout, token=token)
-        self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours, where that is more than noise
+        self.clock_offset = 0.0  # seconds that the agent's clock is ahead of ours; 0 if within the noise
 
     async def snapshot(self) -> NodeSnapshot:
-        """The sample the agent holds now; SourceDown when there is none to be had."""
+        """The agent's latest sample; raises SourceDown if it cannot be fetched."""
         sample, headers = await self.fetch()
         self.clock_offset = _clock_offset(headers.get("date"), time.time())
         return sample
 
 
 def addresses(url: str) -> tuple[str, str]:
-    """What to call the agent (without a password) and where its API is, from anything a person may type."""
+    """The URL to display (without a password) and the URL of the API, from any form that users type."""
     name, base = served_api.addresses(AGENT, url)
     return name, base + AGENT.path
 

@@ -1,4 +1,4 @@
-"""Where an analyzer's results are fetched over HTTP."""
+"""The HTTP endpoints of an analyzer."""
 
 from vgpuscope.model.service import ANALYZER_PORT
 from vgpuscope.sources.clients.served_api import ServiceKind

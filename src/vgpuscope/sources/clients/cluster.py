@@ -1,4 +1,4 @@
-"""What the cluster exporter knows, fetched over HTTP: the ledger of every node, the pods that wait."""
+"""HTTP clients of the cluster exporter: the ledger of every node, and waiting pods."""
 
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -33,38 +33,38 @@ class _Readiness(msgspec.Struct):
 
 
 class ClusterApi(ServedApi[T]):
-    """The door to one cluster exporter."""
+    """A client of one cluster exporter."""
 
     async def missing(self) -> tuple[str, ...]:
-        """What it has yet to list before its ledger is whole; nothing when it is, or when it does not say."""
+        """The kinds that are not listed yet; empty if the ledger is complete, or if /readyz is not understood."""
         answer = await self.get("/readyz")
         if answer.status_code != 503:
             return ()
         try:
             return msgspec.json.decode(answer.content, type=_Readiness).missing
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ()  # a proxy's word; the ledger itself will tell what is wrong
+            return ()  # a proxy's answer; the request for the ledger will show the problem
 
 
 class NodesApi(ClusterApi[list[NodeLedger]]):
-    """The door to its ledger."""
+    """A client of its ledger."""
 
     def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
         super().__init__(CLUSTER, url, content=list[NodeLedger], timeout=timeout, token=token)
 
     async def nodes(self) -> list[NodeLedger]:
-        """The ledger of every node; SourceDown when there is none to be had."""
+        """The ledger of every node; raises SourceDown if it cannot be fetched."""
         return (await self.fetch())[0]
 
 
 class PendingApi(ClusterApi[PendingList]):
-    """The door to its book of pods that wait."""
+    """A client of its list of waiting pods."""
 
     def __init__(self, url: str, *, timeout: float = 10.0, token: str | None = None) -> None:
         super().__init__(PENDING, url, content=PendingList, timeout=timeout, token=token)
 
     async def pending(self, *, namespace: str = "", pod: str = "", everything: bool = False) -> PendingList:
-        """The pods that wait, of these names where given, or also those that waited; SourceDown when there is none."""
+        """Waiting pods, filtered by namespace and name; `everything` adds pods that waited. Raises SourceDown."""
         asked = {"namespace": namespace, "pod": pod, "all": "true" if everything else ""}
         query = urlencode({name: value for name, value in asked.items() if value})
         answer = await self.get(PENDING.path + (f"?{query}" if query else ""))

@@ -1,4 +1,4 @@
-"""The JSON that a process of ours serves, fetched over HTTP from wherever it runs."""
+"""A client for the JSON API of a vgpuscope process."""
 
 import asyncio
 import contextlib
@@ -15,20 +15,20 @@ from vgpuscope.model.errors import ConfigInvalid, SourceDown
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
+_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach this machine's loopback
 
 
 class ServiceKind(NamedTuple):
-    """One kind of process, in the words that people read."""
+    """One kind of process, and the words for it in messages."""
 
     name: str  # agent
     an: str  # an agent
-    path: str  # where its JSON is
-    port: int  # unless told otherwise
-    gives: str  # what is asked of it: sample
+    path: str  # the path of its JSON
+    port: int  # the default port
+    gives: str  # what it provides: sample
     content: str  # what its JSON is: the sample of a node
-    start: str  # the command that starts one
-    ask: str  # the command that asks one at a given address
+    start: str  # the command that starts it
+    ask: str  # the command that queries it at a given address
 
 
 class _Fault(msgspec.Struct):
@@ -40,7 +40,7 @@ class _FaultBody(msgspec.Struct):
 
 
 class ServedApi(Generic[T]):
-    """The door to one process; a connection is kept between two requests."""
+    """A client of one process; keeps its connection between requests."""
 
     def __init__(self, kind: ServiceKind, url: str, *, content: type[T], timeout: float, token: str | None) -> None:
         self.url, self._base = addresses(kind, url)
@@ -62,18 +62,18 @@ class ServedApi(Generic[T]):
         await self._client.aclose()
 
     async def fetch(self) -> tuple[T, httpx2.Headers]:
-        """What it serves now, and how the answer was labelled; SourceDown when there is nothing to be had."""
+        """The current content and the headers of the response; raises SourceDown if there is no content."""
         answer = await self.get(self._kind.path)
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
         return self._decoded(answer), answer.headers
 
     async def get(self, path: str) -> httpx2.Response:
-        """Its answer, whatever the status; SourceDown when there is none, or another service of ours answers."""
+        """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            async with asyncio.timeout(self._timeout):  # httpx2 bounds each read, not a body that trickles in
+            async with asyncio.timeout(self._timeout):  # httpx2 limits each read, not the whole body
                 answer = await self._client.get(self._base + path)
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
@@ -88,7 +88,7 @@ class ServedApi(Generic[T]):
         return answer
 
     def _decoded(self, answer: httpx2.Response) -> T:
-        """The body of an answer; SourceDown when it is of another shape."""
+        """The decoded body of a response; raises SourceDown if it has another shape."""
         try:
             return msgspec.json.decode(answer.content, type=self._content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
@@ -132,7 +132,7 @@ class ServedApi(Generic[T]):
 
 
 def addresses(kind: ServiceKind, url: str) -> tuple[str, str]:
-    """What to call the process (without a password) and what its paths begin with, from anything a person may type."""
+    """The URL to display (without a password) and the base URL of requests, from any form that users type."""
     parts = _split(kind, url.strip())
     path = parts.path.rstrip("/").removesuffix(kind.path).removesuffix("/metrics")
     host = parts.netloc.rpartition("@")[2]

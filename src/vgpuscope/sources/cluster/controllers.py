@@ -1,4 +1,4 @@
-"""What controls an object of the cluster, by its metadata alone."""
+"""Reads the controller of an object from its metadata."""
 
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # no
 
 
 async def controller_of(api: Api, namespace: str, one: Controller) -> Controller | None:
-    """What controls it; None if nothing does or it is gone. KubeForbidden, KubeUnreadable."""
+    """Its controller; None if it has no controller or is deleted. Raises KubeForbidden, KubeUnreadable."""
     data = await api.find(_path(namespace, one), accept=_METADATA)
     try:
         return None if data is None else decode_controller(data, uid=one.uid)
@@ -26,7 +26,7 @@ def _path(namespace: str, one: Controller) -> str:
 
 
 def plural(kind: str) -> str:
-    """The kind as paths have it, by the rule that all known controllers follow."""
+    """The kind's plural as used in paths, by the rule that all known controllers follow."""
     word = quote(kind.lower(), safe="")
     if word.endswith(("s", "x", "ch")):
         return f"{word}es"

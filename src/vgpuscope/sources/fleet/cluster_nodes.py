@@ -1,4 +1,4 @@
-"""Which nodes the cluster has, as the cluster exporter says: a GPU goes with its node."""
+"""The nodes of the cluster, fetched from the cluster exporter: a GPU is gone when its node is gone."""
 
 import asyncio
 
@@ -13,14 +13,14 @@ _KEPT = 60.0  # seconds
 
 
 class _Node(Struct):
-    """What is wanted of a node's ledger."""
+    """The fields of a node's ledger that are needed here."""
 
     name: str
-    known: bool = True  # False: only pods speak of it
+    known: bool = True  # False: only pods refer to it
 
 
 class ClusterNodes(ClusterApi[list[_Node]]):
-    """The door to a cluster exporter's list of nodes; its answer is kept for a while."""
+    """A client of a cluster exporter's list of nodes; caches the response."""
 
     def __init__(self, url: str, *, timeout: Seconds = 5.0, token: str | None = None, kept: Seconds = _KEPT) -> None:
         super().__init__(CLUSTER, url, content=list[_Node], timeout=timeout, token=token)
@@ -28,7 +28,7 @@ class ClusterNodes(ClusterApi[list[_Node]]):
         self._nodes: frozenset[str] = frozenset()
 
     async def read(self) -> frozenset[str]:
-        """The names of all nodes; SourceDown when they cannot be had, or have not all been listed yet."""
+        """The names of all nodes; raises SourceDown if they cannot be fetched or are not all listed yet."""
         clock = asyncio.get_running_loop().time
         if clock() >= self._due:
             self._nodes = await self._listed()

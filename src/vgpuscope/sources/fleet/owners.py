@@ -1,4 +1,4 @@
-"""Who owns a pod: the Deployment, Job or other workload that it belongs to, as the cluster exporter says."""
+"""The owner of each pod (its Deployment, Job or other workload), fetched from the cluster exporter."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _KEPT = 60.0  # seconds
 
 
 class Owners(ServedApi[dict[str, str]]):
-    """The door to a cluster exporter's list of owners; its answer is kept for a while."""
+    """A client of a cluster exporter's list of owners; caches the response."""
 
     def __init__(self, url: str, *, timeout: Seconds = 5.0, token: str | None = None, kept: Seconds = _KEPT) -> None:
         super().__init__(OWNERS, url, content=dict[str, str], timeout=timeout, token=token)
@@ -22,7 +22,7 @@ class Owners(ServedApi[dict[str, str]]):
         self._owners: Mapping[tuple[str, str], str] = {}
 
     async def read(self) -> Mapping[tuple[str, str], str]:
-        """Owners such as Deployment/web, by namespace and pod; SourceDown when there are none to be had."""
+        """Owners such as Deployment/web, by namespace and pod; raises SourceDown if they cannot be fetched."""
         clock = asyncio.get_running_loop().time
         if clock() >= self._due:
             await self._refresh()
@@ -43,6 +43,6 @@ class Owners(ServedApi[dict[str, str]]):
 
 
 def _by_pod(said: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """Keys are NAMESPACE/POD; neither may hold a slash."""
+    """Splits the keys NAMESPACE/POD; neither part may contain a slash."""
     parts = ((key.partition("/"), owner) for key, owner in said.items())
     return {(namespace, pod): owner for (namespace, _, pod), owner in parts if namespace and pod and owner}

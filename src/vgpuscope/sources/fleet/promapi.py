@@ -1,4 +1,4 @@
-"""Requests to a PromQL engine: authenticated, bounded in time and size, tried again when that may help."""
+"""Requests to a PromQL engine: authenticated, limited in time and size, retried when that may help."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
 log = logging.getLogger(__name__)
 
 _SHOWN = 2000  # characters of a query in the log
-_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach what is on this machine
-_AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses that another try may change
+_DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach this machine's loopback
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504})  # statuses worth a retry
 _FORBIDDEN = frozenset({401, 403})
-_NO_POST = 405  # gateways that let everybody read often mean GET
-_BACKOFF: Seconds = 0.2  # before the second try; twice as long before each further one
-_ERROR_TEXT = 64 * 1024  # bytes of an error's body that are read
-_CERTIFICATE_HINTS = {  # by OpenSSL's number for what is wrong
+_NO_POST = 405  # gateways with read access for everyone often allow only GET
+_BACKOFF: Seconds = 0.2  # before the second try; doubles before each further one
+_ERROR_TEXT = 64 * 1024  # bytes read of an error's body
+_CERTIFICATE_HINTS = {  # by OpenSSL's error number
     9: "It is not valid yet: compare the clocks of server and analyzer.",
     10: "The server needs a new certificate; compare the clocks too.",
     62: "Name the server in prometheus.url as its certificate does.",
@@ -37,7 +37,7 @@ _AUTHORITY_HINT = "Set prometheus.ca_file to the CA that signed it (PEM)."
 
 
 class PromApi:
-    """The door to one engine; connections are kept."""
+    """A client of one engine; keeps its connections."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class PromApi:
         if basic is None and parts.username and not (token or token_file):
             basic = unquote(parts.username), unquote(parts.password or "")
         self._token, self._token_file = token and token.strip(), token_file
-        shown = {"x-scope-orgid"}  # the tenant, which an error had better name
+        shown = {"x-scope-orgid"}  # the tenant, which is useful in error messages
         self._secrets = [value for name, value in headers.items() if name.lower() not in shown]
         self._secrets += [basic[1]] if basic else []
         _check_sendable({**headers, "the bearer token": self._token or ""})
         self._retries, self._largest = retries, largest
         self._slots = asyncio.Semaphore(concurrency)
         self._verb = "POST"
-        # to compress costs the server more time than the network gains
+        # compression costs the server more time than the network saves
         plain = {"Accept": "application/json", "Accept-Encoding": "identity"}
         try:
             verify = _verification(ca_file, insecure=insecure)
@@ -87,8 +87,8 @@ class PromApi:
     async def query(
         self, text: str, *, at: UnixTime | None, by: float, sent: Callable[[], None] = lambda: None
     ) -> bytes:
-        """The answer to an instant query; `by` is a time of the event loop. QueryFailed and its kinds."""
-        form = {"query": text, "nocache": "1"}  # VictoriaMetrics moves the end of a window by 30 s otherwise
+        """The response to an instant query; `by` is an event loop time. Raises QueryFailed and its subclasses."""
+        form = {"query": text, "nocache": "1"}  # otherwise VictoriaMetrics shifts the end of a window by 30 s
         if at is not None:
             form["time"] = f"{at:.3f}"
         return await self._patiently("/api/v1/query", form, by=by, sent=sent)
@@ -96,14 +96,14 @@ class PromApi:
     async def label_values(
         self, label: str, *, match: str, begin: UnixTime, end: UnixTime, by: float, sent: Callable[[], None]
     ) -> bytes:
-        """The answer that lists a label's values. QueryFailed and its kinds."""
+        """The response with a label's values. Raises QueryFailed and its subclasses."""
         form = {"match[]": match, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
         return await self._patiently(f"/api/v1/label/{label}/values", form, by=by, sent=sent, verb="GET")
 
     async def _patiently(
         self, path: str, form: dict[str, str], *, by: float, sent: Callable[[], None], verb: str | None = None
     ) -> bytes:
-        """One request, again if that may help and time allows."""
+        """One request, with retries if they may help and time allows."""
         pause = _BACKOFF
         for left in range(self._retries, -1, -1):
             try:
@@ -119,7 +119,7 @@ class PromApi:
         raise AssertionError("unreachable")
 
     async def _logged(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
-        """One request; with --v 6 the log says what was asked and how long it took. The URL is without credentials."""
+        """One request; with --v 6 the query and its duration are logged, and the URL without credentials."""
         if not log.isEnabledFor(logging.DEBUG):
             return await self._once(verb, path, form, by=by)
         clock, body, failure = asyncio.get_running_loop().time, b"", None
@@ -161,7 +161,7 @@ class PromApi:
         answer = await self._client.send(request, stream=True)
         try:
             most = self._largest if answer.status_code == 200 else _ERROR_TEXT
-            read = BytesIO()  # takes half the memory of a list of chunks that is joined
+            read = BytesIO()  # takes half the memory of joining a list of chunks
             async for chunk in answer.aiter_bytes():
                 read.write(chunk)
                 if read.tell() > most:
@@ -171,12 +171,12 @@ class PromApi:
         if read.tell() > most and answer.status_code == 200:
             raise AnswerUnreadable(f"the answer is larger than {most / 2**20:g} MiB")
         body = read.getvalue()[:most]
-        if answer.status_code != 200:  # some gateways say whom they refuse
+        if answer.status_code != 200:  # some gateways repeat the rejected credentials
             body = self._veiled(body, request)
         return answer.status_code, answer.headers, body
 
     def _veiled(self, body: bytes, request: httpx2.Request) -> bytes:
-        """The body of an error, without what we proved ourselves with."""
+        """The body of an error, with our credentials masked."""
         used = request.headers.get("authorization", "").split(" ")[-1]
         for secret in filter(None, (used, *self._secrets)):
             body = body.replace(secret.encode(), b"***")
@@ -184,7 +184,7 @@ class PromApi:
 
     def _bearer(self) -> dict[str, str]:
         token = self._token
-        if self._token_file is not None:  # read each time: mounted tokens are renewed
+        if self._token_file is not None:  # read for each request: mounted tokens are renewed
             try:
                 with open(self._token_file, encoding="utf-8") as file:
                     token = file.read().strip()
@@ -212,7 +212,7 @@ class PromApi:
 
 
 class _Passing(Exception):
-    """A failure that may be over soon."""
+    """A temporary failure."""
 
     def __init__(self, error: QueryFailed, wait: Seconds = 0.0) -> None:
         super().__init__(str(error))
@@ -220,14 +220,14 @@ class _Passing(Exception):
 
 
 def _refusal(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
-    """What is wrong with the server's certificate, if that is why."""
+    """The certificate error that caused this one, if any."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error
 
 
 def _check_sendable(values: Mapping[str, str]) -> None:
-    """ConfigInvalid without the value, which may be a secret; the HTTP library's own errors would show it."""
+    """Raises ConfigInvalid without the value, which may be a secret; the HTTP library's error would show it."""
     hint = "Look for line breaks and letters beyond ASCII in prometheus.headers and prometheus.bearer_token."
     for name, value in values.items():
         if not _sendable(value):
@@ -239,7 +239,7 @@ def _sendable(value: str) -> bool:
 
 
 def _seconds(text: str | None) -> Seconds:
-    """Retry-After; dates are not worth understanding here."""
+    """Retry-After in seconds; dates are ignored."""
     return float(text) if text and text.strip().isdecimal() else 0.0
 
 
@@ -267,5 +267,5 @@ def _verification(ca_file: str | None, *, insecure: bool) -> ssl.SSLContext | bo
 
 
 def _transport(scheme: str, verify: ssl.SSLContext | bool, *, keep: int) -> StreamTransport:
-    """Authorities are loaded only where there is something to verify: that takes some 10 ms."""
+    """A transport that loads CA certificates only for https: loading takes about 10 ms."""
     return StreamTransport(httpx2.create_ssl_context(verify) if scheme == "https" else None, keep=keep)

@@ -1,4 +1,4 @@
-"""What is to be scraped: a list that was given, or what stands behind Kubernetes Services now."""
+"""Scrape targets: a static list, or the current endpoints of Kubernetes Services."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _SERVICE = re.compile(rf"(?P<namespace>{_NAME})/(?P<name>{_NAME}):(?P<port>[a-z0
 
 
 class StaticTargets:
-    """The targets that were given; ConfigInvalid if one is no address."""
+    """A static list of targets; raises ConfigInvalid for an invalid address."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._urls = tuple(urls)
@@ -35,7 +35,7 @@ class StaticTargets:
 
 
 class Service(NamedTuple):
-    """A Kubernetes Service, and which of its ports."""
+    """A Kubernetes Service and one of its ports."""
 
     namespace: str
     name: str
@@ -46,10 +46,10 @@ class Service(NamedTuple):
 
 
 class ServiceTargets:
-    """The ready endpoints of Services, asked for once a minute; what was known last stays while nobody answers."""
+    """The ready endpoints of Services, refreshed once a minute; the last known ones stay while the API fails."""
 
     def __init__(self, services: Iterable[str], *, api: Api, refresh: Seconds = _REFRESH) -> None:
-        """Services as NAMESPACE/NAME:PORT; ConfigInvalid for anything else."""
+        """Services as NAMESPACE/NAME:PORT; raises ConfigInvalid for anything else."""
         self._services = tuple(map(parse_service, services))
         self._api, self._refresh = api, refresh
         self._due = float("-inf")
@@ -57,7 +57,7 @@ class ServiceTargets:
         self._errors: dict[Service, ScopeError] = {}
 
     async def __call__(self) -> tuple[str, ...]:
-        """URLs; KubeForbidden or KubeUnreadable when not one of the Services has ever been listed."""
+        """URLs; raises KubeForbidden or KubeUnreadable if no Service has ever been listed."""
         clock = asyncio.get_running_loop().time
         if clock() >= self._due:
             await asyncio.gather(*map(self._update, self._services))
@@ -67,7 +67,7 @@ class ServiceTargets:
         return tuple(dict.fromkeys(url for urls in self._last.values() for url in urls))
 
     def faults(self) -> tuple[Fault, ...]:
-        """The Services whose endpoints could not be asked for."""
+        """The Services whose endpoints could not be listed."""
         errors = self._errors.items()
         return tuple(Fault(part=f"service {service}", code=e.code, message=str(e)) for service, e in errors)
 
@@ -102,7 +102,7 @@ class ServiceTargets:
 
 
 def parse_service(text: str) -> Service:
-    """NAMESPACE/NAME:PORT; ConfigInvalid."""
+    """Parses NAMESPACE/NAME:PORT; raises ConfigInvalid."""
     found = _SERVICE.fullmatch(text.strip())
     if found is None:
         raise ConfigInvalid(
@@ -112,7 +112,7 @@ def parse_service(text: str) -> Service:
 
 
 def urls_of(service: Service, endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
-    """One URL for each pod, in a steady order: IPv4 where it has both."""
+    """One URL for each pod, in a stable order; IPv4 if the pod has both families."""
     chosen: dict[str, str] = {}
     for endpoint in sorted(endpoints, key=lambda one: (":" in one.address, one.address)):
         port = _port(service.port, endpoint.ports)
@@ -124,7 +124,7 @@ def urls_of(service: Service, endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
 
 
 def _port(asked: str, ports: tuple[Port, ...]) -> Port | None:
-    """The pod's port that is meant. A number may be the Service's own: with one port there is no doubt which it is."""
+    """The pod's port. A number may also be the Service's port, which is unambiguous if the pod has one port."""
     for port in ports:
         if asked in {port.name, str(port.number)}:
             return port

@@ -17,16 +17,16 @@ from vgpuscope.model.quantity import DeviceUUID, Ratio
 from vgpuscope.views.table import table
 from vgpuscope.views.text import UNKNOWN, clean, percent, size, sizes
 
-_FULL = 0.9  # of a GPU's memory; from here on a number is coloured
-_FEW = 3  # nodes that a note names
-_WIDE = 110  # cells: a terminal that has less has no room for the kinds of findings
-_ALL_IN_PIECES = 0.995  # from here on it says 100 %
+_FULL = 0.9  # of a GPU's memory; numbers from here on are coloured
+_FEW = 3  # nodes named in a note
+_WIDE = 110  # cells: a narrower terminal has no room for the kinds of findings
+_ALL_IN_PIECES = 0.995  # from here on, 100 % is shown
 
 
 class InventoryDevice(Struct, frozen=True, kw_only=True):
-    """One device of one node and who holds it; without a ledger the node no longer registers it.
+    """One device of one node and its holders; without a ledger, the node no longer registers it.
 
-    Or all counted GPUs of one resource: then there is no UUID, and `counted` has their number and the pods that
+    Or all counted GPUs of one resource: then the UUID is empty, and `counted` has their number and the pods that
     request them.
     """
 
@@ -134,7 +134,7 @@ def _offer_cells(offers: Sequence[OfferLedger]) -> list[Text]:
 
 
 def _number(one: OfferLedger) -> str:
-    """`4`, `3 of 4`, `7 MIG`; of shared GPUs whose number is not known, `16 shares`."""
+    """`4`, `3 of 4`, `7 MIG`; for an unknown number of shared GPUs, `16 shares`."""
     total, usable = one.gpus, one.usable
     if total is None or usable is None:
         return f"{one.offer.capacity} shares"
@@ -143,7 +143,7 @@ def _number(one: OfferLedger) -> str:
 
 
 def _offer_fit(one: OfferLedger) -> str:
-    """How many of the resource a pod can have, in its own terms."""
+    """How much of the resource a pod can have, in the resource's own unit."""
     if one.offer.mode == "mig":
         return clean(f"{one.free}× {one.offer.profile or 'MIG'}")
     return f"{one.free} whole" if one.offer.mode == "whole" else f"{one.free} of {one.offer.capacity} shares"
@@ -168,7 +168,7 @@ def _offer_memory(offers: Iterable[OfferLedger]) -> Text:
 def gpus_table(rows: Sequence[InventoryDevice], width: int | None) -> RenderableType:
     """A row for each GPU: its model, how much of it is allocated, and its holders."""
     titles = ("NODE", "#>", "UUID", "TYPE", "MODE", "HEALTH", "SLOTS>", "MEMORY>", "CORES>", "HOLDERS")
-    # Node and number say which GPU it is, so its UUID is the first to go.
+    # Node and number identify the GPU, so the UUID is the first column to be dropped.
     spared = ("UUID", "MODE", "TYPE", "CORES>")
     drawn = table(titles, [_gpu_cells(row) for row in rows], width, spared=spared, fold=_folded)
     return _with_notes(drawn, (*_scaled((row.node, [row.ledger] if row.ledger else []) for row in rows), *_once(rows)))
@@ -230,7 +230,7 @@ def _holder(holder: Holder) -> str:
 
 
 def _folded(holders: Text, room: int) -> Text:
-    """Each holder on a line of its own; a name that is longer is broken behind a / or -, and goes on further right."""
+    """Each holder on a line of its own; a longer name is broken after a / or -, and continues indented."""
     lines: list[str] = []
     for name in holders.plain.split(", "):
         lines.append("")

@@ -1,11 +1,11 @@
-"""What the cluster exporter's log says of a node: one line for it, and one for each of its devices."""
+"""Log lines of the cluster exporter about a node: one for the node, and one for each of its devices."""
 
 from collections.abc import Iterator
 
 from vgpuscope.model.cluster import DeviceLedger, NodeLedger
 from vgpuscope.model.quantity import MIB
 
-_HOLDERS = 8  # that are named
+_HOLDERS = 8  # named in a line
 
 
 def node_fields(node: NodeLedger) -> dict[str, object]:
@@ -27,7 +27,7 @@ def node_fields(node: NodeLedger) -> dict[str, object]:
 
 
 def device_fields(node: NodeLedger) -> Iterator[dict[str, object]]:
-    """Each device of the node, with those who hold it."""
+    """Each device of the node, with its holders."""
     names: dict[str, list[str]] = {}
     for holder in node.holders:
         names.setdefault(holder.device, []).append(f"{holder.namespace}/{holder.pod}")

@@ -1,4 +1,4 @@
-"""The conclusions of the cluster's ledger → samples, shard by shard: a node, a namespace, the cluster as a whole."""
+"""The cluster's ledger → samples, shard by shard: a node, a namespace, the cluster as a whole."""
 
 from collections.abc import Iterable, Iterator
 
@@ -34,13 +34,13 @@ from vgpuscope.views.exposition.page import Sample
 
 
 class NodeSamples:
-    """Remembers what it said of each device and holder, and says the same again for as long as these stay the same."""
+    """Caches the samples of each device and holder, and reuses them until the device or holder changes."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[object, _Told]] = {}
 
     def of(self, node: NodeLedger) -> dict[tuple[str, ...], list[Sample]]:
-        """What `node_samples` says, row by row."""
+        """The samples of `node_samples`, by row."""
         before, after = self._known.get(node.name, {}), dict[object, _Told]()
         for device in node.devices:
             known = before.get(device.device.id)
@@ -70,12 +70,12 @@ class NodeSamples:
         return rows
 
     def forget(self, name: str) -> None:
-        """The node is gone."""
+        """Remove the samples of a deleted node."""
         self._known.pop(name, None)
 
 
 class _Told:
-    """What was said of one thing, and of which state of it."""
+    """The cached samples of a device or holder, and the state they were made from."""
 
     __slots__ = ("of", "row", "samples")
 
@@ -84,7 +84,7 @@ class _Told:
 
 
 def node_samples(node: NodeLedger) -> Iterator[Sample]:
-    """Everything shown of one node. The samples of one row come together."""
+    """All samples of one node. The samples of one row come together."""
     for device in node.devices:
         yield from _device(node.name, device)
     yield from _instances(node)
@@ -96,7 +96,7 @@ def node_samples(node: NodeLedger) -> Iterator[Sample]:
 
 def _instances(node: NodeLedger) -> Iterator[Sample]:
     for device in node.devices:
-        # by instance: annotations that were copied with a pod's manifest claim one twice
+        # once for each instance: a copied pod manifest has copied annotations, which claim the same instance again
         for held in {held.instance.mig: held for held in device.instances}.values():
             yield from _instance(node.name, device, held)
 
@@ -107,7 +107,7 @@ def _holders(node: NodeLedger) -> Iterator[Sample]:
 
 
 def _shares(node: NodeLedger) -> Iterator[Sample]:
-    """What HAMi's names show of pods that have a device more than once."""
+    """Samples under HAMi's names for pods that hold a device more than once."""
     for share in node.shares:
         row = HolderRow(
             node=node.name,
@@ -123,7 +123,7 @@ def _shares(node: NodeLedger) -> Iterator[Sample]:
 
 
 def _offers(node: NodeLedger) -> Iterator[Sample]:
-    """Counted GPUs: never under HAMi's names, whose GPUs have a UUID."""
+    """Counted GPUs; never under HAMi's names, because those metrics need a UUID."""
     for one in node.offers:
         offer = one.offer
         row = OfferRow(node=node.name, resource=offer.resource, type=offer.type, mode=offer.mode, profile=offer.profile)
@@ -144,7 +144,7 @@ def _holder(row: HolderRow, memory: Bytes, cores: int) -> Iterator[Sample]:
 
 
 def namespace_samples(namespace: NamespaceLedger) -> Iterator[Sample]:
-    """Everything shown of one namespace."""
+    """All samples of one namespace."""
     for quota in namespace.quotas:
         yield from _quota(namespace.name, quota)
 
@@ -159,7 +159,7 @@ def cluster_samples(
     errors: dict[str, int],
     loop_restarts: dict[str, int],
 ) -> Iterator[Sample]:
-    """What is shown of the cluster as a whole, and of the exporter itself."""
+    """Samples of the cluster as a whole, and of the exporter itself."""
     row = ClusterRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
@@ -175,7 +175,7 @@ def cluster_samples(
 
 
 def _held(node: NodeLedger) -> dict[HolderRow, tuple[Bytes, int]]:
-    """What each container has of each device: one that was given a device several times has the sum."""
+    """Memory and cores of each container on each device; summed up if it got the same device several times."""
     held: dict[HolderRow, tuple[Bytes, int]] = {}
     shared = _shared(node)
     for holder in node.holders:
@@ -228,7 +228,7 @@ def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
 
 
 def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator[Sample]:
-    """Only what exists: HAMi shows an instance once the plugin has made it."""
+    """Samples of an existing MIG instance: HAMi shows an instance once the plugin has created it."""
     instance = held.instance
     if instance.mig is None:
         return
@@ -248,7 +248,7 @@ def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator
 
 
 def _text(number: int | None) -> str:
-    """A number as a label; DRA does not tell those of instances."""
+    """A number as a label; "" if unknown, as for MIG instances under DRA."""
     return "" if number is None else str(number)
 
 

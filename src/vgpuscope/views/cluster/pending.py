@@ -1,4 +1,4 @@
-"""Pods that wait for GPUs: a row for each, or the details of one."""
+"""Pods waiting for GPUs: a row for each pod, or the details of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,10 +15,10 @@ from vgpuscope.views.text import UNKNOWN, clean, span
 
 _STYLES: dict[Outcome, str] = {"waiting": "yellow", "scheduled": "green", "failed": "red", "deleted": "dim"}
 _NO_CAUSE = "SCHED_NO_NODE_FITS"  # HAMi's summary of reasons that it also reports one by one
-_FEW_NODES = 3  # that a row names; the view of one pod names all that are known
+_FEW_NODES = 3  # named in a row; the view of one pod names all known nodes
 
 
-# --- a row for each ---------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def pending_table(found: PendingList, width: int | None, *, outcomes: bool) -> Table:
@@ -77,13 +77,13 @@ def _asks(pod: PendingPod, *, short: bool) -> str:
 
 
 def _waited(pod: PendingPod, now: UnixTime) -> str:
-    """How long it has waited, or did."""
+    """How long the pod has waited so far, or had waited when the wait ended."""
     if pod.created is None:
         return UNKNOWN
     return span(max(0.0, (now if pod.ended is None else pod.ended) - pod.created))
 
 
-# --- everything of one ------------------------------------------------------------------------------------------------
+# --- details of one pod -----------------------------------------------------------------------------------------------
 
 
 def pod_view(pod: PendingPod, found: PendingList) -> Group:

@@ -1,4 +1,4 @@
-"""Pods that wait → the answer of /api/v1/pending."""
+"""Waiting pods → the response of /api/v1/pending."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from vgpuscope.model.quantity import UnixTime
 
 
 def pending_list(found: Iterable[PendingPod], now: UnixTime) -> PendingList:
-    """The pods, with what each code that occurs means."""
+    """The pods, with an explanation of each code that occurs."""
     pods = tuple(found)
     used = {code for pod in pods for code in (pod.code, *(one.reason.code for one in pod.said))}
     codes = {code: BY_CODE[code] for code in sorted(used) if code in BY_CODE}

@@ -1,4 +1,4 @@
-"""Pods that wait, counted → samples."""
+"""Counts of waiting pods → samples."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from vgpuscope.views.exposition.page import Sample
 
 
 def pending_samples(counts: Iterable[WaitingCount]) -> Iterator[Sample]:
-    """How many pods wait for each reason in each namespace, and for how long."""
+    """The number of waiting pods by namespace and code, and the longest wait."""
     for one in counts:
         row = WaitingRow(namespace=one.namespace, code=one.code)
         yield Sample(m.PENDING_PODS, row, one.pods)

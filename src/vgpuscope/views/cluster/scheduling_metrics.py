@@ -1,4 +1,4 @@
-"""How scheduling went → samples: the handbook's names for all schedulers together, ours scheduler by scheduler."""
+"""Scheduling results → samples: the handbook's metrics for all schedulers together, ours for each scheduler."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from vgpuscope.views.exposition.page import Sample
 
 
 def scheduling_samples(result: SchedulingResult) -> Iterator[Sample]:
-    """Everything shown of schedulers. The samples of one row come together."""
+    """All samples about schedulers. The samples of one row come together."""
     row = ClusterRow()
     yield Sample(m.FILTER_SECONDS, row, result.filtering)
     yield Sample(m.BIND_SECONDS, row, result.binding)
