@@ -101,7 +101,7 @@ def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
     return PreviousVerdict(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
 
 
-# ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
+# ── conclusions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _uses(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:

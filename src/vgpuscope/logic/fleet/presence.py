@@ -76,7 +76,7 @@ def expected(targets: Sequence[Target], stay: Iterable[GpuUse]) -> tuple[Target,
 _LEFT = "the source no longer knows this target"
 
 
-# ── who is away ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── GPUs that do not report ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _key(gpu: GpuUse) -> _Key:
@@ -134,7 +134,7 @@ def _unknown(gpu: GpuUse, last: UnixTime, window: Window) -> GpuUse:
     )
 
 
-# ── who is gone ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── GPUs that are gone ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Now(Struct, frozen=True, kw_only=True):

@@ -390,7 +390,7 @@ def _said(tracks: Iterable[Track], field: str) -> str:
     return next((str(value) for track in tracks if (value := getattr(track, field))), "")
 
 
-# ── who has it ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _guests(named: list[Track], context: Context) -> tuple[list[Tenancy], list[Tenancy]]:

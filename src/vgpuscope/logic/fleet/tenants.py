@@ -116,7 +116,7 @@ def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
 _ROUNDING = 0.001
 
 
-# ── by its own numbers ───────────────────────────────────────────────────────────────────────────────────────────
+# ── by the tenant's own numbers ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _tells(tenancy: Tenancy) -> bool:
@@ -232,7 +232,7 @@ def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
 _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 
 
-# ── by the GPU's ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── by the GPU's numbers ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:

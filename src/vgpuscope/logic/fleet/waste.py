@@ -2,7 +2,8 @@
 
 An idle tenant wastes its share of the GPU. The share is its memory limit divided by the GPU's memory. If that is
 unknown, the GPU is divided equally by the average number of pods that held it in that hour. All shares of a GPU
-together never exceed the GPU. MIG instances are equal parts of their GPU. A GPU that no pod holds is free, not wasted.
+together never exceed the GPU. If a GPU had MIG instances, each of them is an equal part of the GPU. A GPU that no pod
+holds is free, not wasted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
