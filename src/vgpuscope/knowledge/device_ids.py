@@ -1,17 +1,17 @@
-"""The ids by which device plugins name what they hand out: text of many shapes → which GPU or instance it means.
+"""Device ids of device plugins, in their many formats → the GPU or MIG instance that an id means.
 
 GPU-<uuid>                a whole GPU
 MIG-<uuid>                a MIG instance
 MIG-GPU-<uuid>/<gi>/<ci>  the same, before driver R470
 0                         a GPU by its index
 GPU-<uuid>-3              one of HAMi's shares of a GPU
-nvidia0/gi3/vgpu1         GKE: GPU, then instance and replica where there are such
+nvidia0/gi3/vgpu1         GKE: GPU, then instance and replica if there are any
 any of these with ::<n>   a replica: time slicing or MPS
 
 And the names by which DRA drivers publish devices on a node; N is the minor number of the GPU:
 
 gpu-N                        NVIDIA: a whole GPU
-gpu-N-mig-1g10gb-19-4        NVIDIA: an instance by profile, the driver's number of that, and first memory slice
+gpu-N-mig-1g10gb-19-4        NVIDIA: an instance by profile, number of the profile, and first memory slice
 gpu-N-mig-19-4-1             the same before release 25.12: number of the profile, first slice, how many slices
 hami-gpu-N                   HAMi: a GPU that is shared
 """
@@ -24,7 +24,7 @@ from vgpuscope.model.quantity import DeviceUUID
 
 
 class DeviceRef(Struct, frozen=True, kw_only=True):
-    """The device an id means; all None when the id has no known shape."""
+    """The device that an id means; all None if the format of the id is unknown."""
 
     uuid: DeviceUUID | None = None  # of the physical GPU
     mig: DeviceUUID | None = None
@@ -66,7 +66,7 @@ _DRA = re.compile(
 
 
 def parse_dra_name(name: str) -> DraName | None:
-    """The device that a name of HAMi's or NVIDIA's DRA driver means; None for names of another shape."""
+    """The device that a name of HAMi's or NVIDIA's DRA driver means; None for names of another format."""
     found = _DRA.fullmatch(name)
     if found is None:
         return None
@@ -81,12 +81,12 @@ def parse_dra_name(name: str) -> DraName | None:
 
 
 def dra_profile(profile: str) -> str:
-    """A MIG profile as NVIDIA's DRA driver writes it into a name, which can have no dots: 1g.10gb+me is 1g10gb-me."""
+    """A MIG profile as names of NVIDIA's DRA driver have it, without dots: 1g.10gb+me is 1g10gb-me."""
     return re.sub("[^a-z0-9-]", "-", profile.lower().replace(".", "")).strip("-")
 
 
 def parse_device_id(id: str) -> DeviceRef:  # noqa: A002 - the kubelet's word for it
-    """The device that an id means; a DeviceRef of nothing for a shape that is not known."""
+    """The device that an id means; an empty DeviceRef if the format is unknown."""
     found = _ID.fullmatch(id)
     if found is None:
         return DeviceRef()

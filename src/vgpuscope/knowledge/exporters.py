@@ -1,7 +1,7 @@
-"""The exporters that are understood: which metric gives which term, in which unit, by which labels.
+"""The supported exporters: which metric gives which term, in which unit, with which labels.
 
 A group is a set of series with one set of labels: dcgm-exporter has one, our agent has three (GPUs, MIG instances,
-containers). A quantity is a row of a group's table: the metrics that give its statistics, the first that exists first.
+containers). A quantity is a row of a group's table: the metrics that give its statistics, in order of preference.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -15,10 +15,11 @@ from vgpuscope.model.quantity import MIB
 
 Statistic: TypeAlias = Literal["mean", "max", "p95", "samples", "last"]
 STATISTICS: Final[tuple[Statistic, ...]] = ("mean", "max", "p95", "samples", "last")
-Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are ours, for others' sake
+Part: TypeAlias = Term | Literal["mem_free", "mem_reserved", "presence"]  # the last three are internal
 
-# What no GPU has. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few above each) lie far
-# beyond all of them, also as one sample of a mean, as long as the mean is of fewer than MANY_SAMPLES.
+# Upper bounds that no GPU reaches. Blank values of DCGM (2147483632, 9223372036854775792, 140737488355328 and a few
+# above each) lie far beyond them. One blank value even lifts a mean above its bound, if the mean is of fewer than
+# MANY_SAMPLES samples.
 _MOST_MEMORY = 4096.0 * 1024 * MIB
 _MOST_POWER = 10_000.0
 _MOST_CLOCK = 10e9
@@ -30,24 +31,24 @@ SENTINELS: Final = (float(2**31 - 16), float(2**63 - 16), float(2**47))
 
 
 class Quantity(Struct, frozen=True, kw_only=True):
-    """One term of a group: where its statistics come from, and between what a sample must lie to be true."""
+    """One term of a group: the metrics of its statistics, and the range of possible values."""
 
     part: Part
-    scale: float = 1.0  # theirs of ours, as in the catalog: 100 for percent
+    scale: float = 1.0  # value in the metric's unit for 1 in ours, as in the catalog: 100 for percent
     high: float = 1.0
     mean: tuple[str, ...] = ()
     max: tuple[str, ...] = ()
     p95: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
-    max_if_many: tuple[str, ...] = ()  # asked for only where a sentinel could hide in the mean
-    counter: bool = False  # it counts up, and its rate is what is meant
-    twin: bool = False  # of another quantity, in base units: a second name for the same
-    by_values: bool = False  # the name leaves open whether it is 0-1 or 0-100; see `percent`
+    max_if_many: tuple[str, ...] = ()  # queried only if a blank value could hide in the mean
+    counter: bool = False  # a counter, whose rate is used
+    twin: bool = False  # a second name for another quantity, in base units
+    by_values: bool = False  # the name does not say whether it is 0-1 or 0-100; see `percent`
 
     @property
     def term(self) -> str:
-        """The term that suffers if this is not known."""
+        """The term that is missing if this quantity is not known."""
         return "mem_total" if self.part in {"mem_free", "mem_reserved"} else self.part
 
     def names(self, statistic: Statistic, *, many: bool) -> tuple[str, ...]:
@@ -57,18 +58,18 @@ class Quantity(Struct, frozen=True, kw_only=True):
 
     @property
     def highest(self) -> float:
-        """In our unit, or where only its values can tell the unit, in the larger one."""
+        """The highest possible value, in our unit; if only the values show the unit, in percent."""
         return (_PERCENT if self.by_values else self.high) * _ROUNDING
 
     def percent(self, most: float) -> bool:
-        """Whether one exporter's values, of which this is the highest, are 0-100 though the name says ratio.
+        """Whether an exporter's values are 0-100 though the name says ratio; `most`: the highest of them.
 
-        In doubt they are 0-1: that is the busier reading.
+        In doubt they are 0-1: then the GPU looks busier.
         """
         return self.by_values and most > self.high * _ROUNDING
 
     def plausible(self, value: float) -> bool:
-        """Whether a sample in the metric's own unit can be true; NaN cannot."""
+        """Whether a sample in the metric's own unit is possible; NaN is not."""
         return 0.0 <= value / self.scale <= self.highest
 
 
@@ -79,8 +80,8 @@ class Group(Struct, frozen=True, kw_only=True):
     kind: Literal["device", "instance", "container"]
     uuid: str  # the label that holds the GPU's UUID
     quantities: tuple[Quantity, ...]
-    info: str = ""  # a metric whose labels say more: model, index, profile
-    state: str = ""  # a metric that is 1 for the state that its label of the same name says
+    info: str = ""  # a metric whose labels give model, index and profile
+    state: str = ""  # a metric that is 1 for the state that the label `state_label` names
     state_label: str = ""
     xids: str = ""  # a metric that shows XIDs
 
@@ -91,17 +92,17 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def clocks(self) -> frozenset[str]:
-        """Metrics whose samples say how many there are of it, and when."""
+        """Metrics whose samples show how many samples there are, and when."""
         return frozenset(name for quantity in self.quantities for name in quantity.last)
 
     @property
     def facts(self) -> frozenset[str]:
-        """Metrics whose labels tell something, not their numbers."""
+        """Metrics whose labels carry information, not their values."""
         return frozenset(filter(None, (self.info, self.state)))
 
     @property
     def names(self) -> frozenset[str]:
-        """Every metric that may be asked for."""
+        """Every metric that may be queried."""
         return self.measures | self.facts | frozenset(filter(None, (self.xids,)))
 
 
@@ -111,12 +112,12 @@ class Group(Struct, frozen=True, kw_only=True):
 def _twin(part: Part, name: str, *wanted: Statistic, high: float = 1.0) -> Quantity:
     """A quantity of dcgm-exporter under its name of DCGM 4.7, in base units."""
     by = dict.fromkeys(wanted, (name,))
-    ratio = name.endswith("_RATIO")  # in some releases before, such a name held 0-100
+    ratio = name.endswith("_RATIO")  # in some earlier releases, such a metric held 0-100
     return Quantity(part=part, high=high, twin=True, by_values=ratio, **by)  # type: ignore[arg-type]
 
 
 def _dcgm(part: Part, metric: Metric | str, *wanted: Statistic, **more: float) -> Quantity:
-    """A quantity of dcgm-exporter; name and scale of those that our agent can imitate are in the catalog."""
+    """A quantity of dcgm-exporter; the catalog has name and scale of the metrics that our agent can imitate."""
     name, scale = (metric, 1.0) if isinstance(metric, str) else _imitated(metric)
     by = dict.fromkeys(wanted, (name,))
     return Quantity(part=part, scale=scale, **by, **more)  # type: ignore[arg-type]
@@ -179,8 +180,8 @@ DCGM: Final = Group(
     xids=m.GPU_LAST_XID.name,
 )
 
-# Our agent samples more often than it is scraped, and keeps mean and maximum of its last window: what happened between
-# two scrapes is in these.
+# Our agent samples more often than it is scraped, and keeps mean and maximum of its last window. These include what
+# happened between two scrapes.
 CARDS: Final = Group(
     schema="vgpuscope",
     kind="device",

@@ -1,7 +1,7 @@
-"""The power limit that a model leaves the factory with, for sources that do not report the GPU's own.
+"""The default power limit of each GPU model, for sources that do not report the GPU's own limit.
 
-From the makers' data sheets, by the words of the name that the driver reports. A name that fits several variants with
-different limits ("NVIDIA H100" alone) or none at all has no row: better no answer than that of another GPU.
+From the makers' data sheets, matched by the words of the name that the driver reports. A name that fits several
+variants with different limits ("NVIDIA H100" alone) or none has no row: no limit is better than that of another GPU.
 """
 
 import re
@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from vgpuscope.model.quantity import Watts
 
-_NOT_A_WHOLE_CARD = frozenset({"GRID", "LAPTOP", "MOBILE", "MAX"})  # a vGPU's guest, or limits that the builder sets
+_NOT_A_WHOLE_CARD = frozenset({"GRID", "LAPTOP", "MOBILE", "MAX"})  # vGPU guests, or limits set by the builder
 
-# All words must be in the name; the first row that fits wins, so variants stand above what they are variants of.
+# All words must be in the name. The first row that fits is used, so variants come before their base model.
 _ROWS: tuple[tuple[str, Watts], ...] = (
     ("GB200", 1200),
     ("B200", 1000),
@@ -76,7 +76,7 @@ _TABLE = tuple((frozenset(words.split()), watts) for words, watts in _ROWS)
 
 @lru_cache(maxsize=1024)
 def factory_limit(model: str) -> Watts | None:
-    """The limit that this model has when nobody changed it; None: not a model we are sure of."""
+    """The default power limit of this model; None if the model is not certain."""
     words = frozenset(re.findall(r"[A-Z0-9]+", model.upper()))
     if words & _NOT_A_WHOLE_CARD:
         return None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from vgpuscope.knowledge.exporters import Group
 from vgpuscope.model.analysis import Tenant
 
-EXPORTED = "exported_"  # what Prometheus puts before a label that its own of the same name displaced
+EXPORTED = "exported_"  # prefix that Prometheus adds to a label if the target has a label of the same name
 TENANT_LABELS = ("namespace", "pod", "container", "pod_uid")
 _DISPLACED = tuple(EXPORTED + name for name in TENANT_LABELS)
 _HOSTS = (f"{EXPORTED}node", "Hostname", "hostname", "kubernetes_node", "node", "nodename")
@@ -28,9 +28,9 @@ class SeriesIdentity(NamedTuple):
 def place(
     group: Group, labels: Mapping[str, str], *, displaced: bool, words: dict[str, str] | None = None
 ) -> SeriesIdentity | None:
-    """GPU, instance and tenant of a series; None: it names no GPU.
+    """GPU, MIG instance and tenant of a series; None: it names no GPU.
 
-    `displaced`: see `displaced_jobs`. `words` holds texts that come again and again, so that they are kept once.
+    `displaced`: see `displaced_jobs`. `words` holds repeated texts, so that each is stored once.
     """
     words = {} if words is None else words
     gpu_id = labels.get(group.uuid) or labels.get(f"{EXPORTED}{group.uuid}", "")
@@ -54,16 +54,16 @@ def place(
 
 
 def displaced_jobs(all_labels: Iterable[Mapping[str, str]]) -> frozenset[str]:
-    """Jobs that are scraped with honor_labels off: `pod` is the exporter's own there, the tenant is `exported_pod`.
+    """Jobs scraped with honor_labels off: there `pod` is the exporter's pod, and `exported_pod` the tenant's.
 
-    One series that tells is enough for its job. The others of the job that have no `exported_pod` are of free GPUs.
+    One such series is enough for its job. Other series of the job that have no `exported_pod` belong to free GPUs.
     """
     return frozenset(labels.get("job", "") for labels in all_labels if any(name in labels for name in _DISPLACED))
 
 
 def _tenant(labels: Mapping[str, str], words: dict[str, str], *, displaced: bool) -> Tenant | None:
     namespace, pod, container, uid = (labels.get(name, "") for name in (_DISPLACED if displaced else TENANT_LABELS))
-    uid = uid or labels.get("pod_uid", "")  # targets rarely have such a label, and then it is not displaced
+    uid = uid or labels.get("pod_uid", "")  # targets rarely have this label, and then it is not renamed
     if not (pod or uid) or (not displaced and _is_exporter(labels)):
         return None
     same = words.setdefault
@@ -71,7 +71,7 @@ def _tenant(labels: Mapping[str, str], words: dict[str, str], *, displaced: bool
 
 
 def _is_exporter(labels: Mapping[str, str]) -> bool:
-    """Whether pod is that of the exporter itself: honor_labels is off and not one GPU has a tenant to show it."""
+    """Whether `pod` is the exporter's own: honor_labels is off, and no GPU has a tenant that would show it."""
     pod, container, job = labels.get("pod", ""), labels.get("container", ""), labels.get("job", "").rpartition("/")[2]
     if job and (container == job or pod.startswith(f"{job}-")):
         return True
@@ -79,7 +79,7 @@ def _is_exporter(labels: Mapping[str, str]) -> bool:
 
 
 def _hostname(labels: Mapping[str, str]) -> str:
-    own = labels.get("pod", "")  # a Hostname that is the exporter's pod says nothing, if another label knows better
+    own = labels.get("pod", "")  # a Hostname that is the exporter's pod is ignored, if another label has the node
     found = ""
     for name in _HOSTS:
         host = labels.get(name)

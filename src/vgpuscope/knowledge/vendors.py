@@ -1,7 +1,7 @@
-"""Every kind of device that HAMi v2.10 shares out: its resources, and where its nodes and pods say so.
+"""Every kind of device that HAMi v2.10 shares: its resources, and the annotations of its nodes and pods.
 
-Amounts in HAMi's own annotations are MiB whatever the vendor; what differs is the unit of the memory *resource*, in
-which people write requests and quotas. Resource names are HAMi's defaults.
+Amounts in HAMi's own annotations are MiB for every vendor. The unit of the memory *resource*, in which requests and
+quotas are written, differs. Resource names are HAMi's defaults.
 """
 
 from typing import Literal
@@ -10,20 +10,20 @@ from msgspec import Struct
 
 from vgpuscope.model.quantity import MIB, Bytes
 
-# How a node's devices are told. json and text are told apart by their look: NVIDIA has written both.
+# How a node's devices are registered. json and text are distinguished by their content: NVIDIA has written both.
 Registration = Literal["json", "text", "metax", "enflame", "capacity"]
 
-# percent: of one GPU. units: compute units of the GPU, so only the share of its total says something.
-# mask: one bit for each core, set when it is there (or taken).
+# percent: of one GPU. units: compute units of the GPU, so only the share of its total is meaningful.
+# mask: one bit for each core, set if the core exists (or is allocated).
 CoreUnit = Literal["percent", "units", "mask"]
 
 
 class Cards(Struct, frozen=True, kw_only=True):
-    """How HAMi tells a node's GPUs from its capacity, for vendors whose plugin registers none."""
+    """How HAMi derives a node's GPUs from its capacity, for vendors whose plugin registers none."""
 
     name: str  # a GPU's id is <node>-<name>-<number>
     counted_in: str  # the resource that counts GPUs,
-    per_card: int = 1  # and how much of it is one
+    per_card: int = 1  # and how much of it is one GPU
     slots: int = 1
     memory: Bytes = 0  # of each GPU; where the vendor has a memory resource, its capacity is divided instead
     cores: int = 100
@@ -31,25 +31,25 @@ class Cards(Struct, frozen=True, kw_only=True):
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
-    """One row: a word of HAMi's, its resources, its annotations and their units."""
+    """One vendor: its name in HAMi, its resources, its annotations and their units."""
 
     word: str
     count: str
     memory: str | None = None
     memory_percentage: str | None = None
     core: str | None = None
-    memory_unit: Bytes | None = None  # what 1 of the memory resource is; None: there is no such resource
-    memory_counted: bool = True  # False: the memory in its annotations is a filler and no amount
+    memory_unit: Bytes | None = None  # bytes of 1 of the memory resource; None: there is no such resource
+    memory_counted: bool = True  # False: the memory in its annotations is a placeholder, not an amount
     core_unit: CoreUnit = "percent"
     registration: Registration = "json"
     registers: tuple[str, ...] = ()  # node annotations, newest release first
-    allocated: tuple[str, ...] = ()  # pod annotations: what it was given, for good
+    allocated: tuple[str, ...] = ()  # pod annotations: the final allocation
     to_allocate: tuple[str, ...] = ()  # pod annotations: what its device plugin has yet to hand out
     cards: Cards | None = None
 
     @property
     def quotas(self) -> tuple[str, ...]:
-        """The resources that a ResourceQuota may limit; the count is Kubernetes' own affair."""
+        """The resources that a ResourceQuota may limit; Kubernetes itself handles the count."""
         return tuple(name for name in (self.memory, self.core) if name)
 
     @property
@@ -247,12 +247,12 @@ def vendor_by_word(word: str) -> Vendor | None:
 
 
 def vendor_by_annotation(key: str) -> Vendor | None:
-    """Whose a node's or pod's annotation is."""
+    """The vendor of a node's or pod's annotation."""
     return BY_REGISTER.get(key) or BY_ALLOCATED.get(key) or BY_TO_ALLOCATE.get(key)
 
 
 def vendor_by_resource(name: str) -> Vendor | None:
-    """Whose resource it is: of the table, or one of those NVIDIA's own plugin makes of a GPU it divides."""
+    """The vendor of a resource: from the table, or NVIDIA for resources that its plugin makes of a divided GPU."""
     found = BY_RESOURCE.get(name)
     if found is None and name.startswith("nvidia.com/") and (name.startswith(_MIG) or name.endswith(".shared")):
         return NVIDIA

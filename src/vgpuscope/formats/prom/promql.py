@@ -1,8 +1,8 @@
 """PromQL and the answers of Prometheus' HTTP API: selectors from matchers, rows from bytes.
 
 An answer is {"status", "data": {"resultType", "result"}, "warnings", "isPartial"}; a row of a vector is {"metric":
-{label: value}, "value": [time, "number"]}, one of a matrix has "values". Of tens of thousands of rows in dozens of
-answers nearly all labels are the same again, so those of a vector stay bytes until somebody needs them.
+{label: value}, "value": [time, "number"]}, one of a matrix has "values". Across dozens of
+answers with tens of thousands of rows, nearly all labels repeat, so those of a vector stay bytes until needed.
 """
 
 import re
@@ -19,7 +19,7 @@ from vgpuscope.model.quantity import Seconds
 T = TypeVar("T")
 
 
-# ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── queries ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Matcher(NamedTuple):
@@ -33,13 +33,13 @@ class Matcher(NamedTuple):
         return f"{self.label}{self.op}{_quoted(self.value)}"
 
 
-_SPACE = r"(?:[ \t\r\n]|#[^\r\n]*[\r\n])*"  # a comment counts as one
+_SPACE = r"(?:[ \t\r\n]|#[^\r\n]*[\r\n])*"  # a comment counts as space
 _STRING = r'"(?:[^"\\\n\ufffd]|\\.)*"|' + r"'(?:[^'\\\n\ufffd]|\\.)*'|`[^`\ufffd]*`"
 _BODY = re.compile(rf"[ \t\r\n]*\{{{_SPACE}(.*)\}}[ \t\r\n]*", re.DOTALL)
 _MATCHER = re.compile(rf"([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}(=~|!~|!=|=){_SPACE}({_STRING}){_SPACE}(?:,{_SPACE}|$)")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
 _SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
-_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")  # what means something in a regular expression of RE2
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")  # characters with a meaning in a regular expression of RE2
 EXAMPLE = '{pod!="",cluster="a"}'
 
 
@@ -52,7 +52,7 @@ def parse_condition(text: str) -> tuple[Matcher, ...]:
 
 
 def read_condition(text: str) -> tuple[Matcher, ...]:
-    """The same; ValueError says why not. All that read conditions read them here, and as Prometheus does."""
+    """The same; ValueError says why not. All conditions are parsed here, in the same way as in Prometheus."""
     body = _BODY.fullmatch(text)
     if body is None:
         raise ValueError(f"expected matchers in braces, such as {EXAMPLE}")
@@ -78,7 +78,7 @@ def _checked(matcher: Matcher) -> Matcher:
 
 
 def chosen_by(matchers: Iterable[Matcher]) -> Callable[[Mapping[str, str]], bool]:
-    """Whether labels fulfil all matchers, as an engine would say: what is not there is empty. ConfigInvalid."""
+    """A test whether labels fulfil all matchers, as in an engine: a missing label is empty. ConfigInvalid."""
     tests = [(matcher.label, matcher.op[0] == "=", _pattern(matcher)) for matcher in matchers]
     return lambda labels: all((p.fullmatch(labels.get(label, "")) is not None) == wanted for label, wanted, p in tests)
 
@@ -106,9 +106,10 @@ def one_of(label: str, values: Iterable[str]) -> Matcher:
 
 
 def window(seconds: Seconds) -> str:
-    """A range that holds as many samples in every engine.
+    """A range that holds the same number of samples in every engine.
 
-    Prometheus 2 counts a sample that is exactly as old as the range, others do not; a millisecond less, and none does.
+    Prometheus 2 includes a sample that is exactly as old as the range, others do not. With a millisecond less, none
+    does.
     """
     return f"{max(1, round(seconds * 1000) - 1)}ms"
 
@@ -135,7 +136,7 @@ def _unquoted(literal: str) -> str:
 
 
 def _bytes(code: str, quote: str) -> bytes:
-    """What an escape stands for: \\x and octal ones for a byte, which need not be a character."""
+    """The bytes of an escape; \\x and octal escapes are one byte, which need not be a character."""
     if code[0] == "x" and len(code) > 1:
         return bytes([int(code[1:], 16)])
     if code[0] in "uU" and len(code) > 1:
@@ -155,7 +156,7 @@ def _wrong(text: str, why: str) -> ConfigInvalid:
     )
 
 
-# ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 Sample: TypeAlias = tuple[float, float]  # time and value
@@ -175,7 +176,7 @@ class Line(Struct, gc=False):
     values: msgspec.Raw = msgspec.Raw(b"[]")
 
     def samples(self) -> list[Sample]:
-        """In time; AnswerUnreadable if one is no number."""
+        """The samples in order of time; AnswerUnreadable if one is not a number."""
         try:
             return _decoded(_SAMPLES, self.values)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
@@ -183,7 +184,7 @@ class Line(Struct, gc=False):
 
 
 class Answer(Struct, Generic[T], frozen=True):
-    """What came back; `missing` says which part of the truth did not, if the server said so."""
+    """The rows of an answer; `missing`: what is missing, if the server reported that."""
 
     rows: list[T]
     missing: str = ""
@@ -203,7 +204,7 @@ class _Envelope(Struct, Generic[T]):
     partial: bool | None = msgspec.field(name="isPartial", default=False)
 
 
-# numbers are written as text: not to be strict is to take them
+# not strict, because numbers are written as text
 _VECTOR = msgspec.json.Decoder(_Envelope[_Data[VectorRow]], strict=False)
 _MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
 _SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
@@ -244,7 +245,7 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
 
 
 def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:
-    """Labels of series as they are written for another metric of the same things."""
+    """Labels of series without the metric's name, so that they are equal for all metrics of one thing."""
     given = f'"__name__":"{name}"'.encode()
     lead, first, later = b"{" + given + b",", given + b",", b"," + given
     skipped = len(lead)
@@ -260,7 +261,7 @@ def in_order(raw: bytes) -> bytes:
 
 
 def decode_error(status: int, data: bytes) -> str:
-    """What the server said of an error, in one line."""
+    """The server's error message, in one line."""
     try:
         envelope = _ANY.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -269,7 +270,7 @@ def decode_error(status: int, data: bytes) -> str:
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
-    """The decoder knows Inf without its sign, and with the other one. It is rare, so it is looked for only then."""
+    """Decode, with +Inf rewritten if that fails: the decoder knows only Inf and -Inf, and +Inf is rare."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
@@ -307,7 +308,7 @@ def _looks_like(data: bytes) -> str:
 
 
 def _missing(envelope: _Envelope[T]) -> str:
-    """Why the answer is not whole. What the language itself warns of is not about missing data."""
+    """Why the answer is incomplete. Warnings about the PromQL expression are not about missing data."""
     said = [text for text in envelope.warnings or () if not text.startswith("PromQL ")]
     if said:
         return "; ".join(map(_line, said[:3]))

@@ -1,8 +1,8 @@
 """Regular expressions of RE2, as Go's regexp and so every PromQL engine reads them, written for Python's `re`.
 
-The two languages differ in what they take ((?=a) is Python's alone, \\z and [[:alpha:]] are RE2's) and in what the same
-text means (\\w, a{,5}). So an expression is read by RE2's grammar and written anew. Only whether a whole text matches
-is kept: groups do not capture, and whether an operator is greedy makes no difference.
+The two languages differ in what they accept ((?=a) is only Python's, \\z and [[:alpha:]] are only RE2's) and in what
+the same text means (\\w, a{,5}). So an expression is parsed by RE2's grammar and rewritten. Only whether a whole text
+matches is preserved: groups do not capture, and whether an operator is greedy makes no difference.
 """
 
 import re
@@ -36,30 +36,30 @@ _FLAGS = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]+)\})")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 _UNICODE = re.compile(r"[pP](?:([A-Za-z])|\{\^?([A-Za-z_0-9]+)\})")
-_SOME_UNICODE = "\x00-\U0010ffff"  # stands for a class that is known by its name alone
+_SOME_UNICODE = "\x00-\U0010ffff"  # placeholder for a class that is known only by its name
 
 
 class Pattern(Struct, frozen=True):
-    """An expression that RE2 takes."""
+    """An expression that RE2 accepts."""
 
-    python: str  # the same for fullmatch
-    exact: bool  # False: it names classes of Unicode, which Python does not know
+    python: str  # the same expression for fullmatch
+    exact: bool  # False: it names Unicode classes that Python does not know
 
 
 def read(text: str) -> Pattern:
-    """The expression; ValueError says why it is not one of RE2."""
+    """The expression; ValueError says why RE2 does not accept it."""
     reader = _Reader(text)
     return Pattern("".join(reader.read()), reader.exact)
 
 
 class _Group:
-    """One that is open: what it holds so far, and how to go on behind it."""
+    """An open group: its content so far, and the flags after it."""
 
     def __init__(self, flags: frozenset[str]) -> None:
-        self.flags = flags  # of what comes behind it
+        self.flags = flags  # in effect after the group
         self.pieces: list[str] = []
         self.repeats: list[int] = []  # of each piece: the most repetitions within it
-        self.bar = True  # nothing stands since the beginning or the last |
+        self.bar = True  # nothing since the beginning or the last |
         self.repeated = False  # the last piece has its operator
         self.most = 1
 
@@ -133,7 +133,7 @@ class _Reader:
                 raise ValueError(f"{self._text[self._at : self._at + 4]!r} is not an operator of RE2")
             self._at = found.end()
             flags = (flags | set(found[1])) - set(found[2] or "")
-            if found[3] == ")":  # for the rest of the group that it stands in
+            if found[3] == ")":  # for the rest of the enclosing group
                 self._flags = flags
                 return
         else:
@@ -179,7 +179,7 @@ class _Reader:
             self._add(anchors[rest])
         elif rest == "Q":
             quoted, end, _ = self._text[self._at + 2 :].partition(r"\E")
-            if not end:  # RE2 itself takes it, but engines put the expression into a group, whose end it would quote
+            if not end:  # RE2 accepts it, but engines put the expression into a group, whose end it would quote
                 raise ValueError(r"the \E of \Q is missing")
             self._at += 2 + len(quoted) + 2
             for c in quoted:
@@ -191,7 +191,7 @@ class _Reader:
             self._add(self._folded(re.escape(self._character())))
 
     def _shared(self) -> tuple[str, bool] | None:
-        """What stands for a class within and outside of brackets: \\d, \\PL; its members, and whether all others."""
+        """A class, inside or outside of brackets: \\d, \\PL. Its members, and whether it is negated."""
         rest = self._text[self._at + 1 : self._at + 2]
         if rest.lower() in _PERL:
             self._at += 2
@@ -206,7 +206,7 @@ class _Reader:
         return None
 
     def _character(self) -> str:
-        """The one that an escape stands for."""
+        """The character that an escape means."""
         at = self._at + 1
         c = self._text[at : at + 1]
         if found := _OCTAL.match(self._text, at):
@@ -239,7 +239,7 @@ class _Reader:
         self._add(self._folded(_one_of(members, others, negated=negated)))
 
     def _member(self, start: int) -> tuple[str, bool]:
-        """One range or class in brackets, and whether all but that is meant."""
+        """One range or class in brackets, and whether it is negated."""
         if self._text.startswith("[:", self._at) and (end := self._text.find(":]", self._at + 2)) >= 0:
             name = self._text[self._at + 2 : end]
             negated, name = name.startswith("^"), name.removeprefix("^")
@@ -279,7 +279,7 @@ def _count(found: re.Match[str]) -> int:
 
 
 def _one_of(members: list[str], others: list[str], *, negated: bool) -> str:
-    """A character that is a member, or is not in one of the others; or all but these."""
+    """A character that is in `members` or outside one of `others`; if `negated`, any other character."""
     either = [f"[{''.join(members)}]"] if members else []
     either += [f"[^{other}]" for other in others]
     joined = "|".join(either)

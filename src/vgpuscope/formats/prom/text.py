@@ -1,9 +1,9 @@
-"""Pages of Prometheus' text format → the few samples that matter, page after page of one target.
+"""Pages of Prometheus' text format → the few samples that are needed, page after page of one target.
 
-A page has thousands of lines, some tens of names matter, and the next page of the target has the same series again. So
-a line is looked at only as far as its name, and what a series means is found out once, for as long as it comes.
+A page has thousands of lines, some tens of names are needed, and the next page of the target has the same series again.
+So a line is read only up to its name, and the meaning of a series is found once, as long as the series is on the page.
 
-    name{label="value",…} 0.5        lines that end in LF; what has none at the end of the page was cut off
+    name{label="value",…} 0.5        lines end in LF; a last line without LF was cut off
 """
 
 import math
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class PageReader(Generic[T]):
-    """Reads one target's pages. `meaning` gives what a name and its labels stand for; None: nothing of interest."""
+    """Reads one target's pages. `meaning` returns what a name and its labels mean; None: not needed."""
 
     def __init__(self, *, wanted: frozenset[str], meaning: Callable[[str, dict[str, str]], T | None]) -> None:
         self._wanted = {name.encode(): name for name in wanted}
@@ -25,10 +25,10 @@ class PageReader(Generic[T]):
         self._known: dict[bytes, T | None] = {}  # by name and labels, of the series on the last page
 
     def read(self, page: bytes, *, at: UnixTime | None = None, late: Seconds = 0.0) -> list[tuple[T, float]]:
-        """The samples that mean something; NaN for a value that is no number, or not of this time.
+        """The samples that have a meaning; NaN for a value that is not a number, or not current.
 
-        `at`: when the page was asked for. A line with a timestamp of its own that is further away from that than `late`
-        says nothing of now: its exporter repeats what it once saw, or its clock is wrong.
+        `at`: when the page was requested. If a line's own timestamp is further away from that than `late`, its value is
+        not current: the exporter repeats an old value, or its clock is wrong.
         """
         wanted, known = self._wanted, self._known
         seen: dict[bytes, T | None] = {}
@@ -58,7 +58,7 @@ class PageReader(Generic[T]):
 
 
 def decode_labels(text: bytes) -> dict[str, str] | None:
-    """What stands between the braces, as labels; None if that is not how labels are written."""
+    """The labels between the braces; None if they are malformed."""
     try:
         rest = text.decode().strip()
     except UnicodeDecodeError:
@@ -75,7 +75,7 @@ def decode_labels(text: bytes) -> dict[str, str] | None:
 
 
 def number(text: bytes, *, at: UnixTime | None = None, late: Seconds = 0.0) -> float:
-    """The value that a line ends with, before a timestamp if there is one; NaN for what is no number, or too old."""
+    """The value of a line, before a timestamp if there is one; NaN if it is not a number, or too old."""
     try:
         return float(text)
     except ValueError:
@@ -92,4 +92,4 @@ def _plain(escaped: re.Match[str]) -> str:
 
 
 _PAIR = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,\s*|$)')
-_ESCAPED = re.compile(r'\\([\\n"])')  # no other letter is escaped by a backslash, which then stands for itself
+_ESCAPED = re.compile(r'\\([\\n"])')  # before any other letter, a backslash is a plain backslash

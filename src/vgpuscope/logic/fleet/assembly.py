@@ -1,6 +1,6 @@
-"""From tracks to GPUs: each physical GPU or MIG instance once, with those who have it and what is concluded of it.
+"""Tracks → GPUs: each physical GPU or MIG instance once, with its tenants, score and verdict.
 
-What a former tenant did with a GPU says nothing about the present one.
+What a former tenant did with a GPU says nothing about the current tenant.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,17 +71,17 @@ def assemble(
 
 
 def card_key(use: GpuUse) -> Key:
-    """What a GPU or MIG instance is remembered by from one analysis to the next."""
+    """The key of a GPU or MIG instance, by which one analysis remembers it for the next."""
     return (use.gpu_id, use.mig)
 
 
 def tenant_key(use: GpuUse, tenant: Tenant) -> Key:
-    """What a tenant of a GPU is remembered by; a pod of the same name that replaced it is another."""
+    """The key of a tenant on a GPU; a pod of the same name that replaced it has another key."""
     return key_of(use.gpu_id, use.mig, tenant)
 
 
 def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, PreviousVerdict] = {}) -> dict[Key, PreviousVerdict]:
-    """What the next analysis has to know of this one: its `previous`. `before`: what this one had to know."""
+    """The `previous` argument of the next analysis; `before` is the one that this analysis had."""
     previous: dict[Key, PreviousVerdict] = {}
     for use in uses:
         key = card_key(use)
@@ -94,25 +94,25 @@ def remembered(uses: Iterable[GpuUse], *, before: Mapping[Key, PreviousVerdict] 
 
 
 def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
-    """Idleness that cannot be said for a while, as after a restart, is not over; work ends it."""
+    """What to remember of a verdict. An unknown verdict, as after a restart, does not end idle time; work does."""
     seen = use.evidence
     if use.verdict == "unknown" and before.idle_since is not None:
         return PreviousVerdict("unknown", seen.steady_for, before.idle_since, before.until)
     return PreviousVerdict(use.verdict, seen.steady_for, use.idle_since, seen.window_end)
 
 
-# ── what is concluded ────────────────────────────────────────────────────────────────────────────────────────────
+# ── conclusions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _uses(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
-    """GPUs and instances, step by step for all of them: Python takes half the time where it repeats itself."""
+    """GPUs and MIG instances, each step for all of them at once: Python takes half the time for repeated steps."""
     cases = [case for unit in units if (case := case_of(unit, context)) is not None]
     scores = [_score(case, context) for case in cases]
     concluded = [_judged(case, found, context) for case, found in zip(cases, scores, strict=True)]
     return [_use(*all_of_it, context) for all_of_it in zip(cases, scores, concluded, strict=True)]
 
 
-_BLOCK = 500  # GPUs of one step
+_BLOCK = 500  # GPUs in one block
 
 
 def _score(case: Case, context: Context) -> Score:
@@ -126,7 +126,7 @@ def _score(case: Case, context: Context) -> Score:
         default_memory=context.default_memory,
         expected=context.pace(base).expected,
     )
-    return replace(found, value=None) if base.health in UNUSABLE else found  # what it did before says nothing now
+    return replace(found, value=None) if base.health in UNUSABLE else found  # its earlier work says nothing now
 
 
 def _judged(case: Case, found: Score, context: Context) -> Concluded:
@@ -162,10 +162,11 @@ def _judged(case: Case, found: Score, context: Context) -> Concluded:
 
 
 def _of_instance(terms: Mapping[Term, Stat]) -> dict[Term, Stat]:
-    """What of a MIG instance's terms can be scored and judged.
+    """The terms of a MIG instance that can be scored and judged.
 
-    Power is the whole GPU's, or a part of it by guess, and the limit is the whole GPU's. Utilisation and memory
-    traffic are not defined for instances: above 0 they show work, and 0 only says that somebody wrote 0.
+    Power is that of the whole GPU, or an estimated part of it. The power limit is that of the whole GPU. Utilisation
+    and memory traffic are not defined for instances: a value above 0 shows work, but 0 only means that the exporter
+    wrote 0.
     """
     return {
         name: stat
@@ -179,7 +180,7 @@ _ONLY_ABOVE_ZERO: frozenset[Term] = frozenset({"gpu_util", "mem_copy"})
 
 
 def _of_its_own(concluded: Concluded) -> Concluded:
-    """An instance is not idle by its utilisation alone, and the reason says what is missing."""
+    """An instance is never judged idle by its utilisation alone; the reason code names what is missing."""
     verdict, _, evidence = concluded
     blind = evidence.signal in {None, "gpu_util"}
     if blind and (verdict == "idle" or evidence.reasons[0] == "VERDICT_NO_SIGNAL"):
@@ -188,7 +189,7 @@ def _of_its_own(concluded: Concluded) -> Concluded:
 
 
 def _with_span(concluded: Concluded, case: Case) -> Concluded:
-    """The same, and that the numbers of the GPU and of its tenants are not of the same time."""
+    """The same conclusion, with a reason code: the numbers of the GPU and of its tenants cover different times."""
     verdict, use_class, evidence = concluded
     came = _latest([tenancy.track.first for tenancy in case.tenancies])
     return verdict, use_class, replace(evidence, reasons=(*evidence.reasons, case.span), held_since=came)
@@ -222,7 +223,7 @@ def _use(case: Case, found: Score, concluded: Concluded, context: Context) -> Gp
 def _handover(
     base: Track, tenancies: Iterable[Tenancy], seen_since: UnixTime | None, context: Context
 ) -> UnixTime | None:
-    """When the GPU last came into other hands, where it was seen before."""
+    """When the GPU last changed tenants, if the GPU was seen before that."""
     began = (base.first, *(tenancy.since for tenancy in tenancies))
     return _latest([at for at in began if context.later(at, seen_since)])
 

@@ -1,7 +1,8 @@
-"""GPUs that were there and do not report now: they stay listed as unknown until they are known to be gone.
+"""GPUs that reported before and do not report now: they stay listed as unknown until they are known to be gone.
 
-A GPU is known to be gone when its node was deleted, when its own scrape target has answered without it for a few
-analyses, when its MIG layout changed, or when nobody has seen it for long. Only the GPU stays; its tenants do not.
+A GPU is known to be gone when its node was deleted, when its scrape target has answered without it for a few analyses,
+when its MIG layout changed, or when it has not been seen for a long time. Only the GPU stays listed; its tenants do
+not.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,20 +15,23 @@ from vgpuscope.logic.fleet.sightings import UNUSABLE
 from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Reading, Target, Window
 from vgpuscope.model.quantity import Seconds, UnixTime
 
-MOST_PER_TARGET = 64  # GPUs and MIG instances that are kept; eight GPUs have at most 56 instances
+MOST_PER_TARGET = 64  # GPUs and MIG instances kept of one target; eight GPUs have at most 56 instances
 _FEW = 2  # intervals from the first analysis to the third
 _Key: TypeAlias = tuple[str, str]
 
 
 class Present(Struct, frozen=True, kw_only=True):
-    """The GPUs of one analysis, apart: those that report, and those that did and do not."""
+    """The GPUs of one analysis in two groups: those that report, and those that no longer do."""
 
     reporting: tuple[GpuUse, ...]
     away: tuple[GpuUse, ...]
 
 
 def split(found: Iterable[GpuUse], *, before: Analysis | None, window: Window) -> Present:
-    """Who reports in this window, and who is only known from its beginning or from the analysis before."""
+    """Separate the GPUs that report in this window from those that reported only earlier.
+
+    GPUs that no longer report are known from the beginning of the window or from the analysis before.
+    """
     reporting: list[GpuUse] = []
     silent: list[GpuUse] = []
     for gpu in found:
@@ -48,10 +52,10 @@ def kept(
     nodes: Collection[str] | None = None,
     all_targets: bool = False,
 ) -> tuple[GpuUse, ...]:
-    """Those who are away and are not known to be gone.
+    """The GPUs that do not report and are not known to be gone.
 
-    `interval`: between two analyses. `nodes`: all that the cluster has; None: not known. `all_targets`: a target that
-    is not among the reading's was removed from the settings.
+    `interval`: between two analyses. `nodes`: all nodes of the cluster; None: not known. `all_targets`: a target that
+    is missing from the reading was removed from the settings.
     """
     now = _Now.of(present.reporting, reading, nodes=nodes, all_targets=all_targets)
     stay = [gpu for gpu in map(now.answered, present.away) if not now.gone(gpu, interval, forget_after)]
@@ -59,7 +63,7 @@ def kept(
 
 
 def expected(targets: Sequence[Target], stay: Iterable[GpuUse]) -> tuple[Target, ...]:
-    """The targets of a reading, and those that it no longer has but whose GPUs are missed."""
+    """The targets of a reading, and former targets whose GPUs are still missed."""
     there = {target.name for target in targets}
     left: dict[str, UnixTime] = {}
     for gpu in stay:
@@ -72,7 +76,7 @@ def expected(targets: Sequence[Target], stay: Iterable[GpuUse]) -> tuple[Target,
 _LEFT = "the source no longer knows this target"
 
 
-# ── who is away ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── GPUs that do not report ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _key(gpu: GpuUse) -> _Key:
@@ -80,18 +84,18 @@ def _key(gpu: GpuUse) -> _Key:
 
 
 def _silent(gpu: GpuUse) -> bool:
-    """Whether the last sample is too old, and no tenant's own numbers are newer.
+    """Whether the last sample is too old, and no tenant has newer numbers of its own.
 
-    A GPU that its exporter reports as lost is reported; that it has no numbers any more is part of that.
+    A GPU that its exporter reports as lost is not silent: a lost GPU is expected to have no numbers.
     """
     age, most = gpu.evidence.freshness, gpu.evidence.max_age
     return gpu.health not in UNUSABLE and not gpu.tenants and age is not None and most is not None and age > most
 
 
 def _away(gpu: GpuUse, window: Window, *, was: GpuUse | None) -> GpuUse:
-    """A GPU whose last sample is still in the window.
+    """A GPU that no longer reports, but whose last sample is still in the window.
 
-    One that is not known from before ended between two analyses, or is gone for good and still in the window; in
+    If it is not known from before, it ended between two analyses, or it is gone for good and still in the window. In
     either case its absence began with its last sample.
     """
     assert gpu.evidence.freshness is not None
@@ -106,7 +110,7 @@ def _remembered(gpu: GpuUse, window: Window, before: Analysis) -> GpuUse:
 
 
 def _unknown(gpu: GpuUse, last: UnixTime, window: Window) -> GpuUse:
-    """What stays of a GPU: what it is and where, and what its exporter last said of its health."""
+    """What is kept of a GPU: its identity, its node, and the health that its exporter last reported."""
     return GpuUse(
         gpu_id=gpu.gpu_id,
         mig=gpu.mig,
@@ -130,18 +134,18 @@ def _unknown(gpu: GpuUse, last: UnixTime, window: Window) -> GpuUse:
     )
 
 
-# ── who is gone ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── GPUs that are gone ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Now(Struct, frozen=True, kw_only=True):
-    """What this reading says of where GPUs may be."""
+    """What this reading shows about where GPUs may be."""
 
     at: UnixTime
     up: dict[str, bool]  # by target
     answering: frozenset[str]  # targets and nodes that report GPUs
     gpus: frozenset[str]
-    whole: bool  # no query failed, so what is not there is not reported
-    nodes: Collection[str] | None  # None: not known, or not by the names that exporters use
+    whole: bool  # no query failed, so a GPU that is absent was not reported
+    nodes: Collection[str] | None  # None: not known, or exporters use other node names
     all_targets: bool
 
     @classmethod
@@ -161,7 +165,7 @@ class _Now(Struct, frozen=True, kw_only=True):
         )
 
     def answered(self, gpu: GpuUse) -> GpuUse:
-        """The GPU with what its target does."""
+        """The GPU with a reason code and `absent_since`, by whether its target answers."""
         answers = self._answers(gpu)
         why = "VERDICT_TARGET_WITHOUT_IT" if answers else "VERDICT_TARGET_DOWN"
         since = gpu.absent_since
@@ -173,7 +177,7 @@ class _Now(Struct, frozen=True, kw_only=True):
 
     def gone(self, gpu: GpuUse, interval: Seconds, forget_after: Seconds) -> bool:
         assert gpu.last_seen is not None
-        if abs(self.at - gpu.last_seen) >= forget_after:  # also from the future: a clock was wrong
+        if abs(self.at - gpu.last_seen) >= forget_after:  # also a time in the future: a clock was wrong
             return True
         if self.nodes is not None and gpu.hostname and gpu.hostname not in self.nodes:
             return True
@@ -181,19 +185,19 @@ class _Now(Struct, frozen=True, kw_only=True):
             return True
         if not self.whole:
             return False
-        if gpu.gpu_id in self.gpus:  # as a whole, or cut into other instances
+        if gpu.gpu_id in self.gpus:  # as a whole GPU, or with other MIG instances
             return True
         return gpu.absent_since is not None and self.at - gpu.absent_since >= _FEW * interval
 
     def _answers(self, gpu: GpuUse) -> bool:
-        """An agent's pod that was replaced has another address, so its node counts too."""
+        """Whether its target or node answers. A replaced agent pod has a new address, so the node is checked too."""
         if gpu.target in self.up:
             return self.up[gpu.target]
         return gpu.target in self.answering or gpu.hostname in self.answering
 
 
 def _newest_of_each(stay: Iterable[GpuUse]) -> Iterable[GpuUse]:
-    """So many of each target: an exporter that makes up names must not fill the list."""
+    """The newest GPUs of each target, up to a limit: an exporter that invents names must not fill the list."""
     counts: dict[str, int] = {}
     for gpu in sorted(stay, key=lambda one: (-(one.last_seen or 0.0), one.gpu_id, one.mig)):
         place = gpu.target or gpu.hostname

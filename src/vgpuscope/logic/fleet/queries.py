@@ -1,4 +1,4 @@
-"""Which PromQL queries answer what is to be known of a fleet, and the recording rules that make them cheaper."""
+"""The PromQL queries that read a fleet, and the recording rules that make them cheaper."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -20,14 +20,14 @@ _RATE: Final = "rate({series}[{window}])"
 
 
 class Ask(NamedTuple):
-    """The statistics that are wanted of a quantity. More than one: its samples are asked for."""
+    """The statistics that are wanted of one quantity. If there are several, its samples are queried instead."""
 
     group: Group
     quantity: int
     statistics: tuple[Statistic, ...]
     name: str
     matchers: tuple[Matcher, ...]
-    recorded: bool = False  # it is a recording rule's result, and needs only to be read
+    recorded: bool = False  # the metric is the result of a recording rule, which only needs to be read
 
     @property
     def series(self) -> str:
@@ -43,7 +43,7 @@ class Ask(NamedTuple):
 
     @property
     def part(self) -> str:
-        """What is missing if it fails: begins with the term."""
+        """What is missing if the query fails; begins with the term."""
         return f"{self.group.quantities[self.quantity].term} {' '.join(self.statistics)} ({self.name})"
 
     def query(self, window: str) -> str:
@@ -58,9 +58,9 @@ class Ask(NamedTuple):
 def plan(
     group: Group, *, present: Iterable[str], condition: tuple[Matcher, ...], expected: float, recorded: bool = False
 ) -> Iterator[Ask]:
-    """The queries for a group, by the metrics that are there and the samples that a series may have.
+    """The queries for a group, by the metrics that exist and the number of samples that a series may have.
 
-    `recorded`: where a recording rule's result is there, it is read.
+    `recorded`: if the result of a recording rule exists, it is read.
     """
     there, matchers = frozenset(present), matchers_for(group, condition)
     for index, quantity in enumerate(group.quantities):
@@ -78,29 +78,29 @@ def plan(
 
 # ── recording rules ──────────────────────────────────────────────────────────────────────────────────────────────
 
-# Only what does not decide about being idle: a rule that is no longer evaluated goes on saying its last word for five
-# minutes, and in these a GPU may have begun to work.
+# Only statistics that do not decide whether a GPU is idle. A rule that is no longer evaluated keeps its last value for
+# five minutes, and the GPU may have begun to work in that time.
 RECORDED: Final[tuple[Statistic, ...]] = ("mean", "p95")
-RECORDED_SECONDS: Final = 600.0  # the window of the rules, which is the analyzer's usual one
+RECORDED_SECONDS: Final = 600.0  # the window of the rules, which is the analyzer's default window
 RECORDED_EVERY: Final = 30.0  # seconds between two evaluations
 
 
 def record_name(name: str, statistic: Statistic) -> str:
-    """What the rule for a statistic of a metric is called."""
+    """The name of the rule for a statistic of a metric."""
     return f"vgpuscope:{name}:{statistic}_10m"
 
 
 class Rule(NamedTuple):
-    """A recording rule that the analyzer makes use of."""
+    """A recording rule that the analyzer uses."""
 
     group: Group
-    metric: str  # what it records a statistic of
+    metric: str  # the metric whose statistic it records
     name: str
     expression: str
 
 
 def recording_rules() -> Iterator[Rule]:
-    """All of them."""
+    """All recording rules that the analyzer uses."""
     for group in GROUPS:
         for quantity in [one for one in group.quantities if not (one.twin or one.counter)]:
             for statistic in RECORDED:
@@ -110,9 +110,9 @@ def recording_rules() -> Iterator[Rule]:
 
 
 def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:
-    """The same in fewer queries: where several statistics of a quantity are of one metric, its samples are asked for.
+    """The same statistics in fewer queries: several statistics of one metric become one query for its samples.
 
-    An engine takes about as long to give twenty samples of a series as to give one statistic of them.
+    An engine takes about as long to return twenty samples of a series as to return one statistic of them.
     """
     for _, quantity in groupby(asks, key=lambda ask: (id(ask.group), ask.quantity)):
         by_name: dict[str, list[Ask]] = {}
@@ -123,10 +123,10 @@ def gathered(asks: Iterable[Ask]) -> Iterator[Ask]:
 
 
 def matchers_for(group: Group, condition: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
-    """The configured condition as it applies to a group.
+    """The matchers of the configured condition that apply to a group.
 
-    GPUs and instances of our agent do not name tenants, so what the condition says of pods must not hide them: there
-    all matchers apply but those on pod, namespace and container.
+    Series of GPUs and MIG instances from our agent do not name tenants, so a condition on pods must not hide them. For
+    these groups, all matchers apply except those on pod, namespace and container.
     """
     if group.schema == "dcgm" or group.kind == "container":
         return condition

@@ -1,7 +1,7 @@
-"""Several questions to a PromQL engine in one request, and which part of the answer belongs to which question.
+"""Several queries to a PromQL engine in one request, and which part of the answer belongs to which query.
 
-Statistics of different metrics come as one vector: each part carries a label that says which it is. Samples of
-different metrics come as one matrix: there the metrics keep their names.
+Statistics of different metrics come as one vector, in which a label on each row names its query. Samples of different
+metrics come as one matrix, in which the metrics keep their names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ _NAME = b'"__name__":"'
 
 
 class Bundle(NamedTuple):
-    """Questions that are asked in one request: all for samples, by the same matchers, or all for a statistic."""
+    """Queries that are sent in one request: all for samples with the same matchers, or all for statistics."""
 
     asks: tuple[Ask, ...]
 
@@ -30,7 +30,7 @@ class Bundle(NamedTuple):
 
     @property
     def part(self) -> str:
-        """What is missing if it fails."""
+        """What is missing if the request fails."""
         return ", ".join(ask.part for ask in self.asks)
 
     def query(self, window: str) -> str:
@@ -46,13 +46,13 @@ class Bundle(NamedTuple):
 def bundled(
     asks: Sequence[Ask], *, size: Callable[[Ask], int], most_rows: int, most_samples: int, expected: float
 ) -> list[Bundle]:
-    """The same questions in as few requests as answers of a sensible size allow; `size`: series of a question."""
+    """The same queries in as few requests as the limits on answer size allow; `size`: series of a query."""
     raw = _parcels([ask for ask in asks if ask.raw], lambda ask: round(size(ask) * expected), most_samples)
     return [*raw, *_parcels([ask for ask in asks if not ask.raw], size, most_rows)]
 
 
 def _parcels(asks: Iterable[Ask], weight: Callable[[Ask], int], most: int) -> Iterator[Bundle]:
-    """Questions side by side, as many as fit."""
+    """Bundles of queries of one kind, each as large as the limit allows."""
     kinds: dict[object, list[Ask]] = {}
     for ask in asks:
         kinds.setdefault(ask.matchers if ask.raw else None, []).append(ask)
@@ -70,7 +70,7 @@ def _parcels(asks: Iterable[Ask], weight: Callable[[Ask], int], most: int) -> It
 
 
 def _union(parts: Sequence[str]) -> str:
-    """All of them, as a tree: an engine compares the two sides of each `or`."""
+    """The parts joined by `or`, as a balanced tree: an engine compares the two sides of each `or`."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -78,7 +78,7 @@ def _union(parts: Sequence[str]) -> str:
 
 
 def rows_by_ask(bundle: Bundle, rows: Iterable[VectorRow]) -> dict[int, list[VectorRow]]:
-    """The rows of each question, by its place in the bundle, without the label that says so."""
+    """The rows of each query, by its position in the bundle, without the label that marks the query."""
     found: dict[int, list[VectorRow]] = {at: [] for at in range(len(bundle.asks))}
     for row in rows:
         at, metric = _unmarked(bytes(row.metric))
@@ -110,7 +110,7 @@ def _unmarked(raw: bytes) -> tuple[int, msgspec.Raw]:
 
 
 def _name(raw: bytes) -> str:
-    """The metric's name, which has no character that JSON escapes."""
+    """The metric's name; metric names have no character that JSON escapes."""
     begin = raw.find(_NAME)
     if begin < 0:
         return decode_named(raw)[0]

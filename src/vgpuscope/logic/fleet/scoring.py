@@ -1,7 +1,7 @@
 """How much a GPU is used, as one number 0-100: weighted means over the window, and the status that follows.
 
-A term that was not measured gives its weight to the others and lowers the confidence; it never counts as 0. Without a
-signal of work there is no score.
+If a term was not measured, its weight goes to the other terms and the confidence is lower; the term never counts as 0.
+Without a signal of work there is no score.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from vgpuscope.model.quantity import Bytes, Ratio, Watts
 
 ScoreName: TypeAlias = Literal["gpu_util", "mem_copy", "mem_used", "power"]
 DEFAULT_POWER: Watts = 250.0
-WORK: tuple[Signal, ...] = ("gpu_util", "engine_active", "sm_active")  # what can be a score's utilisation, best first
-# GPU utilisation is not defined for a MIG instance, so what the profiling metrics say goes before it
+WORK: tuple[Signal, ...] = ("gpu_util", "engine_active", "sm_active")  # allowed as a score's utilisation, best first
+# GPU utilisation is not defined for a MIG instance, so the profiling metrics take precedence
 WORK_OF_INSTANCE: tuple[Signal, ...] = ("engine_active", "sm_active", "gpu_util")
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
-_LAST_BITS = 5e-10  # by which a sum that should meet a bound may miss it
+_LAST_BITS = 5e-10  # rounding error of a sum that should be exactly at a bound
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """What each term weighs; only their proportions count."""
+    """The weight of each term; only the proportions matter."""
 
     gpu_util: float = 0.5
     mem_copy: float = 0.2
@@ -41,7 +41,7 @@ class Weights(Struct, frozen=True, kw_only=True):
 
 
 class Thresholds(Struct, frozen=True, kw_only=True):
-    """The lowest score that is not idle any more, not low any more, and high."""
+    """The upper bounds of the statuses idle and low, and the lower bound of high."""
 
     idle: float = 10.0
     low: float = 20.0
@@ -62,10 +62,10 @@ def score(
     default_memory: Bytes | None = None,
     expected: int | None = None,
 ) -> Score:
-    """The score with each of its terms; `expected` samples, where known, let thin coverage lower the confidence.
+    """The score with each of its terms; `expected` samples, if known, let low coverage reduce the confidence.
 
-    The first of `work` that was measured is its utilisation. Without one there is no score: how full the memory is,
-    and even how busy it is, says nothing of how much the GPU computes.
+    The first signal of `work` that was measured is the utilisation. Without one there is no score: how full or how busy
+    the memory is says nothing about how much the GPU computes.
     """
     copy = share(terms.get("mem_copy"))
     util, signal = _utilisation(terms, work)
@@ -77,7 +77,7 @@ def score(
     points: tuple[float | None, ...]
     if util is None or copy is None or memory is None or power is None:
         present = fsum([w for w, v in zip(shares, values, strict=True) if v is not None])
-        if util is None or present <= 0:  # nothing of work measured, or only what weighs nothing
+        if util is None or present <= 0:  # no signal of work was measured, or only terms of weight 0
             return Score(value=None, terms=tuple(map(ScoreTerm, _NAMES, shares, values, _NO_POINTS, references)))
         points = tuple([None if v is None else 100.0 * w * v / present for w, v in zip(shares, values, strict=True)])
         value = fsum([found for found in points if found is not None])
@@ -95,9 +95,9 @@ def score(
 def tenant_score(
     terms: Mapping[Term, Stat], *, total: Stat | None, weights: Weights, default_memory: Bytes | None, expected: int
 ) -> Score:
-    """A tenant's score by its own processes' SM time and its memory as a share of the whole GPU's `total`.
+    """A tenant's score, by the SM time of its processes and its memory as a share of the GPU's `total`.
 
-    Memory traffic and power are known of the whole GPU alone.
+    Memory traffic and power are known for the whole GPU only.
     """
     its: dict[Term, Stat] = {name: terms[name] for name in _OF_TENANT_ALONE if name in terms}
     if total is not None:
@@ -120,7 +120,7 @@ def _confidence(
     shares: tuple[float, ...],
     expected: int | None,
 ) -> Ratio:
-    """The share of all weight that was measured, less where samples are missing."""
+    """The share of the total weight that was measured, reduced if samples are missing."""
     names: tuple[Term, ...] = _NAMES if signal == "gpu_util" else (signal, *_NAMES[1:])
     if None not in values and not (expected and _thin(terms, names, expected)):
         return 1.0
@@ -133,7 +133,7 @@ def _confidence(
 
 
 def _thin(terms: Mapping[Term, Stat], names: Iterable[Term], expected: int) -> bool:
-    """Whether a term of a score has fewer samples."""
+    """Whether a term of a score has fewer samples than expected."""
     for name in names:  # noqa: SIM110 - any() takes four times as long, for every GPU
         if terms[name].samples < expected:
             return True
@@ -141,7 +141,7 @@ def _thin(terms: Mapping[Term, Stat], names: Iterable[Term], expected: int) -> b
 
 
 def status(score: float | None, thresholds: Thresholds) -> Status:
-    """Where a score lies; a bound belongs to the upper side."""
+    """The status of a score; a score equal to a bound has the higher status."""
     if score is None or not isfinite(score):
         return "unknown"
     score += _LAST_BITS
@@ -153,9 +153,10 @@ def status(score: float | None, thresholds: Thresholds) -> Status:
 
 
 def believable(found: Status, verdict: Verdict) -> Status:
-    """The status that a score gives, as far as the verdict bears it out: who acts on the status must not be misled.
+    """The status of a score, limited by the verdict, so that actions based on the status are safe.
 
-    `idle` is proven idle; what is in use is at least `low`; of what is unknown nobody may hear that it is little used.
+    `idle` requires verdict idle. A GPU that is in use is at least `low`. If the verdict is unknown, the status is never
+    `idle` or `low`.
     """
     if verdict == "idle" or found not in {"idle", "low"}:
         return found
@@ -163,7 +164,7 @@ def believable(found: Status, verdict: Verdict) -> Status:
 
 
 def measured_value(found: Score, terms: Mapping[Term, Stat]) -> float | None:
-    """The score without power, unless the GPU's own limit was measured: what a table by model cannot move."""
+    """The score without power, unless the GPU's own limit was measured: the table of models must not affect it."""
     if found.value is None or _limit(terms) is not None:
         return found.value
     weight = points = 0.0
@@ -175,7 +176,7 @@ def measured_value(found: Score, terms: Mapping[Term, Stat]) -> float | None:
 
 
 def share(stat: Stat | None) -> Ratio | None:
-    """The mean of a ratio over the window, or None where it was not measured or cannot be true."""
+    """The mean of a ratio over the window; None if it was not measured or is impossible."""
     if stat is None or (mean := stat.mean) is None or not 0 <= mean <= _ONE:
         return None
     return mean if mean < 1 else 1.0
@@ -183,13 +184,13 @@ def share(stat: Stat | None) -> Ratio | None:
 
 @lru_cache(maxsize=16)
 def normal(weights: Weights) -> tuple[float, float, float, float]:
-    """The weights with a sum of 1."""
+    """The weights, scaled to a sum of 1."""
     total = fsum((weights.gpu_util, weights.mem_copy, weights.mem_used, weights.power))
     return (weights.gpu_util / total, weights.mem_copy / total, weights.mem_used / total, weights.power / total)
 
 
 def memory_share(terms: Mapping[Term, Stat]) -> Ratio | None:
-    """How full the memory was, of what the GPU or the tenant has of it."""
+    """Memory in use, as a share of the memory that the GPU or tenant has."""
     return _memory(terms, None)[0]
 
 
@@ -197,7 +198,7 @@ _UNMEASURED: tuple[None, str] = (None, "")
 _NO_POINTS = (None, None, None, None)
 _OF_TENANT_ALONE: tuple[Term, ...] = ("process_sm", "mem_used")
 _OF_TENANT: tuple[Signal, ...] = ("process_sm",)
-_OTHER_SIGNAL: dict[Signal, str] = {  # what a score's utilisation is, where it is not the GPU's
+_OTHER_SIGNAL: dict[Signal, str] = {  # the source of a score's utilisation, if it is not the GPU's own
     "gpu_util": "",
     "engine_active": "engine activity",
     "sm_active": "SM activity",
@@ -221,18 +222,18 @@ def _memory_default(amount: Bytes) -> str:
 
 
 class Drawn(NamedTuple):
-    """Mean power against a limit."""
+    """Mean power as a share of a limit."""
 
     share: Ratio
-    reference: str  # which limit, and where it is from
-    guessed: bool  # neither the GPU nor the table knows the limit: it is the configured default
+    reference: str  # which limit, and its source
+    guessed: bool  # the limit is the configured default: neither the GPU nor the table knows it
 
 
 _MOST_DRAWN = 2.0  # of the limit; no GPU draws more on average
 
 
 def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Drawn | None:
-    """Mean power of the GPU's own limit, else of its model's, else of the default; None if it was not measured."""
+    """Mean power as a share of the GPU's own limit, else its model's, else the default; None if not measured."""
     drawn, counted = _amount(terms.get("power")), _amount(terms.get("energy"))
     measured = _limit(terms)
     limit, reference, guessed = (
@@ -240,11 +241,11 @@ def power_drawn(terms: Mapping[Term, Stat], *, model: str, default: Watts) -> Dr
     )
     if not limit > 0:
         return None
-    if counted is not None and counted > _MOST_DRAWN * limit:  # a counter that began anew, but not at 0
+    if counted is not None and counted > _MOST_DRAWN * limit:  # a counter that was reset, but not to 0
         counted = None
     if drawn is None and counted is None:
         return None
-    power = max(drawn or 0.0, counted or 0.0)  # what was drawn between two scrapes is only in the counter
+    power = max(drawn or 0.0, counted or 0.0)  # power drawn between two scrapes is only in the counter
     return Drawn(power / limit, reference, guessed)
 
 

@@ -1,7 +1,7 @@
-"""Samples of one target's pages, kept for a while → tracks with the exact statistics of any window within.
+"""Recent samples of one target's pages → tracks with the exact statistics of any window within them.
 
 A row is one GPU, MIG instance or container: the times at which it was on the page, and for each metric a column of
-values beside them. In a column NaN is "not on that page", and _DROPPED is a value that cannot be true.
+values. In a column, NaN means "not on that page", and _DROPPED marks an impossible value.
 """
 
 import math
@@ -23,12 +23,12 @@ from vgpuscope.logic.fleet.tracks import OFF_THE_BUS, add_total
 from vgpuscope.model.analysis import Hole, Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
-_DROPPED = -1.0  # nothing that is measured here can be negative
-_FEW = 8  # samples that are not worth moving all others for
+_DROPPED = -1.0  # no quantity measured here can be negative
+_FEW = 8  # so few samples are not worth moving all the others
 
 
 class Cell:
-    """Where the samples of one series go."""
+    """Holds the samples of one series."""
 
     __slots__ = ("high", "native", "row", "scale", "values")
 
@@ -39,7 +39,7 @@ class Cell:
 
 
 class Flag:
-    """A series that is 1 while its row is in the state that its label says."""
+    """A series that is 1 while its row is in the state that its label names."""
 
     __slots__ = ("row", "word")
 
@@ -48,7 +48,7 @@ class Flag:
 
 
 class XidSamples:
-    """A series that shows XIDs: how many there were of the code that its label says, or the code of the last one."""
+    """A series that shows XIDs: the count for the code in its label, or without a label the last code."""
 
     __slots__ = ("code", "row")
 
@@ -57,7 +57,7 @@ class XidSamples:
 
 
 class SampleTime:
-    """Stands for the time, by the agent's own clock, of the sample that a page shows."""
+    """Marks the series with the time, by the agent's own clock, of the sample that a page shows."""
 
 
 Meaning: TypeAlias = Cell | Flag | XidSamples | SampleTime
@@ -65,7 +65,7 @@ _SAMPLE_TIME: Final = SampleTime()
 
 
 class Choice:
-    """Which series count, by the configured condition. ConfigInvalid if that cannot be told here."""
+    """Which series the configured condition selects. ConfigInvalid if only an engine could decide that."""
 
     def __init__(self, condition: Iterable[Matcher] = ()) -> None:
         given = tuple(condition)
@@ -76,23 +76,23 @@ class Choice:
 
 
 class Pages:
-    """What one target's pages have said lately, of what the choice takes; `instance` is the target's label."""
+    """Recent samples of one target's pages, of selected series only; `instance` is the target's label."""
 
     def __init__(self, choice: Choice | None = None, *, instance: str = "") -> None:
         self._choice, self._instance = choice, instance
-        self._pages = 0  # that were taken
-        self._rows: dict[tuple[_Layout, SeriesIdentity], _Row] = {}  # that have samples
+        self._pages = 0  # pages taken
+        self._rows: dict[tuple[_Layout, SeriesIdentity], _Row] = {}  # rows that have samples
         self._alive: WeakValueDictionary[tuple[_Layout, SeriesIdentity], _Row] = (
             WeakValueDictionary()
-        )  # or a cell in use
-        self._more: dict[tuple[str, str], dict[str, str]] = {}  # what info metrics say, by GPU and instance
+        )  # rows that have samples or a cell in use
+        self._more: dict[tuple[str, str], dict[str, str]] = {}  # labels of info metrics, by GPU and instance
         self._sampled: float | None = None
         self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
 
     def meaning(self, name: str, labels: Mapping[str, str]) -> Meaning | None:
-        """Where samples of a series go; None: it names no GPU, or nobody whose part of a GPU it is, or is not chosen.
+        """Where samples of a series go; None if it names no GPU, is not selected, or lacks the tenant it should name.
 
-        A lost GPU whose name nobody remembers goes by its number, which is not unique among nodes: no GPU either.
+        A lost GPU whose UUID is not remembered is named by its number, which is not unique among nodes: None as well.
         """
         if name == m.SAMPLE_TIME.name:
             return _SAMPLE_TIME
@@ -116,14 +116,14 @@ class Pages:
         return row.cell(name)
 
     def unchanged_for(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> Seconds:
-        """How long the target has shown one and the same sample; 0 if it does not say when it took it."""
+        """How long the target has shown the same sample; 0 if it does not report the sample's time."""
         sampled = next((value for what, value in samples if what is _SAMPLE_TIME), None)
         if sampled is None or sampled != self._sampled:
             self._sampled, self._sampled_since = sampled, at
         return 0.0 if sampled is None else at - self._sampled_since
 
     def take(self, at: UnixTime, samples: Iterable[tuple[Meaning, float]]) -> None:
-        """One page's samples. DCGM's names on a page that has our own are the agent's imitation: the same twice."""
+        """Store one page's samples. Beside our own names, DCGM's are the agent's imitation of the same: ignored."""
         cells: list[tuple[Cell, float]] = []
         for what, value in samples:
             if isinstance(what, Cell):
@@ -142,11 +142,11 @@ class Pages:
                 self._open(cell.row, at)
             ours = value / cell.scale
             here = ours if 0.0 <= ours <= cell.high else _DROPPED
-            if not cell.values[-1] >= here:  # of two series of one thing the higher counts: work must not be hidden
+            if not cell.values[-1] >= here:  # of two series the higher value is kept: work must not be hidden
                 cell.values[-1] = here
 
     def forget(self, before: UnixTime) -> None:
-        """Leave behind what is older; a row of which nothing is left is gone."""
+        """Drop samples older than `before`; a row without samples is removed."""
         gone = [key for key, row in self._rows.items() if row.times[-1] <= before]
         for key in gone:
             self._rows.pop(key).cut(slice(None))
@@ -162,7 +162,7 @@ class Pages:
         return bool(self._rows)
 
     def tracks(self, *, begin: UnixTime, end: UnixTime, interval: Seconds) -> Iterator[Track]:
-        """One track for each row that was there in the window, which begins right after `begin`.
+        """One track for each row seen in the window, which begins right after `begin`.
 
         `interval`: between two pages, if none is missed.
         """
@@ -174,7 +174,7 @@ class Pages:
                 yield self._track(row, low, high, span, percents)
 
     def _open(self, row: "_Row", at: UnixTime) -> None:
-        """Make room for a page's samples. What lies in the future was put there by a clock that was set back since."""
+        """Make room for a page's samples. Samples in the future are removed: the clock was set back after them."""
         late = bisect_right(row.times, at - _SAME)
         if late < len(row.times):
             row.cut(slice(late, None))
@@ -209,7 +209,7 @@ class Pages:
         )
 
 
-_SAME = 1e-3  # seconds between two pages, at least
+_SAME = 1e-3  # minimum seconds between two pages
 _NAMELESS = "unknown-"
 _TOLD = ("gpu_index", "model", "profile")
 _NOTHING: Mapping[str, str] = {}
@@ -219,7 +219,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class _Span(NamedTuple):
-    """The window, and how often there is a page in it."""
+    """The window, and the interval between its pages."""
 
     begin: UnixTime
     end: UnixTime
@@ -231,11 +231,11 @@ class _Row:
 
     def __init__(self, layout: "_Layout", where: SeriesIdentity) -> None:
         self.layout, self.place = layout, where
-        self.at: UnixTime | None = None  # of the page that is being taken
+        self.at: UnixTime | None = None  # time of the page that is being taken
         self.times = array("d")
         self.cells: dict[str, Cell] = {}  # by metric
-        self.state = ""  # as the last page says
-        self._xids: dict[str, tuple[float, int, UnixTime]] = {}  # by label: last value, its code, when it came
+        self.state = ""  # as on the last page
+        self._xids: dict[str, tuple[float, int, UnixTime]] = {}  # by label: last value, its code, when it changed
 
     def cell(self, name: str) -> Cell:
         if name not in self.cells:
@@ -249,7 +249,7 @@ class _Row:
             del cell.values[part]
 
     def span(self, low: int, high: int) -> tuple[UnixTime, UnixTime]:
-        """First and last time at which what is judged by was on the page; if it never was, anything of the row."""
+        """First and last time at which a metric of `clocks` was on the page; if none was, those of the row."""
         times = self.times
         firsts, lasts = [], []
         for name in self.layout.clocks:
@@ -261,7 +261,7 @@ class _Row:
         return times[min(firsts, default=low)], times[max(lasts, default=high - 1)]
 
     def note_xid(self, label: str, value: float, *, at: UnixTime) -> None:
-        """A count, or without a label a code. What the first page shows may be as old as the exporter."""
+        """Note a count, or without a label a code. XIDs on the first page may be as old as the exporter."""
         before = self._xids.get(label)
         code = int(label) if label.isdecimal() else int(value) if 0 < value < _MOST_XID else 0
         if before is None or before[0] != value:
@@ -271,13 +271,13 @@ class _Row:
         return tuple(sorted({code for _, code, at in self._xids.values() if at > begin and code}))
 
     def health(self, begin: UnixTime) -> str:
-        """As the exporter says; of one that only shows XIDs, what a GPU is that has fallen off the bus."""
+        """As reported by the exporter; if it only shows XIDs, "lost" for a GPU that has fallen off the bus."""
         if self.layout.group.state_label == "health":
             return self.state
         return "lost" if OFF_THE_BUS in self.xids_since(begin) else ""
 
     def terms(self, low: int, high: int, span: _Span, percents: frozenset[str]) -> dict[Term, Stat]:
-        """All quantities of which there was a sample, true or not."""
+        """All quantities that had a sample, possible or not."""
         columns: dict[str, _Column] = {}
         for name, cell in self.cells.items():
             values = cell.values[low:high]
@@ -297,7 +297,7 @@ class _Row:
         return cast("dict[Term, Stat]", found)
 
     def _rate(self, names: Iterable[str], most: float, low: int, high: int) -> Stat | None:
-        """How fast a counter rose; one that is lower than before has begun at 0 again."""
+        """How fast a counter rose; a counter that is lower than before was reset to 0."""
         name = next((name for name in names if name in self.cells), None)
         if name is None:
             return None
@@ -310,7 +310,7 @@ class _Row:
         return Stat(mean=rate, samples=len(there)) if rate <= most else Stat(dropped=len(there))
 
     def _holes(self, name: str, low: int, high: int, span: _Span) -> tuple[Hole, ...]:
-        """Where pages without a true sample of the metric lie in the window."""
+        """Where the window has no valid sample of the metric."""
         values, times = self.cells[name].values, self.times
         there = [times[at] for at in range(low, high) if values[at] >= 0.0]
         return holes(there, begin=span.begin, end=span.end, interval=span.interval)
@@ -342,8 +342,8 @@ class _Column(NamedTuple):
 def _stat(plan: "_Plan", columns: Mapping[str, _Column], missing: Callable[[str], tuple[Hole, ...]]) -> Stat | None:
     """A quantity's statistics; None if no page had it.
 
-    Where several metrics could give one of them, the one with most samples does. Only the maximum is that of all:
-    what one of them has seen was there.
+    If several metrics could give a statistic, the one with the most samples is used. Only the maximum is taken over all
+    metrics: work that one of them has seen did happen.
     """
     there = [columns[name] for name in plan.every if name in columns]
     if not any(column.good or column.dropped for column in there):
@@ -361,7 +361,7 @@ def _stat(plan: "_Plan", columns: Mapping[str, _Column], missing: Callable[[str]
 
 
 def _fullest(names: Iterable[str], columns: Mapping[str, _Column]) -> list[float]:
-    """The values of the metric that has most; the first of several such."""
+    """The values of the metric with the most samples; the first of several such metrics."""
     return max((columns[name].good for name in names if name in columns), key=len, default=[])
 
 
@@ -376,12 +376,12 @@ class _Plan(NamedTuple):
     mean: tuple[str, ...]
     p95: tuple[str, ...]
     samples: tuple[str, ...]
-    counter: float | None  # the highest rate that can be true, of a metric that counts up
-    clock: tuple[str, ...]  # whose samples show what was seen; (): the quantity proves nothing by being seen
+    counter: float | None  # the highest possible rate of a counter; None: not a counter
+    clock: tuple[str, ...]  # metrics whose samples show what was seen; (): the quantity's samples prove nothing
 
 
 class _Layout:
-    """A group as rows hold it; known by its identity, as hashing a group takes long."""
+    """How rows hold a group; compared by identity, because hashing a group takes long."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -396,7 +396,7 @@ class _Layout:
             name: quantity for quantity in group.quantities if quantity.by_values for name in _names(quantity)
         }
         for name in (*group.facts, *filter(None, (group.xids,))):
-            self.bounds[name] = (1.0, math.inf)  # only shows that the GPU is there, and what its labels say
+            self.bounds[name] = (1.0, math.inf)  # only its presence and its labels are used
 
 
 def _plan(quantity: Quantity) -> _Plan:

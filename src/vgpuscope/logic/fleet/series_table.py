@@ -1,11 +1,11 @@
-"""Answers of PromQL queries, column after column, as a table by series; and what only raw samples can explain of it.
+"""Answers of PromQL queries as a table by series, column by column; raw samples explain what the columns cannot.
 
-take     one answer becomes a column; values that cannot be true mark their series
-settle   all columns are in: who each series is
-probes   some series of each job whose samples show how often there are some, where no samples were asked for
+take     one answer becomes a column; impossible values mark their series
+settle   all columns are in: which GPU, instance and tenant each series belongs to
+probes   samples of some series of each job, to find its pace, if no samples were queried
 time     how often each job's series have samples, which are missing, whether a series is still there
-sample_queries  series that only raw samples can explain: false values, tenants that change, series that begin or end
-look     what the raw samples say of these
+sample_queries  series that only raw samples can explain: impossible values, changing tenants, begin or end of a series
+look     explains these series by their raw samples
 """
 
 import math
@@ -38,18 +38,18 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 WIDTH: Final = len(STATISTICS)
 MEAN, MAX, P95, SAMPLES, LAST = range(WIDTH)
 
-_NEARLY = 0.9  # of the expected samples: nothing of note is missing
-_BATCH = 250  # UUIDs in one query: VictoriaMetrics takes 16 KiB
+_NEARLY = 0.9  # of the expected samples; with so many, no relevant sample is missing
+_BATCH = 250  # UUIDs in one query: VictoriaMetrics accepts 16 KiB
 _ENDLESS = 1e15  # more than any count or time, less than infinity
-_RAW_AT_MOST = 1_000_000  # samples, of all series that are looked at
-_LOOKED_AT = 200  # series of a job whose samples tell how often there are some
-_PROBES = 20  # series of a job that are asked for samples where only statistics are wanted
+_RAW_AT_MOST = 1_000_000  # raw samples, of all examined series together
+_LOOKED_AT = 200  # series of a job whose samples are used to find its pace
+_PROBES = 20  # GPUs of a job whose samples are queried, if only statistics are wanted
 
 Cells: TypeAlias = list[float | None]
 Times: TypeAlias = "array[float]"
 _Statistics: TypeAlias = tuple[float | None, float | None, float | None, int, UnixTime]  # in the order of STATISTICS
-_Weighed: TypeAlias = tuple[_Statistics, UnixTime, list[UnixTime]]  # with the first time, and those of true samples
-Scope: TypeAlias = tuple[str, str]  # cluster and job: what is scraped at one pace
+_Weighed: TypeAlias = tuple[_Statistics, UnixTime, list[UnixTime]]  # with the first time, and times of valid samples
+Scope: TypeAlias = tuple[str, str]  # cluster and job: series that are scraped at one pace
 Identity: TypeAlias = frozenset[tuple[str, str]]  # labels of a series, without the metric's name
 
 
@@ -73,10 +73,10 @@ class Series(Struct, gc=False, eq=False):
     first: UnixTime | None = None  # None: not known
     last: UnixTime | None = None
     exact: bool = False  # first and last are known from the samples themselves
-    gone: bool = False  # it has ended before the window did
-    fixed: dict[int, Stat] = {}  # quantities that were counted anew, without false samples
-    times: dict[int, Times] = {}  # of true samples, by quantity, where these were asked for
-    holes: dict[int, tuple[Hole, ...]] = {}  # what the times show to be missing
+    gone: bool = False  # it ended before the window did
+    fixed: dict[int, Stat] = {}  # quantities recomputed without impossible samples
+    times: dict[int, Times] = {}  # of valid samples, by quantity, if samples were queried
+    holes: dict[int, tuple[Hole, ...]] = {}  # missing stretches, found from the times
 
 
 class SampleQuery(NamedTuple):
@@ -92,7 +92,7 @@ class SampleQuery(NamedTuple):
 
 
 class LabelCache:
-    """Who the series of one group are. What was found out is kept for the next reading: most labels come again."""
+    """GPU, MIG instance and tenant of each series of one group, cached for later readings: most labels repeat."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -100,11 +100,11 @@ class LabelCache:
         self._displaced: frozenset[str] = frozenset()
 
     def of(self, raws: Set[bytes]) -> Mapping[bytes, SeriesLabels]:
-        """What the labels of all series say."""
+        """What the labels of these series say."""
         displaced = displaced_jobs(decode_labels(raw) for raw in raws if b'"exported_' in raw)
         if displaced != self._displaced:
             self._known, self._displaced = {}, displaced
-        words: dict[str, str] = {}  # what thousands of series have in common is kept once
+        words: dict[str, str] = {}  # text that thousands of series share is stored once
         for raw in raws:
             if raw not in self._known:
                 self._known[raw] = self._found(raw, displaced, words)
@@ -113,7 +113,7 @@ class LabelCache:
         return self._known
 
     def place(self, labels: Mapping[str, str]) -> SeriesIdentity | None:
-        """Whom a series is about that is not one of those."""
+        """GPU, MIG instance and tenant of a series that is not in the cache."""
         return place(self._group, labels, displaced=labels.get("job", "") in self._displaced)
 
     def _found(self, raw: bytes, displaced: frozenset[str], words: dict[str, str]) -> SeriesLabels:
@@ -134,29 +134,29 @@ class Table:
         self._places = places or LabelCache(group)
         self.seen: list[Series] = []
         self.states: dict[int, str] = {}  # whole or partial, by column; absent: failed, or never asked for
-        self.marked: dict[bytes, set[int]] = {}  # quantities with a value that cannot be true, by series
-        self.marked_series: dict[bytes, Series] = {}  # the marked ones
-        self.intervals: dict[Scope, Seconds] = {}  # as samples show them; a job of which none were seen has none
+        self.marked: dict[bytes, set[int]] = {}  # quantities with an impossible value, by series
+        self.marked_series: dict[bytes, Series] = {}  # the series in `marked`
+        self.intervals: dict[Scope, Seconds] = {}  # between samples, as observed; absent if none were observed
         self.xids: dict[str, set[int]] = {}  # by GPU
-        self.frozen: set[str] = set()  # targets whose pages are made, but of one and the same sample
-        self._percents: set[tuple[int, str]] = set()  # quantities of exporters that are 0-100 though they say ratio
-        self._probed: dict[Scope, list[Seconds]] = defaultdict(list)  # distances between samples of some series
+        self.frozen: set[str] = set()  # targets that still serve pages, but always with the same sample
+        self._percents: set[tuple[int, str]] = set()  # quantities of targets that are 0-100 though named ratio
+        self._probed: dict[Scope, list[Seconds]] = defaultdict(list)  # distances between samples of some series, by job
         self._step = step
         self._rows: dict[bytes, Cells] = {}
-        self._order: list[bytes] = []  # of the rows, as they came
-        self._cells: list[Cells] = []  # in that order
-        self._taken: dict[tuple[int, ...], int] = {}  # series of each answer, by its columns
+        self._order: list[bytes] = []  # keys of the rows, in order of arrival
+        self._cells: list[Cells] = []  # in the same order
+        self._taken: dict[tuple[int, ...], int] = {}  # number of series of each answer, by its columns
         self._names: dict[int, str] = {}  # metric, by column
         self._more: dict[str, dict[str, str]] = {}
         self._states: dict[tuple[str, str, Tenant | None], str] = {}
-        self._spans: dict[bytes, tuple[UnixTime, UnixTime]] = {}  # what samples have shown already
+        self._spans: dict[bytes, tuple[UnixTime, UnixTime]] = {}  # first and last sample time, if samples were queried
         self._times: dict[bytes, dict[int, Times]] = {}
         self._fixed: dict[bytes, dict[int, Stat]] = {}
 
     # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, ask: Ask, rows: Sequence[VectorRow], *, missing: str = "") -> None:
-        """Rows of an answer become a column."""
+        """The rows of an answer become a column."""
         [column], quantity = ask.columns, self.group.quantities[ask.quantity]
         self._note(ask, missing)
         plain = column % WIDTH in {SAMPLES, LAST}
@@ -165,12 +165,12 @@ class Table:
             ours = row.value[1] / scale
             if 0.0 <= ours <= high:
                 cells[column] = ours
-            elif not plain:  # a count or a time that is no number is none
+            elif not plain:  # an impossible count or time is treated as missing
                 cells[column] = ours
                 self.marked.setdefault(raw, set()).add(ask.quantity)
 
     def take_samples(self, ask: Ask, lines: Sequence[Line], *, missing: str = "") -> None:
-        """Series with all their samples become several columns; AnswerUnreadable if a sample is no number."""
+        """Series with all their samples become several columns; AnswerUnreadable if a sample is not a number."""
         quantity, columns = self.group.quantities[ask.quantity], ask.columns
         at = ask.quantity * WIDTH
         timed, counted, full = at + LAST in columns, at + SAMPLES in columns, len(columns) == WIDTH
@@ -200,7 +200,7 @@ class Table:
                 self._fixed.setdefault(raw, {})[ask.quantity] = stat
 
     def forget(self, ask: Ask) -> None:
-        """The columns of an answer that turned out to be no good."""
+        """Remove the columns of an answer that turned out to be unusable."""
         for column in ask.columns:
             if self.states.pop(column, None):
                 for cells in self._rows.values():
@@ -214,7 +214,7 @@ class Table:
             self._names[column] = ask.name
 
     def _found(self, ask: Ask, series: Sequence[VectorRow] | Sequence[Line]) -> tuple[list[bytes], list[Cells]]:
-        """Labels and cells of the next series of an answer. Engines keep their order, so most need no looking up."""
+        """Labels and cells of the next series of an answer. Engines keep their order, so most need no lookup."""
         raws, begin = _keys(ask.name, series), self._taken.get(ask.columns, 0)
         end = self._taken[ask.columns] = begin + len(raws)
         known = self._order[begin:end]
@@ -231,26 +231,26 @@ class Table:
 
     @property
     def size(self) -> int:
-        """Series so far."""
+        """Number of series so far."""
         return len(self._rows)
 
     def learn(self, name: str, labels: dict[str, str]) -> None:
-        """The labels of a metric that tells a fact of this group, once everything is settled."""
+        """Keep the labels of an info or state metric of this group; call it after `settle`."""
         if name == self.group.info:
             self._more[labels.get("mig_uuid") or labels.get(self.group.uuid, "")] = labels
         elif name == self.group.state and (where := self._places.place(labels)):
             self._states[where.gpu_id, where.mig, where.tenant] = labels.get(self.group.state_label, "")
 
     def more(self, where: SeriesIdentity) -> Mapping[str, str]:
-        """What the info metric says of a GPU or instance."""
+        """The labels of the info metric for a GPU or MIG instance."""
         return self._more.get(where.mig or where.gpu_id, {})
 
     def state(self, where: SeriesIdentity) -> str:
-        """What the state metric says of a GPU or container; "": nothing."""
+        """The state that the state metric shows for a GPU or container; "" if there is none."""
         return self._states.get((where.gpu_id, where.mig, where.tenant), "") if self._states else ""
 
     def settle(self) -> None:
-        """All columns are in."""
+        """Build the list of series, once all columns are in."""
         known = self._places.of(self._rows.keys())
         for raw, cells in self._rows.items():
             where, scope, target = known[raw]
@@ -270,7 +270,7 @@ class Table:
         self._scale()
 
     def _scale(self) -> None:
-        """Bring what only its values can tell to be percent to 0-1, for each exporter by its own values."""
+        """Convert to 0-1 what only its values show to be percent, for each exporter by its own values."""
         for index, quantity in enumerate(self.group.quantities):
             columns = [c for c in range(index * WIDTH, index * WIDTH + SAMPLES) if c in self.states]
             if not (quantity.by_values and columns):
@@ -285,9 +285,9 @@ class Table:
                     _divide(seen, columns, index)
 
     def time(self, *, known: Mapping[Scope, Seconds] = {}) -> None:
-        """How many samples each series has, which are missing, whether it is still there.
+        """How many samples each series has, which are missing, and whether it is still there.
 
-        `known`: how often jobs had samples before, for those of which none were looked at now.
+        `known`: earlier sample intervals, for jobs whose samples were not seen in this reading.
         """
         counts, lasts = self._of(SAMPLES), [c for c in self._of(LAST) if self.states[c] == "whole"]
         for seen in self.seen:
@@ -309,7 +309,7 @@ class Table:
             self._miss(seen)
 
     def _paces(self) -> dict[Scope, Seconds]:
-        """How often each job's series have samples, by the distances between those of some of its series."""
+        """The sample interval of each job, by the distances between the samples of some of its series."""
         found: dict[Scope, list[Seconds]] = defaultdict(list, {k: list(v) for k, v in self._probed.items()})
         for seen in self.seen:
             paces = found[seen.scope]
@@ -320,7 +320,7 @@ class Table:
     def _miss(self, seen: Series) -> None:
         """Note where samples are missing, of quantities whose samples were seen.
 
-        Where nobody knows how often there should be some, or they are one and the same, all of it may be missing.
+        If the sample interval is unknown, or the target always shows the same sample, the whole window may be missing.
         """
         interval = self.intervals.get(seen.scope)
         if interval is None or seen.target in self.frozen:
@@ -333,11 +333,11 @@ class Table:
             seen.times = {}
 
     def _estimate(self, seen: Series) -> None:
-        """First and last sample as far as count and time of the last one tell."""
+        """Estimate the first and last sample from the count and the time of the last one."""
         interval = self.interval(seen)
         if self.steady(seen) and seen.last is not None:
             seen.first = max(self.begin, seen.last - (seen.count - 1) * interval)
-        elif seen.gone:  # as if it had been there from the beginning: it has ended at this time or later
+        elif seen.gone:  # as if it began with the window: the series ended at this time or later
             seen.last = min(self.end, self.begin + seen.count * interval)
 
     def steady(self, seen: Series) -> bool:
@@ -348,7 +348,7 @@ class Table:
         return (self.end - self.begin) / self.interval(seen)
 
     def interval(self, seen: Series) -> Seconds:
-        """Between two samples of the series; as configured where samples do not show it."""
+        """Between two samples of the series; the configured interval if samples do not show it."""
         return self.intervals.get(seen.scope, self._step)
 
     def _of(self, statistic: int) -> list[int]:
@@ -357,7 +357,7 @@ class Table:
     # ── raw samples ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def probes(self) -> tuple[SampleQuery, ...]:
-        """A query for samples of some series of each job of which none were asked for, for its pace."""
+        """A query for samples of some series of each job without queried samples, to find its pace."""
         paced = {seen.scope for seen in self.seen if seen.times}
         devices: dict[Scope, dict[str, None]] = defaultdict(dict)
         for seen in self.seen:
@@ -368,7 +368,7 @@ class Table:
         return (SampleQuery(self.group, names, wanted),) if names and wanted else ()
 
     def probe(self, lines: Iterable[Line]) -> None:
-        """The samples that were asked for by `probes`."""
+        """Take the samples that `probes` queried."""
         scopes = {_identity(seen.raw): seen.scope for seen in self.seen}
         for line in lines:
             scope = scopes.get(frozenset(decode_labels(line.metric).items()))
@@ -377,11 +377,11 @@ class Table:
                 self._probed[scope].append(own)
 
     def _clocks(self) -> set[str]:
-        """The metrics whose samples say when there was something to see."""
+        """The metrics whose samples show when the series were observed."""
         return {self._names[column] for statistic in (SAMPLES, LAST) for column in self._of(statistic)}
 
     def sample_queries(self, limit: int) -> tuple[SampleQuery, ...]:
-        """The queries for raw samples of at most so many GPUs; what is left out stays unknown."""
+        """The queries for raw samples of at most `limit` GPUs; series of the other GPUs stay unclear."""
         false = [seen for seen in self.marked_series.values() if self.mixed(seen)]
         unclear = self._unclear()
         clocks = self._clocks() if unclear else set()
@@ -395,7 +395,7 @@ class Table:
         return tuple(SampleQuery(self.group, tuple(sorted(names)), batch) for batch in batches)
 
     def look(self, sample_query: SampleQuery, lines: Iterable[Line]) -> None:
-        """What raw samples say of the series that were not clear."""
+        """Explain the unclear series by their raw samples."""
         devices = frozenset(sample_query.devices)
         wanted = {_identity(s.raw): s for s in self.seen if s.place.gpu_id in devices}
         found: dict[Identity, dict[str, Line]] = defaultdict(dict)
@@ -419,7 +419,7 @@ class Table:
         self._miss(seen)
 
     def _true_times(self, lines: Mapping[str, Line]) -> dict[int, Times]:
-        """When there were samples that can be true, by quantity."""
+        """The times of valid samples, by quantity."""
         found: dict[int, Times] = {}
         for column in self._of(SAMPLES):
             index = column // WIDTH
@@ -429,7 +429,7 @@ class Table:
         return found
 
     def _exact(self, index: int, lines: Mapping[str, Line], *, most: float) -> Stat:
-        """Statistics of a quantity without the samples that cannot be true, of which there are at `most` so many."""
+        """Statistics of a quantity without its impossible samples; `most`: the number of samples at most."""
         quantity = self.group.quantities[index]
         good: dict[int, list[float]] = {}
         dropped = 0
@@ -452,12 +452,12 @@ class Table:
         return [column for column in columns if column in self._names]
 
     def mixed(self, seen: Series) -> bool:
-        """Whether some of its samples cannot be true and others may be."""
+        """Whether some samples of a series are impossible and others may be valid."""
         marked = self.marked.get(seen.raw, ())
         return any(index not in seen.fixed and not self._all_false(seen, index) for index in marked)
 
     def _all_false(self, seen: Series, index: int) -> bool:
-        """Whether every sample was the same false value, so that a look at them would find nothing else."""
+        """Whether every sample was the same impossible value, so that raw samples would show nothing else."""
         quantity, at = self.group.quantities[index], index * WIDTH
         mean, top = seen.cells[at + MEAN], seen.cells[at + MAX]
         if mean is None or 0.0 <= mean <= quantity.highest:
@@ -470,7 +470,7 @@ class Table:
         return not seen.exact and bool(seen.count and (seen.gone or seen.last)) and not self.steady(seen)
 
     def _unclear(self) -> list[Series]:
-        """Series whose first and last sample do not follow from count and time: handovers first, then ends."""
+        """Series whose first and last sample do not follow from count and time: handovers first, then ended series."""
         odd = [seen for seen in self.seen if self._odd(seen)]
         if not odd:
             return []
@@ -509,15 +509,16 @@ def _divide(seen: Series, columns: Iterable[int], index: int) -> None:
 
 
 def _ended(samples: list[Sample]) -> list[Sample]:
-    """Samples without VictoriaMetrics' mark of a series' end, which is a NaN after a number."""
+    """Samples without VictoriaMetrics' end marker of a series, which is a NaN after a number."""
     marked = len(samples) > 1 and math.isnan(samples[-1][1]) and not math.isnan(samples[-2][1])
     return samples[:-1] if marked else samples
 
 
 def _keys(name: str, series: Sequence[VectorRow] | Sequence[Line]) -> list[bytes]:
-    """The labels of each series, written alike for all metrics.
+    """The labels of each series, written the same way for all metrics.
 
-    Engines write them in order, but for VictoriaMetrics where it gives samples; and it keeps names in some answers.
+    Engines write labels in order, except VictoriaMetrics in answers with samples. VictoriaMetrics also keeps metric
+    names in some answers.
     """
     raws = [bytes(one.metric) for one in series]
     if any(b'"__name__"' in raw for raw in raws[:3]):
@@ -527,9 +528,9 @@ def _keys(name: str, series: Sequence[VectorRow] | Sequence[Line]) -> list[bytes
 
 
 def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed | None:
-    """A series' statistics; None if it has no samples at all. `tail`: p95 is wanted, for which they must be sorted.
+    """A series' statistics; None if it has no samples. `tail`: p95 is wanted, which needs sorted samples.
 
-    `most` is in the samples' own unit: there are many of them, so not these but what follows is scaled.
+    `most` is in the samples' own unit: there are many samples, so only the results are scaled.
     """
     samples = line.samples()
     if not samples:
@@ -538,7 +539,7 @@ def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed |
     total, count = sum(values), len(values)
     ordered = sorted(values) if tail else (min(values), max(values))
     low, top = ordered[0], ordered[-1]
-    if low < 0.0 or top > most or math.isnan(total):  # NaN makes no order, but every sum NaN
+    if low < 0.0 or top > most or math.isnan(total):  # NaN has no order, but makes every sum NaN
         return _sifted(_ended(samples), most, scale)
     mean = total / count
     high = _quantile(0.95, ordered) / scale if tail else None
@@ -547,7 +548,7 @@ def _weighed(line: Line, most: float, scale: float, *, tail: bool) -> _Weighed |
 
 
 def _sifted(samples: list[Sample], most: float, scale: float) -> _Weighed:
-    """The same, of those samples that can be true."""
+    """The same, of the valid samples only."""
     true = [(at, value / scale) for at, value in samples if 0.0 <= value <= most]
     first, last, times = samples[0][0], samples[-1][0], [at for at, _ in true]
     if not true:
@@ -557,7 +558,7 @@ def _sifted(samples: list[Sample], most: float, scale: float) -> _Weighed:
 
 
 def quantile(q: float, values: list[float]) -> float:
-    """As PromQL's: between the two nearest ranks, in proportion."""
+    """As in PromQL: interpolated between the two nearest ranks."""
     return _quantile(q, sorted(values))
 
 

@@ -1,6 +1,7 @@
-"""From tracks to cases: each physical GPU or MIG instance once, with its numbers and those who have it.
+"""Tracks → cases: each physical GPU or MIG instance once, with its numbers and its tenants.
 
-A GPU may be seen by several exporters, by replicas of one, and once for each pod that shares it; that stays one GPU.
+A GPU may have tracks from several exporters, from replicas of one exporter, and from each pod that shares it. It is
+still one GPU.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,16 +16,16 @@ from vgpuscope.logic.fleet.verdict import VerdictRules, allowed_gap, best_signal
 from vgpuscope.model.analysis import SIGNALS, Fault, Schema, Stat, Tenant, Term, Track, Verdict, Window
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds, UnixTime, Watts
 
-Key: TypeAlias = tuple[str, ...]  # of a GPU or MIG instance, or of a tenant on one
+Key: TypeAlias = tuple[str, ...]  # of a GPU, of a MIG instance, or of a tenant on one
 
 
 class PreviousVerdict(NamedTuple):
-    """What the last analysis said of a GPU or tenant, and since when it was idle when that was last known."""
+    """The last verdict on a GPU or tenant, and since when it was idle when that was last known."""
 
-    verdict: Verdict | None = None  # None: nothing was ever said of it
-    steady: int = 0  # for how many analyses
+    verdict: Verdict | None = None  # None: never judged
+    steady: int = 0  # number of analyses with this verdict
     idle_since: UnixTime | None = None
-    until: UnixTime | None = None  # the end of the last window of which this was said
+    until: UnixTime | None = None  # end of the last window for which this is known
 
 
 NEW = PreviousVerdict()
@@ -32,7 +33,7 @@ UNUSABLE = frozenset({"lost", "reset-required", "unresponsive"})  # health of a 
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What is the same for all GPUs of one analysis."""
+    """The data and settings that all GPUs of one analysis share."""
 
     source: str
     window: Window
@@ -44,8 +45,8 @@ class Context(Struct, frozen=True, kw_only=True):
     default_power: Watts
     default_memory: Bytes | None
     partial: bool
-    faults: tuple[Fault, ...]  # that took a term from some tracks
-    paces: dict[Seconds | None, "Pace"] = {}  # by the interval of tracks
+    faults: tuple[Fault, ...]  # faults that cost some tracks a term
+    paces: dict[Seconds | None, "Pace"] = {}  # by the sample interval of tracks
 
     def pace(self, track: Track) -> "Pace":
         found = self.paces.get(track.interval)
@@ -57,14 +58,14 @@ class Context(Struct, frozen=True, kw_only=True):
         return found
 
     def failed(self, schemas: Collection[Schema], *, own: bool) -> frozenset[Term]:
-        """The terms that could not be read of such tracks."""
+        """The terms that could not be read for tracks of these schemas."""
         if not self.faults:
             return _NONE_FAILED
         of_these = [fault for fault in self.faults if fault.schema is None or fault.schema in schemas]
         return frozenset(term for fault in of_these if fault.own is None or fault.own == own for term in fault.terms)
 
     def goes_on(self, track: Track) -> bool:
-        """Whether the track has not ended within the window."""
+        """Whether the track continues to the end of the window."""
         return track.last is None or not track.last < self.pace(track).ended
 
     def since(self, track: Track) -> UnixTime | None:
@@ -72,14 +73,15 @@ class Context(Struct, frozen=True, kw_only=True):
         return track.first if track.first is not None and track.first > self.pace(track).began else None
 
     def later(self, at: UnixTime | None, seen_since: UnixTime | None) -> bool:
-        """Whether something began well after the GPU was first seen, so that it was in other hands before."""
+        """Whether a tenancy began well after the GPU was first seen, so that the GPU has changed tenants."""
         slack = self.rules.max_age_intervals * self.window.interval
         return at is not None and seen_since is not None and at > seen_since + slack
 
     def idle_since(self, past: PreviousVerdict, since: UnixTime | None) -> UnixTime:
-        """When what is idle now began to be so: as was said before, if no time went unseen between the two windows.
+        """Since when an idle GPU or tenant is idle.
 
-        `since`: when its holder came, if that is within the window; what was before does not concern it.
+        The earlier start is kept if there is no unseen time between the two windows. `since`: when the tenant came, if
+        that is within the window; earlier idle time is not the tenant's.
         """
         window = self.window
         unbroken = past.until is not None and past.until >= window.begin - allowed_gap(window, self.rules)
@@ -95,16 +97,16 @@ _NONE_FAILED: frozenset[Term] = frozenset()
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """What follows from how often a track has a sample."""
+    """What follows from the sample interval of a track."""
 
     window: Window
     expected: int
-    ended: UnixTime  # who had no sample after this has ended
-    began: UnixTime  # who had none before this began within the window
+    ended: UnixTime  # a track without a sample after this has ended
+    began: UnixTime  # a track without a sample before this began within the window
 
 
 class Tenancy(Struct, kw_only=True, gc=False):
-    """A tenant with its track: the one of its own numbers, if there is one."""
+    """A tenant with its track, which is that of its own numbers if there is one."""
 
     tenant: Tenant
     track: Track
@@ -113,16 +115,16 @@ class Tenancy(Struct, kw_only=True, gc=False):
 
 
 class Case(Struct, kw_only=True, gc=False):
-    """What there is to judge a GPU or instance by."""
+    """The data by which a GPU or MIG instance is judged."""
 
-    base: Track  # its own numbers, by which it is judged
-    shown: dict[Term, Stat]  # those of the time of its present tenants
-    span: str  # the code that says how the numbers of GPU and tenants differ in time; "": they do not
-    origins: Mapping[Term, Track]  # of those terms that are from other tracks
+    base: Track  # the GPU's own numbers, by which it is judged
+    shown: dict[Term, Stat]  # the numbers from the time of the current tenants
+    span: str  # code for how the times of the GPU's and the tenants' numbers differ; "": they do not
+    origins: Mapping[Term, Track]  # tracks of the terms that are not from `base`
     tenancies: list[Tenancy]
     gone: list[Tenancy]
-    schemas: tuple[Schema, ...]  # of those who see the whole of it
-    several: bool  # tracks
+    schemas: tuple[Schema, ...]  # of the tracks that see the whole GPU or instance
+    several: bool  # whether there are several tracks
     seen_since: UnixTime | None
 
 
@@ -130,7 +132,7 @@ class Case(Struct, kw_only=True, gc=False):
 
 
 def units_of(tracks: list[Track], context: Context) -> Iterable[list[Track]]:
-    """The tracks of the GPU, or those of each of its MIG instances if that is how it is used now."""
+    """The tracks of the GPU, or those of each MIG instance if the GPU is divided now."""
     if len(tracks) == 1 or not any(track.mig for track in tracks):
         return (tracks,)
     parts: dict[str, list[Track]] = {}
@@ -149,16 +151,16 @@ def _tells(track: Track) -> bool:
 
 
 def _with_health(part: list[Track], whole: list[Track]) -> list[Track]:
-    """An instance is as well as its GPU."""
+    """A MIG instance has the health and the XIDs of its GPU."""
     health, xids = _health([*whole, *part]), _xids([*whole, *part])
     return [replace(track, health=health, xids=xids) for track in part]
 
 
 def _one_name_each(tracks: Sequence[Track]) -> Sequence[Track]:
-    """Instances that one exporter knows by number and another by UUID, under the UUID.
+    """MIG instances that one exporter names by number and another by UUID, all under the UUID.
 
-    Nothing says which number is which UUID, so they are matched by whoever has them, or by a profile that only one
-    has. Numbers that match nothing are left out: the same instance must not be there twice.
+    No source says which number has which UUID. They are matched by tenant, or by a profile that only one instance has.
+    Numbers without a match are dropped: one instance must not be listed twice.
     """
     named = [track for track in tracks if track.mig and not track.mig.startswith("GI-")]
     if not named or len(named) == len(tracks):
@@ -180,7 +182,7 @@ def _same_instance(track: Track, named: Iterable[Track], tracks: Iterable[Track]
 
 
 def _one_of_each(tracks: list[Track], context: Context) -> list[Track]:
-    """Replicas of the same numbers are one track: the parts of one that was cut are joined, else the best is kept."""
+    """One track for replicas of the same numbers: consecutive parts are joined, else the best track is kept."""
     alike: dict[tuple[object, ...], list[Track]] = {}
     for track in tracks:
         alike.setdefault((track.schema, track.own, track.tenant), []).append(track)
@@ -202,7 +204,7 @@ def _combined(tracks: list[Track], context: Context) -> Track:
 
 
 def _joined(before: Track, after: Track) -> Track:
-    """One track of two that follow each other: an exporter that was restarted has its series under new labels."""
+    """One track from two consecutive ones: a restarted exporter has its series under new labels."""
     terms = dict(before.terms)
     for name, stat in after.terms.items():
         terms[name] = _sum(terms[name], stat) if name in terms else stat
@@ -217,14 +219,14 @@ def _sum(one: Stat, two: Stat) -> Stat:
     return Stat(
         mean=mean,
         max=max(one.max, two.max) if one.max is not None and two.max is not None else None,
-        samples=samples,  # and no p95: that of the whole does not follow from those of the parts
+        samples=samples,  # no p95: it does not follow from the p95 of the parts
         dropped=one.dropped + two.dropped,
         holes=common(one.holes, two.holes),
     )
 
 
 def case_of(tracks: list[Track], context: Context) -> Case | None:
-    """None if all that was seen of it are pods that have ended."""
+    """The case of one GPU or instance; None if only pods that have ended were seen on it."""
     if len(tracks) == 1 and not tracks[0].own:
         return _plain_case(tracks[0], context)
     tracks = _one_of_each(tracks, context)
@@ -248,7 +250,7 @@ def case_of(tracks: list[Track], context: Context) -> Case | None:
 
 
 def _plain_case(track: Track, context: Context) -> Case | None:
-    """What most GPUs are: numbers of the whole device, and at most one who has it."""
+    """The usual case: numbers of the whole GPU, and at most one tenant."""
     tenancies = _NOBODY
     if track.tenant is not None:
         if not context.goes_on(track):
@@ -268,7 +270,7 @@ def _plain_case(track: Track, context: Context) -> Case | None:
 
 
 def _device(tracks: list[Track], present: list[Track], context: Context) -> tuple[Track, Mapping[Term, Track]]:
-    """The whole GPU's numbers, and which of its terms are from another track than the rest."""
+    """The whole GPU's numbers, and which of its terms come from other tracks."""
     device = [track for track in present if not track.own] or [track for track in tracks if track.tenant is None]
     if device:
         return _merged(sorted(device, key=lambda track: _rank(track, context)))
@@ -276,7 +278,7 @@ def _device(tracks: list[Track], present: list[Track], context: Context) -> tupl
 
 
 def _nameless(track: Track) -> Track:
-    """The GPU of which only tenants' own parts are known: it is there, and that is all."""
+    """A GPU for which only tenants' own numbers are known: it exists, and has no numbers itself."""
     return replace(track, tenant=None, own=False, terms={}, first=None, state="")
 
 
@@ -294,11 +296,11 @@ _NO_ORIGINS: Mapping[Term, Track] = {}
 def _shown(
     base: Track, present: list[Track], tenancies: list[Tenancy], context: Context
 ) -> tuple[dict[Term, Stat], str]:
-    """The GPU's numbers to show beside its tenants' own, and the code that says how they differ in time.
+    """The GPU's numbers to show beside its tenants' own, and the code for how they differ in time.
 
-    If somebody has had the GPU as long as it was seen, its numbers are those of the window. If all came later, they
-    are those since then, as far as a track has them, and else none: the mean of a GPU that was free for half of the
-    window is half of what its tenant uses now.
+    If a tenant has had the GPU for as long as it was seen, the numbers are those of the window. If all tenants came
+    later, the numbers are those since then, if a track has them, else none. The reason: the mean of a GPU that was free
+    for half of the window is half of what its tenant uses now.
     """
     began = [tenancy.track.first for tenancy in tenancies if tenancy.track.own and tenancy.track.first is not None]
     if base.first is None or not began:
@@ -316,21 +318,21 @@ def _shown(
 
 
 def _exceeds(track: Track, base: Track) -> bool:
-    """Whether a tenant has more memory than its GPU, as means of times that differ by a sample can say."""
+    """Whether a tenant seems to use more memory than its GPU, which happens if the times differ by one sample."""
     mine, whole = track.terms.get("mem_used"), base.terms.get("mem_used")
     return bool(mine and whole and mine.mean and whole.mean is not None and mine.mean > whole.mean)
 
 
-_SAME_SPAN = 1.5  # intervals by which two tracks may begin apart and still be of the same time
+_SAME_SPAN = 1.5  # two tracks that begin within so many intervals cover the same time
 _SURELY_SAME = 0.5
-_LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on who has the GPU
+_LASTING: tuple[Term, ...] = ("mem_total", "power_limit")  # do not depend on the tenant
 
 
 # ── which numbers are the GPU's ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
-    """Lowest first: what covers the window, our own schema, the better covered."""
+    """Sort key, best first: tracks that cover the window, our own schema, higher coverage."""
     seen = best_signal(
         track.terms,
         window=context.pace(track).window,
@@ -346,9 +348,9 @@ def _rank(track: Track, context: Context) -> tuple[bool, bool, float, str]:
 
 
 def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
-    """The first track with what it lacks from the others, and which terms those are.
+    """The first track, completed with terms of the others, and which terms those are.
 
-    Where two saw the same GPU and one saw more work, the work was there: its maximum is taken.
+    If two tracks saw the same GPU and one saw more work, the higher maximum is used: the work did happen.
     """
     base = tracks[0]
     if len(tracks) == 1:
@@ -376,7 +378,7 @@ def _merged(tracks: Sequence[Track]) -> tuple[Track, dict[Term, Track]]:
 
 
 def _health(tracks: Sequence[Track]) -> str:
-    """As the first says that says anything, unless one says that the GPU is lost."""
+    """The first reported health, unless a track reports that the GPU is unusable."""
     return next((track.health for track in tracks if track.health in UNUSABLE), "") or _said(tracks, "health")
 
 
@@ -388,11 +390,11 @@ def _said(tracks: Iterable[Track], field: str) -> str:
     return next((str(value) for track in tracks if (value := getattr(track, field))), "")
 
 
-# ── who has it ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _guests(named: list[Track], context: Context) -> tuple[list[Tenancy], list[Tenancy]]:
-    """Those who have the GPU and those who had it, by name."""
+    """The current and the former tenants of the GPU, sorted by name."""
     here: list[Tenancy] = []
     gone: list[Tenancy] = []
     if len(named) > 1:
@@ -413,7 +415,7 @@ def _find(tenant: Tenant, tenancies: Iterable[Tenancy]) -> Tenancy | None:
 
 
 def _plainness(track: Track) -> tuple[object, ...]:
-    """Own numbers first, then the names that say most, so that a vaguer name meets the one that it is part of."""
+    """Sort key: complete names first, then own numbers, so that a vaguer name meets the one that it is part of."""
     who = track.tenant
     assert who is not None
     name = (not who.pod_uid, not who.container, who.pod_uid, who.container)
@@ -421,7 +423,7 @@ def _plainness(track: Track) -> tuple[object, ...]:
 
 
 def _meet(tenancy: Tenancy, track: Track, context: Context) -> None:
-    """The same tenant, seen another way: it has the GPU since the earlier of both."""
+    """Add another track of the same tenant: it has had the GPU since the earlier start of both."""
     since = context.since(track)
     tenancy.since = None if since is None or tenancy.since is None else min(since, tenancy.since)
     tenancy.most = max(tenancy.most, _own_most(track))

@@ -1,4 +1,4 @@
-"""What is concluded of each tenant of a GPU: by its own numbers, or by the GPU's where it has the GPU alone."""
+"""The verdict on each tenant of a GPU: by its own numbers, or by the GPU's if it is the only tenant."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -15,10 +15,10 @@ Concluded: TypeAlias = tuple[Verdict, UseClass, Evidence]
 
 
 def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> tuple[TenantUse, ...]:
-    """Those who have the GPU now, by what `card` says of it and `found`, its score."""
+    """The current tenants of the GPU. `card` is the conclusion about the GPU, `found` its score."""
     tenancies = case.tenancies
     if len(tenancies) == 1 and not _tells(tenancies[0]):
-        lone = Score(value=found.value, confidence=found.confidence)  # its terms are with the GPU
+        lone = Score(value=found.value, confidence=found.confidence)  # the GPU has the terms
         return (_tenant(tenancies[0], _by_card(tenancies[0], case, card, context), lone, case, context),)
     if card[2].reasons[0] == "VERDICT_GPU_LOST":
         return tuple([_tenant(tenancy, card, _NO_SCORE, case, context) for tenancy in tenancies])
@@ -39,12 +39,12 @@ def tenant_uses(case: Case, card: Concluded, found: Score, context: Context) -> 
 
 
 def former_use(tenancy: Tenancy, context: Context) -> TenantUse:
-    """One who had the GPU earlier in the window."""
+    """A tenant that had the GPU earlier in the window."""
     track = tenancy.track
     return TenantUse(
         tenant=tenancy.tenant,
         own=track.own,
-        terms=track.terms,  # of its own time, so even the whole GPU's say something of it
+        terms=track.terms,  # of the tenant's own time, so even the whole GPU's terms describe it
         since=tenancy.since,
         until=track.last,
         evidence=Evidence(
@@ -60,7 +60,7 @@ def former_use(tenancy: Tenancy, context: Context) -> TenantUse:
 
 
 def unknown(evidence: Evidence, reason: str) -> Concluded:
-    """Nothing can be said, for this reason."""
+    """The verdict unknown, for this reason."""
     kept = tuple(code for code in evidence.reasons if code in _KEPT)
     return "unknown", "unknown", replace(evidence, reasons=(reason, *kept), steady_for=1)
 
@@ -69,7 +69,7 @@ _KEPT = frozenset({"VERDICT_PARTIAL_READING", "VERDICT_SAMPLES_DROPPED"})
 
 
 def not_started(tenancy: Tenancy) -> bool:
-    """Whether our agent says so; that a tenant has little memory shows nothing."""
+    """Whether our agent reports this state; little memory in use does not prove it."""
     return tenancy.track.own and tenancy.track.state == "not-started"
 
 
@@ -105,7 +105,7 @@ _NO_TERMS: dict[Term, Stat] = {}
 
 
 def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
-    """What the tenant may use, unless that is the whole GPU, which is no limit; a MIG instance is one."""
+    """The tenant's memory limit. The memory of the whole GPU is not a limit; that of a MIG instance is."""
     may, total = tenancy.track.terms.get("mem_total"), case.base.terms.get("mem_total")
     if may is None or may.mean is None:
         return None
@@ -116,11 +116,11 @@ def _limit(tenancy: Tenancy, case: Case) -> Bytes | None:
 _ROUNDING = 0.001
 
 
-# ── by its own numbers ───────────────────────────────────────────────────────────────────────────────────────────
+# ── by the tenant's own numbers ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _tells(tenancy: Tenancy) -> bool:
-    """Whether a tenant's own numbers say how much it works."""
+    """Whether a tenant's own numbers show how much it works."""
     track = tenancy.track
     if not track.own:
         return False
@@ -145,7 +145,7 @@ _NO_SCORE = Score(value=None)
 
 
 def _own(tenancy: Tenancy, found: Score, case: Case, context: Context) -> Concluded:
-    """What the tenant's own numbers say. Its part of the GPU's power is held against nothing: the limit is all's."""
+    """The verdict by the tenant's own numbers. Its power is not compared with the limit, which is the whole GPU's."""
     track = tenancy.track
     past = context.previous.get(key_of(case.base.gpu_id, case.base.mig, tenancy.tenant), NEW)
     return judge(
@@ -171,7 +171,7 @@ _OF_CARDS: frozenset[Term] = frozenset({"power", "power_limit", "energy"})
 
 
 def _as_its_card(concluded: Concluded, card: Concluded) -> Concluded:
-    """Work that leads to nothing shows in numbers that only the GPU has, and is its only tenant's."""
+    """Unproductive work shows only in the GPU's numbers; it is assigned to the GPU's only tenant."""
     verdict, _, evidence = concluded
     code = _FRUITLESS.get(card[1])
     if code is None or verdict != "in_use":
@@ -186,10 +186,10 @@ _FRUITLESS: dict[UseClass, str] = {"stalled": "VERDICT_STALLED", "busy-unproduct
 
 
 def _unexplained(case: Case, card: Concluded, context: Context) -> bool:
-    """Whether the GPU works, or draws power as if, and its tenants' own numbers do not say who it is.
+    """Whether the GPU works, or draws power as if it did, and its tenants' own numbers do not show who works.
 
-    On some GPUs the driver gives every process 0, and a process that belongs to no known container is in nobody's
-    numbers: then a tenant's own idleness means nothing.
+    On some GPUs the driver reports 0 for every process. A process of no known container is missing from all tenants'
+    numbers. In these cases a tenant's own numbers do not prove that it is idle.
     """
     evidence, rules = card[2], context.rules
     seen = max(evidence.signal_max or 0.0, evidence.other_max or 0.0)
@@ -209,7 +209,7 @@ _DOUBTS = frozenset({"VERDICT_NO_MAX", "VERDICT_PARTIAL_READING", "VERDICT_PCIE_
 
 
 def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
-    """The part of the window's time in which tenants' own processes worked."""
+    """The part of the window in which the tenants' own processes worked."""
     found = 0.0
     for tenancy in tenancies:
         stat = tenancy.track.terms.get("process_sm") if tenancy.track.own else None
@@ -220,7 +220,7 @@ def _explained(tenancies: Iterable[Tenancy], context: Context) -> Ratio:
 
 
 def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
-    """Whether video may be encoded or decoded on the GPU, and nothing says that it is not by this tenant."""
+    """Whether the GPU may encode or decode video, and this tenant's own numbers do not exclude that it does."""
     terms, unread = case.base.terms, context.failed(case.schemas, own=False)
     for name in _VIDEO:
         seen = highest(terms[name]) >= context.rules.idle_enter if name in terms else name in unread
@@ -232,11 +232,11 @@ def _may_do_video(tenancy: Tenancy, case: Case, context: Context) -> bool:
 _VIDEO: tuple[Term, ...] = ("encoder", "decoder", "jpeg", "ofa")
 
 
-# ── by the GPU's ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── by the GPU's numbers ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _by_card(tenancy: Tenancy, case: Case, card: Concluded, context: Context) -> Concluded:
-    """What the whole GPU's numbers say of one tenant: all if it is alone; if not, only that nobody works."""
+    """The verdict by the whole GPU's numbers. It applies to an only tenant; to several tenants only if it is idle."""
     verdict, use_class, evidence = card
     if verdict == "unknown":
         return card

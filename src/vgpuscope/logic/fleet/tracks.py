@@ -14,7 +14,7 @@ from vgpuscope.logic.fleet.series_table import MAX, MEAN, P95, SAMPLES, WIDTH, S
 from vgpuscope.model.analysis import Stat, Term, Track
 from vgpuscope.model.quantity import Seconds, UnixTime
 
-_STEADY = {"mem_total", "power_limit"}  # do not change within a window, so the highest is also the mean
+_STEADY = {"mem_total", "power_limit"}  # constant within a window, so the maximum is also the mean
 
 OFF_THE_BUS = 79  # XID
 
@@ -22,7 +22,7 @@ Stats = dict[str, Stat]
 
 
 def tracks(table: Table) -> Iterator[Track]:
-    """One track for each tenancy. Several series of one (two exporters, or one that was started anew) become one."""
+    """One track for each tenancy, even if it has several series (two exporters, or a restarted one)."""
     tenancies: dict[tuple[object, ...], list[_Piece]] = defaultdict(list)
     columns, intervals = _Columns(table), table.intervals
     found = [columns.stats(seen) for seen in table.seen]
@@ -36,7 +36,7 @@ def tracks(table: Table) -> Iterator[Track]:
 
 
 def refused(table: Table) -> dict[str, int]:
-    """Terms that are left out, with how often: false values that nobody could look at."""
+    """Excluded terms and how often: they have impossible values that could not be examined."""
     found: Counter[str] = Counter()
     for raw in table.marked:
         seen = table.marked_series.get(raw)
@@ -55,30 +55,30 @@ class _Piece(Struct, frozen=True, gc=False):
 
 
 class _Columns:
-    """How to read the rows of one table: which columns came in, and whether their counts can be believed."""
+    """How to read the rows of one table: which columns came in, and whether their counts are reliable."""
 
     def __init__(self, table: Table) -> None:
         self._marked = table.marked
         states = table.states
-        # quantity, part, offset; whether it has a count, that can be believed, and whether it has a mean alone
+        # quantity, part, offset; whether it has a count, whether that is reliable, and whether it has only a mean
         self._read: list[tuple[int, str, int, bool, bool, bool]] = []
         for index, quantity in enumerate(table.group.quantities):
             at = index * WIDTH
             there = [s for s in (MEAN, MAX, P95) if at + s in states]
             values = {states[at + s] for s in there}
-            # a count of all samples beside statistics of some would make these look well founded
+            # a count of all samples would make statistics of only some samples look reliable
             sound = not ("partial" in values and states.get(at + SAMPLES) == "whole")
             if there:
                 counted = bool(quantity.samples)
                 self._read.append((index, quantity.part, at, counted, sound, there == [MEAN] and not counted))
 
     def stats(self, seen: Series) -> Stats:
-        """The quantities of a series; false values are counted, and no part of anything."""
+        """The quantities of a series; impossible values are counted as dropped and not used."""
         found: Stats = {}
         marked = self._marked.get(seen.raw) if self._marked else None
         cells, usual, holes = seen.cells, seen.count or 1, seen.holes
         for index, part, at, counted, sound, only_mean in self._read:
-            if only_mean and not marked:  # as most are
+            if only_mean and not marked:  # the usual case
                 if (mean := cells[at]) is None:
                     continue
                 stat = Stat(mean=mean, samples=usual if sound else 0)
@@ -100,7 +100,7 @@ class _Columns:
 
 
 def add_total(stats: Stats) -> None:
-    """Where no metric gives all memory, its parts do; where not all parts are known it stays unknown."""
+    """Add up total memory from its parts if no metric gives it; if a part is unknown, the total is unknown."""
     used, free, reserved = stats.get("mem_used"), stats.pop("mem_free", None), stats.pop("mem_reserved", None)
     if "mem_total" in stats or used is None or free is None or used.mean is None or free.mean is None:
         return
@@ -132,7 +132,7 @@ def _track(table: Table, piece: _Piece) -> Track:
 
 
 def _health(table: Table, where: SeriesIdentity) -> str:
-    """As the exporter says; of one that only shows XIDs, what a GPU is that has fallen off the bus."""
+    """As reported by the exporter; if it only shows XIDs, "lost" for a GPU that has fallen off the bus."""
     if table.group.state_label == "health":
         return table.state(where)
     return "lost" if OFF_THE_BUS in table.xids.get(where.gpu_id, ()) else ""
@@ -142,7 +142,7 @@ def _health(table: Table, where: SeriesIdentity) -> str:
 
 
 def _joined(pieces: list[_Piece]) -> _Piece:
-    """One of several. What overlaps in time saw the same: its samples count once. If in doubt, it overlaps."""
+    """One piece from several. Samples of pieces that overlap in time are counted once; in doubt, pieces overlap."""
     chains, timed = _chains(pieces), [piece for piece in pieces if piece.last is not None]
     firsts = [piece.first for piece in timed if piece.first is not None]
     parts = dict.fromkeys(part for piece in pieces for part in piece.stats)
@@ -156,7 +156,7 @@ def _joined(pieces: list[_Piece]) -> _Piece:
 
 
 def _chains(pieces: list[_Piece]) -> list[list[_Piece]]:
-    """Pieces that overlap together."""
+    """Groups of pieces that overlap in time."""
     spans = sorted(((p.first, p.last, i) for i, p in enumerate(pieces) if p.first is not None and p.last is not None))
     chains = [[piece for piece in pieces if piece.first is None or piece.last is None]]
     until = float("inf") if chains[0] else float("-inf")
@@ -169,7 +169,7 @@ def _chains(pieces: list[_Piece]) -> list[list[_Piece]]:
 
 
 def _sum(chains: list[list[Stat]]) -> Stat:
-    """Statistics of one after the other; of a quantile only the highest is certain not to be too low."""
+    """Statistics of consecutive chains; of several p95 values only the highest is certain not to be too low."""
     best = [_best(chain) for chain in chains if chain]
     weight = sum(stat.samples for stat in best if stat.mean is not None)
     means = [stat.mean * stat.samples for stat in best if stat.mean is not None]

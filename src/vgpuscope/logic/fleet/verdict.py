@@ -1,7 +1,7 @@
-"""Is a GPU or a tenant in use, idle, or can that not be said: the finding, its class, and what it rests on.
+"""Whether a GPU or a tenant is in use, idle or unknown: the verdict, its class, and its evidence.
 
-Calling a busy GPU idle is the one error that must not happen. So idle is what is left when everything was seen for
-nearly the whole window, up to now, and nothing of it shows work or contradicts; whatever falls short is unknown.
+Calling a busy GPU idle is the one error that must not happen. A GPU is idle only if all signals were seen for nearly
+the whole window, up to now, and none of them shows work or contradicts. Otherwise the verdict is unknown.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ from vgpuscope.model.analysis import (
 )
 from vgpuscope.model.quantity import MIB, Bytes, Ratio, Seconds, UnixTime, Watts
 
-ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder", "jpeg", "ofa")  # whatever can show work
+ACTIVITY: tuple[Term, ...] = (*SIGNALS, "mem_copy", "encoder", "decoder", "jpeg", "ofa")  # all terms that can show work
 _ONE = 1 + 1e-6  # a mean of ones may end a little above 1
 
 
 class VerdictRules(Struct, frozen=True, kw_only=True):
-    """What it takes to call a GPU idle, held or unproductive."""
+    """The thresholds for calling a GPU idle, held, unproductive or stalled."""
 
     min_coverage: Ratio = 0.8
     max_age_intervals: float = 3.0
@@ -42,8 +42,8 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
     held_bytes: Bytes = 512 * MIB  # a CUDA context alone takes some hundred MiB, on large GPUs far below the ratio
     unproductive_util: Ratio = 0.5
     unproductive_sm: Ratio = 0.10
-    power_contradiction: Ratio = 0.5  # of the power limit; above it, no work that was seen is not believed
-    pcie_contradiction: float = 50e6  # bytes a second; a GPU that does nothing moves thousands
+    power_contradiction: Ratio = 0.5  # of the power limit; above it, a GPU without visible work is not called idle
+    pcie_contradiction: float = 50e6  # bytes a second; an idle GPU moves only thousands
     stalled_util: Ratio = 0.95  # kernels run all the time,
     stalled_power: Ratio = 0.25  # and the GPU draws hardly more than an idle one
 
@@ -65,14 +65,14 @@ class VerdictRules(Struct, frozen=True, kw_only=True):
 
 
 class SignalSeen(Struct, frozen=True, gc=False):
-    """A signal by which can be judged, and how well it is known."""
+    """A signal to judge by, and how well it was observed."""
 
     name: Signal
     stat: Stat
     coverage: Ratio
     last: UnixTime | None
     schema: Schema
-    window: Window  # with the interval that its samples have
+    window: Window  # with the interval of the signal's samples
 
 
 class _Work(Struct, frozen=True, gc=False):
@@ -106,11 +106,12 @@ def judge(
 ) -> tuple[Verdict, UseClass, Evidence]:
     """The verdict, its class and its evidence.
 
-    Power among `terms` is the whole GPU's, and is held against its limit, or that of `model`, or `default_power`.
-    `failed`: terms that could not be read at all, which is not the same as terms that the GPU does not have.
-    `origins`: the tracks of those terms that are not from the track that schema, first and last are of.
-    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the GPU last changed hands, where
-    that was seen. `steady`: for how many cycles the verdict was `previous`.
+    Power in `terms` is that of the whole GPU. It is compared with the GPU's limit, or that of `model`, or
+    `default_power`.
+    `failed`: terms that could not be read, as opposed to terms that the GPU does not have.
+    `origins`: the tracks of terms that come from another track than `schema`, `first` and `last`.
+    `beside`: the highest activity of a tenant's own processes. `handed_over`: when the GPU last changed tenants, if
+    that was seen. `steady`: for how many analyses the verdict was `previous`.
     """
     seen = best_signal(terms, window=window, first=first, last=last, schema=schema, rules=rules, origins=origins)
     threshold = rules.idle_leave if previous == "idle" else rules.idle_enter
@@ -161,7 +162,7 @@ def judge(
 def _base(
     seen: SignalSeen | None, *, window: Window, last: UnixTime | None, schema: Schema, rules: VerdictRules
 ) -> Evidence:
-    """What was seen, when and how well: what any finding rests on."""
+    """The evidence that every verdict has: what was seen, when and how well."""
     stat, newest, paced = (seen.stat, seen.last, seen.window) if seen else (_NOTHING, last, window)
     return Evidence(
         signal=seen.name if seen else None,
@@ -183,7 +184,7 @@ def _base(
 
 
 def _all_reasons(deciding: str, use_class: UseClass, *, kept: bool, partial: bool, dropped: bool) -> tuple[str, ...]:
-    """The deciding one, and what else a reader should know."""
+    """The deciding reason first, then other reasons that a reader should know."""
     reasons = [deciding]
     if use_class in _BY_CLASS:
         reasons.append(_BY_CLASS[use_class])
@@ -206,9 +207,9 @@ def best_signal(
     rules: VerdictRules,
     origins: Mapping[Term, Track] = {},
 ) -> SignalSeen | None:
-    """The best signal that covers the window; where none does, the best that is there at all.
+    """The best signal that covers the window; if none does, the best signal that exists.
 
-    A worse signal that was seen throughout says more than a better one that was hardly seen, and the better one still
+    A worse signal that was seen throughout says more than a better one that was hardly seen. The better one still
     counts as activity.
     """
     thin: SignalSeen | None = None
@@ -231,9 +232,9 @@ def best_signal(
 
 
 def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTime | None) -> Ratio:
-    """The share of the window that was seen: by the holes in it where these are known, else by count and span.
+    """The share of the window that was seen: by its holes if these are known, else by sample count and time span.
 
-    The count alone would let a track of half the window pass whose samples come twice as often as expected.
+    By count alone, a track of half the window would pass if its samples come twice as often as expected.
     """
     begin, end = window.begin, window.end
     if stat.holes is not None:
@@ -248,19 +249,19 @@ def coverage(stat: Stat, *, window: Window, first: UnixTime | None, last: UnixTi
 
 
 def longest_hole(seen: SignalSeen, *, since: UnixTime | None) -> Seconds:
-    """The longest stretch without a sample, from `since` on where that is given; if only a count is known, at most."""
+    """The longest time without a sample, from `since` on if given; an upper bound if only a count is known."""
     holes, window = seen.stat.holes, seen.window
     begin = window.begin if since is None else since
     if holes is None:
         missing = (window.end - begin) / window.interval - seen.stat.samples
-        if seen.stat.samples > _TOO_MANY * window.expected:  # they come at another pace, so a count shows nothing
+        if seen.stat.samples > _TOO_MANY * window.expected:  # samples come at another pace, so a count proves nothing
             return window.seconds
         return (missing + 1) * window.interval if missing >= 1 else 0.0
     return max([hole.end - max(hole.begin, begin) for hole in holes if hole.end > begin], default=0.0)
 
 
 def allowed_gap(window: Window, rules: VerdictRules) -> Seconds:
-    """How long there may be no sample: a few intervals, but never half the window. A longer gap hides work."""
+    """How long samples may be missing: a few intervals, but never half the window. A longer gap may hide work."""
     return min(rules.max_age_intervals * window.interval, max(_GAP * window.interval, window.seconds / _GAPS))
 
 
@@ -273,22 +274,22 @@ def window_of(track: Track, window: Window) -> Window:
 
 
 def too_short(window: Window) -> bool:
-    """Whether the window holds too few samples to judge by, however many of them come."""
+    """Whether the window is too short for enough samples, even if none is missed."""
     return window.interval * _FEWEST > window.seconds * _JITTER
 
 
 def measured(value: float | None) -> Ratio | None:
-    """A ratio that can be true; None for anything else."""
+    """The ratio if it is possible; None for any other value."""
     return value if value is not None and 0 <= value <= _ONE else None
 
 
 def fresh(last: UnixTime | None, *, window: Window, rules: VerdictRules) -> bool:
-    """Whether a track goes on to the end of the window, as far as it tells; what is later than that does not count."""
+    """Whether a track reaches the end of the window; True if its end is unknown or later."""
     return last is None or window.end - last <= allowed_gap(window, rules)
 
 
-_FEWEST = 5  # samples that a window must be expected to have
-_GAP, _GAPS = 1.5, 4.0  # a gap may be as long as so many intervals, or such a part of the window
+_FEWEST = 5  # a window must be expected to have so many samples
+_GAP, _GAPS = 1.5, 4.0  # an allowed gap is at most 1.5 intervals or a quarter of the window, whichever is longer
 _TOO_MANY = 1.5  # times as many samples as expected
 _JITTER = 1.05  # scrapes every 2 min may be 121 s apart
 _Finding: TypeAlias = tuple[Verdict, str]
@@ -335,7 +336,7 @@ def _work(terms: Mapping[Term, Stat], beside: Ratio | None) -> _Work:
         mean, top = stat.mean, stat.max
         if mean is None or top is None or not (0 <= mean <= _ONE and 0 <= top <= _ONE):
             if mean is None and top is None and stat.p95 is None and not stat.samples:
-                continue  # declared, and never seen
+                continue  # the metric exists, but had no sample
             incomplete = True
             here = highest(stat)
         else:
@@ -358,7 +359,7 @@ def _at_work(seen: SignalSeen | None, work: _Work, threshold: Ratio) -> _Finding
 
 
 def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: bool, young: bool) -> _Finding | None:
-    """What keeps a GPU that shows no work from being called idle."""
+    """Why a GPU that shows no work cannot be called idle; None if there is no doubt."""
     if hole:
         return "unknown", "VERDICT_HOLE"
     if no_max:
@@ -373,7 +374,7 @@ def _in_doubt(*, hole: bool, no_max: bool, unread: bool, hot: bool, traffic: boo
 
 
 def highest(stat: Stat) -> Ratio:
-    """The highest that is known of an activity; 0 where nothing is."""
+    """The highest known value of an activity; 0 if none is known."""
     found = 0.0
     for value in (stat.mean, stat.max, stat.p95):
         if value is not None and found < value <= _ONE:
@@ -392,9 +393,9 @@ def _busy_class(
 
 
 def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: VerdictRules) -> bool:
-    """Whether kernels ran all the time and did nothing: a collective that hangs, a kernel that spins.
+    """Whether kernels ran all the time without progress: a collective that hangs, a kernel that spins.
 
-    A limit that is only guessed says nothing: a small GPU at full load draws little of 250 W.
+    A guessed power limit proves nothing: a small GPU at full load draws little of 250 W.
     """
     util = terms.get("gpu_util")
     if drawn.guessed or util is None or (often := measured(util.mean)) is None or often < rules.stalled_util:
@@ -406,11 +407,11 @@ def _stalled(terms: Mapping[Term, Stat], drawn: Drawn, window: Window, rules: Ve
     return not any(_level(terms.get(name)) >= rules.unproductive_sm for name in _PRODUCTIVE)
 
 
-_PRODUCTIVE: tuple[Term, ...] = ("sm_active", "mem_copy", "encoder", "decoder")  # what a kernel that only spins leaves
+_PRODUCTIVE: tuple[Term, ...] = ("sm_active", "mem_copy", "encoder", "decoder")  # low while a kernel only spins
 
 
 def pcie_traffic(terms: Mapping[Term, Stat]) -> float:
-    """Bytes a second over PCIe, in the direction that has more of them; 0 where it is not known."""
+    """Bytes a second over PCIe, in the busier direction; 0 if unknown."""
     found = [stat.mean for name in _TRAFFIC if (stat := terms.get(name)) is not None and stat.mean is not None]
     return max([mean for mean in found if 0 <= mean < inf], default=0.0)
 
@@ -419,7 +420,7 @@ _TRAFFIC: tuple[Term, ...] = ("pcie_in", "pcie_out")
 
 
 def _level(stat: Stat | None) -> Ratio:
-    """The mean; what has none is as high as its maximum says."""
+    """The mean; without a mean, the highest known value."""
     if stat is None:
         return 0.0
     mean = measured(stat.mean)
@@ -427,7 +428,7 @@ def _level(stat: Stat | None) -> Ratio:
 
 
 def _throughout(stat: Stat, window: Window, rules: VerdictRules) -> bool:
-    """Whether it was measured over the whole window, so that its mean speaks for it."""
+    """Whether the quantity was measured over the whole window, so that its mean is representative."""
     return not stat.holes and stat.samples >= rules.min_coverage * window.expected
 
 

@@ -1,9 +1,9 @@
 """Points of the history → idle GPU-hours of tenants, ranked.
 
-An idle tenant wastes its share of the GPU: its memory limit of the GPU's memory where that is known, else an equal
-part: one of as many parts as pods held the GPU on average in that hour. All shares of a GPU together are never more
-than the GPU. A MIG instance is one of as many equal parts of the GPU as there were instances. A GPU that no pod holds
-is free, not wasted.
+An idle tenant wastes its share of the GPU. The share is its memory limit divided by the GPU's memory. If that is
+unknown, the GPU is divided equally by the average number of pods that held it in that hour. All shares of a GPU
+together never exceed the GPU. If a GPU had MIG instances, each of them is an equal part of the GPU. A GPU that no pod
+holds is free, not wasted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ class HeldTime(NamedTuple):
 
 
 class PresentTenant(Struct, frozen=True, kw_only=True):
-    """What the last analysis knows of a pod on a GPU."""
+    """What the last analysis found about a pod on a GPU."""
 
-    share: Ratio | None  # memory limit of the GPU's memory; None: it has no limit, or one is not known
+    share: Ratio | None  # memory limit divided by the GPU's memory; None: no limit, or not known
     verdict: Verdict
     idle_since: UnixTime | None
 
@@ -66,7 +66,7 @@ def _present(uses: Sequence[TenantUse], total: float) -> PresentTenant:
 
 
 class _Sums(Struct):
-    """What one pod did on one GPU, in seconds of a whole GPU."""
+    """The time of one pod on one GPU, in seconds of a whole GPU."""
 
     owner: str = ""
     node: str = ""
@@ -79,7 +79,7 @@ class _Sums(Struct):
 
 
 class WasteLedger:
-    """Adds up points, hour by hour or day by day."""
+    """Adds up points of the history, hour by hour or day by day."""
 
     def __init__(self, now: Now) -> None:
         self._now = now
@@ -87,7 +87,7 @@ class WasteLedger:
         self._total = self._held = 0.0
 
     def add(self, gpus: Sequence[HistoryPoint], pods: Sequence[HistoryPoint]) -> None:
-        """The points of GPUs and of pods of one or several whole steps; none may come twice."""
+        """Add the points of GPUs and pods of one or several whole steps; no point may be added twice."""
         for time in sorted({point.time for point in gpus}):
             self._step([one for one in gpus if one.time == time], [one for one in pods if one.time == time])
 
@@ -105,7 +105,7 @@ class WasteLedger:
                 self._count(pod, part * share)
 
     def _shares(self, gpu: HistoryPoint, pods: Sequence[HistoryPoint]) -> list[Ratio]:
-        """What each of them has of the GPU while it holds it."""
+        """Each pod's share of the GPU while the pod holds it."""
         together = sum(pod.seconds for pod in pods)
         equal = gpu.held_seconds / together if together > gpu.held_seconds else 1.0
         known = [self._now.get(_holding(pod)) for pod in pods]
@@ -126,7 +126,7 @@ class WasteLedger:
             sums.memory_seconds += idle
 
     def waste(self, *, group_by: GroupBy, begin: UnixTime, end: UnixTime, history: bool = True) -> Waste:
-        """All of it, those who were idle in rows, most first."""
+        """The totals, and a row for each group with idle time, most idle time first."""
         groups: dict[tuple[str, ...], list[tuple[HeldTime, _Sums]]] = {}
         for who, sums in self._pods.items():
             groups.setdefault(_group(group_by, who, sums), []).append((who, sums))
@@ -154,7 +154,7 @@ def _holding(pod: HistoryPoint) -> HeldTime:
 
 
 def _parts(gpus: Iterable[HistoryPoint]) -> dict[str, Ratio]:
-    """What an instance is of its GPU: all of them together are one GPU for no longer than the step was analysed."""
+    """The part of its GPU that an instance is: together they are at most one GPU for the time analysed."""
     seconds: dict[str, Seconds] = {}
     longest: Seconds = 0.0
     for point in gpus:

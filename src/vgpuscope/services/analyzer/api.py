@@ -1,4 +1,4 @@
-"""The analyzer's API: gpu-oour's endpoints with its shapes, and /api/v1 for those who want more."""
+"""The analyzer's API: gpu-oour's endpoints with its response formats, and /api/v1 with more detail."""
 
 import asyncio
 import time
@@ -53,8 +53,8 @@ _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
 _TABLE = (JSON, CSV)
-_SEARCHED = 500  # GPUs, for one whose UUID is like the one that was asked for
-_FAULTS = 5  # that /health names
+_SEARCHED = 500  # GPUs; a larger fleet is not searched for a similar UUID
+_FAULTS = 5  # faults listed in /health
 _BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
 _NAMES = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
 _ENDPOINTS = {
@@ -73,27 +73,27 @@ Rows = Call[RowsQuery, None]
 
 
 class SourceCheck(Struct, frozen=True, kw_only=True):
-    """One look at the source, whether it answers."""
+    """One check whether the source answers."""
 
     error: ScopeError | None
-    analyses: int  # that had ended when it began
+    analyses: int  # analyses that had ended when the check began
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
-    """How it goes."""
+    """The state of the service."""
 
     tally: AnalysisCounts
-    last: Analysis | None  # the last good one, perhaps of another replica
-    old: bool  # it is too old to be believed
-    stale: Stale | None = None  # why it is not what an analysis would find now
-    look: SourceCheck | None = None  # None: the source was not looked at yet
+    last: Analysis | None  # the last good analysis, perhaps of another replica
+    old: bool  # the last analysis is too old to be trusted
+    stale: Stale | None = None  # why the shown results are out of date
+    look: SourceCheck | None = None  # None: the source was not checked yet
     leader: bool
     history: bool  # the store of results answers
     failing: tuple[str, ...] = ()  # followers of the last analysis that failed, with their codes
 
     @property
     def connected(self) -> bool:
-        """Whether the source answered when it was last asked, by a look or by an analysis."""
+        """Whether the source answered when it was last asked, by a check or by an analysis."""
         if self.look is not None and self.look.analyses >= self.tally.analyses:
             return self.look.error is None
         return bool(self.tally.connected)
@@ -106,7 +106,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
 
 
 class AnalyzerState(Protocol):
-    """What the API asks for and asks to be done."""
+    """What the API reads from the analyzer, and what it can start there."""
 
     feed: Feed
 
@@ -121,7 +121,7 @@ class AnalyzerState(Protocol):
 
 
 def _changes_type() -> Any:
-    """What may be changed, section by section, as the body of /config/update has it."""
+    """The type of the body of /config/update: the changeable settings, section by section."""
     sections: dict[str, list[tuple[str, Any, Any]]] = {}
     for setting in CHANGEABLE:
         section, _, name = setting.path.partition(".")
@@ -141,7 +141,7 @@ class AnalyzerApi:
     """The operations, as a table."""
 
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False) -> None:
-        """`guarded`: a web configuration file asks for credentials before any operation does."""
+        """`guarded`: a web configuration file requires credentials for every operation."""
         self._state = desk
         own = (*self._service(), *self._seed_tables(), *self._v1())
         made = cache(self._document)
@@ -437,7 +437,7 @@ class AnalyzerApi:
 
 
 def analysis_event(board: Board) -> Event:
-    """What listeners get: which analysis is shown, and how many GPUs it has."""
+    """The event that listeners get: which analysis is shown, and how many GPUs it has."""
     analysis = board.analysis
     data = shapes.Shown(
         number=analysis.number if analysis else None,
@@ -501,13 +501,13 @@ def _moment(at: float | None) -> str | None:
 
 
 def _stale(state: ServiceState) -> dict[str, str | None]:
-    """The fields that say since when, and why, what is shown is not what an analysis would find now."""
+    """The fields that say since when, and why, the shown results are out of date."""
     stale = state.stale
     return {"stale_since": _moment(stale.since) if stale else None, "stale_reason": stale.reason if stale else None}
 
 
 def _later(at: float | None, last: Analysis | None) -> float | None:
-    """Of what this replica did and what it was told, the later."""
+    """The later of this replica's own time and that of the last analysis, which may be another replica's."""
     told = last.started if last else None
     return max((moment for moment in (at, told) if moment is not None), default=None)
 
@@ -517,14 +517,14 @@ def _plain(value: Any) -> Any:
 
 
 def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
-    """A hint on a UUID that is not known: most often it was cut off. A large fleet is not searched for the like."""
+    """A hint for an unknown UUID, which most often was cut off. A large fleet is not searched for similar ones."""
     begins = sorted(one for one in known if one.startswith(given)) if given else []
     near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
     return sentences(near, Unknown.hint) if near else None
 
 
 def _period(since: str, end: float) -> tuple[Step, float]:
-    """By what steps a time is added up, and where the first of them begins."""
+    """The step by which a period is added up, and the start of the first step."""
     seconds = min(LONGEST_PERIOD, long_seconds(since))
     step: Step = "hour" if seconds <= _BY_HOURS else "day"
     long = STEP_SECONDS[step]

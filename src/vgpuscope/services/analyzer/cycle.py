@@ -1,7 +1,7 @@
-"""One analysis after the other: read the fleet, judge it, put the result on the board; triggers join the running one.
+"""Runs analyses one after the other: read the fleet, judge it, put the result on the board.
 
-What is on the board is replaced whole. It stays there when an analysis fails, and answers say so from then on; once its
-data is too old, its verdicts are unknown.
+A trigger joins an analysis that is already running. The board is replaced as a whole. If an analysis fails, the old
+result stays, and answers report it as stale. Once its data is too old, its verdicts are unknown.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _SLACK = 30.0  # seconds beyond the source's own deadline
-_TOLD = 10  # faults of one analysis that the log names
+_TOLD = 10  # faults of one analysis that are logged
 
 
 class Source(Protocol):
@@ -44,24 +44,24 @@ Owners = Mapping[tuple[str, str], str]  # (namespace, pod) → Deployment/web
 
 
 class Stale(Struct, frozen=True, kw_only=True):
-    """Since when what is shown is not what an analysis would show now, and why."""
+    """Since when the shown results are out of date, and why."""
 
     since: UnixTime
     reason: str
 
 
 class Board(Struct, frozen=True, kw_only=True):
-    """What everybody sees: the last good analysis, as rows and sums."""
+    """The results that are shown: the last good analysis, as rows and sums."""
 
     analysis: Analysis | None = None
     rows: tuple[ResultRow, ...] = ()
     stats: Stats
     stale: bool = False
-    dropped: int = 0  # samples that could not be true
+    dropped: int = 0  # impossible samples
 
 
 class AnalysisCounts(Struct, frozen=True, kw_only=True):
-    """How the analyses went so far."""
+    """Counters and times of the analyses so far."""
 
     analyses: int = 0
     errors: int = 0
@@ -71,11 +71,11 @@ class AnalysisCounts(Struct, frozen=True, kw_only=True):
     last_success: UnixTime | None = None
     connected: bool | None = None  # None: not tried yet
     last_error: ScopeError | None = None
-    failing_since: UnixTime | None = None  # start of the first analysis that failed since one was good
+    failing_since: UnixTime | None = None  # start of the first failed analysis since the last good one
 
 
 async def _no_list() -> None:
-    """Nothing says which nodes there are."""
+    """The nodes of the cluster are not known."""
 
 
 class Cycle:
@@ -91,14 +91,14 @@ class Cycle:
         nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`done` passes on each analysis that came to a result, after it is on the board, and never raises. True: a
-        part of that broke, so the analysis counts as one with an error.
+        """`done` is called with each successful analysis after it is on the board, and never raises.
 
-        `nodes` says which nodes the cluster has, or None where that is not known.
+        If `done` returns True, a part of it failed, and the analysis is counted as one with an error. `nodes` returns
+        the nodes of the cluster, or None if they are not known.
         """
         self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
         self._nodes = nodes
-        self._fleet: object = None  # which fleet the last analysis looked at; None: not known
+        self._fleet: object = None  # the fleet of the last analysis; None: not known
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
@@ -107,12 +107,12 @@ class Cycle:
 
     @property
     def old(self) -> bool:
-        """Whether what is on the board is too old to be believed."""
+        """Whether the analysis on the board is too old to be trusted."""
         analysis = self._board.analysis
         return analysis is not None and self._too_old(analysis)
 
     async def board(self) -> Board:
-        """What is to be shown now."""
+        """The board to show now; its verdicts are unknown if the data is too old."""
         async with self._ageing:
             board = self._board
             if board.analysis is not None and self.old != board.stale:
@@ -122,11 +122,11 @@ class Cycle:
             return self._board
 
     def shown(self) -> Board:
-        """What was last put on the board; `old` says whether to believe it."""
+        """The board as it was last made; `old` says whether to trust it."""
         return self._board
 
     def staleness(self) -> Stale | None:
-        """What is wrong with what is shown; None: it is what the last analysis found, and not too old."""
+        """Why the shown results are out of date; None: they are from the last analysis, and not too old."""
         analysis, tally = self._board.analysis, self.tally
         if tally.failing_since is not None and (analysis is None or analysis.started < tally.failing_since):
             error = tally.last_error
@@ -144,7 +144,7 @@ class Cycle:
         return self._board.analysis
 
     async def restore(self, analysis: Analysis) -> bool:
-        """Go on from an analysis of an earlier run, or of the replica that leads; False if it is not news."""
+        """Continue from an analysis of an earlier run or of the leader; False if it is not newer."""
         known = self._board.analysis
         if known is not None and known.started >= analysis.started:
             return False
@@ -152,7 +152,7 @@ class Cycle:
         return True
 
     def trigger(self) -> bool:
-        """Start an analysis, unless one is running; whether this call started it."""
+        """Start an analysis, unless one is running; True if this call started it."""
         if self._running is not None and not self._running.done():
             return False
         self._running = asyncio.create_task(self._analyze(), name="analysis")
@@ -164,7 +164,7 @@ class Cycle:
             await asyncio.wait({self._running})
 
     async def close(self) -> None:
-        """Leave the running analysis unfinished."""
+        """Cancel the running analysis."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
@@ -189,7 +189,7 @@ class Cycle:
         self._succeeded()
         if await self._done(self._board):
             self.tally = _with(self.tally, errors=self.tally.errors + 1)
-        await asyncio.to_thread(give_back)  # an analysis takes several times what its result does
+        await asyncio.to_thread(give_back)  # an analysis takes several times the memory of its result
 
     async def _look(self, began: UnixTime) -> Analysis:
         config = self._config()
@@ -215,7 +215,7 @@ class Cycle:
         return Analysis(
             number=self.tally.analyses + 1,
             started=began,
-            seconds=0.0,  # until it is on the board
+            seconds=0.0,  # set when it is on the board
             window=reading.window,
             gpus=gpus,
             source=reading.source,
@@ -228,7 +228,7 @@ class Cycle:
     async def _with_missed(
         self, gpus: tuple[GpuUse, ...], reading: Reading, config: Config
     ) -> tuple[tuple[GpuUse, ...], tuple[Target, ...]]:
-        """The GPUs that report and those that are missed, and the targets that are expected to answer."""
+        """The GPUs that report and those that are missed, and the targets that should answer."""
         fleet = _fleet(config)
         before = self._board.analysis if self._fleet in (None, fleet) else None
         present = await asyncio.to_thread(split, gpus, before=before, window=reading.window)
@@ -247,14 +247,14 @@ class Cycle:
         )
 
     async def _asked_owners(self) -> tuple[Owners, tuple[Fault, ...]]:
-        """Who owns the pods; not to know it costs nothing but the names."""
+        """The owners of the pods; if they cannot be read, only their names are missing."""
         try:
             return await self._owners(), ()
         except ScopeError as e:
             return {}, (Fault(part="owners", code=e.code, message=str(e)),)
 
     async def _show(self, analysis: Analysis, *, since: float | None = None) -> None:
-        """What is too old to be believed is shown, but nothing follows from it. `since`: when a new one began."""
+        """Put an analysis on the board; one that is too old is not remembered. `since`: when a new one began."""
         old = self._too_old(analysis)
         gpus = () if old else analysis.gpus
         before = self._previous
@@ -272,13 +272,13 @@ class Cycle:
         return Board(analysis=analysis, rows=made, stats=sums, stale=stale, dropped=dropped)
 
     def _too_old(self, analysis: Analysis) -> bool:
-        """Also what seems to come from the future: a clock was wrong, and may be for long."""
+        """Whether the data is too old, or from the future: a clock was wrong, and may stay wrong for long."""
         return abs(self._clock() - analysis.window.end) > self._lasts(analysis)
 
     def _lasts(self, analysis: Analysis) -> Seconds:
-        """How old its data may become: the next analysis is due, and their last samples may be late.
+        """How old the data may become: until the next analysis is due, plus the allowed delay of samples.
 
-        Where an analysis itself takes longer than samples may be late, the next one is waited for.
+        If an analysis takes longer than samples may be late, its duration is allowed instead.
         """
         config = self._config()
         late = config.verdict.max_age_intervals * analysis.window.interval
@@ -304,7 +304,7 @@ class Cycle:
             log.warning("partial analysis", extra=fields(more=len(analysis.faults) - _TOLD))
 
     def _failed(self, error: ScopeError, seconds: Seconds) -> None:
-        """What was known stays; once it is old, what was concluded from it is not even remembered."""
+        """Keep the last results; once they are too old, forget the verdicts that were remembered from them."""
         tally = self.tally
         self.tally = _with(
             tally,
@@ -320,7 +320,7 @@ class Cycle:
 
 
 def _too_short(gpus: Iterable[GpuUse]) -> tuple[Fault, ...]:
-    """The fault of a window that cannot hold enough samples of some GPUs, if it is so."""
+    """The fault of a window that is too short for enough samples of some GPUs; empty if there is none."""
     found = [gpu.evidence for gpu in gpus if gpu.evidence.reasons[:1] == ("VERDICT_WINDOW_TOO_SHORT",)]
     if not found:
         return ()
@@ -334,7 +334,7 @@ def _with(tally: AnalysisCounts, **changes: object) -> AnalysisCounts:
 
 
 def _fleet(config: Config) -> object:
-    """The settings that say which GPUs are looked at: those of another fleet are not missed in this one."""
+    """The settings that select the GPUs: GPUs of another fleet are not missed in this one."""
     prometheus, analyzer = config.prometheus, config.analyzer
     return prometheus.url, prometheus.query_condition, analyzer.targets, analyzer.discover_services
 

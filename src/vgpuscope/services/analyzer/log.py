@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def tell_analysis(analysis: Analysis) -> None:
-    """Log the analysis in as much detail as is wanted; what is not wanted is not made."""
+    """Log the analysis at the configured level of detail; events that would not be logged are not made."""
     if not log.isEnabledFor(SUMMARY):
         return
     detailed = log.isEnabledFor(DETAIL)

@@ -1,7 +1,7 @@
-"""Agents and dcgm-exporters, scraped by ourselves: the window is kept in memory, and no Prometheus is needed.
+"""Our own scrapes of agents and dcgm-exporters: the window is kept in memory, and no Prometheus is needed.
 
-Each target has a task of its own that scrapes it at its own moment of the interval. A target that is slow, hangs or
-sends nonsense costs its own samples and nobody else's.
+Each target has its own task, which scrapes it at its own moment of the interval. If a target is slow, hangs or sends
+invalid data, only its own samples are missing.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from vgpuscope.sources.clients.served_api import addresses
 
 log = logging.getLogger(__name__)
 
-_LARGEST = 32 * 1024 * 1024  # bytes of a page; an agent's has well below one million
-_STEP = 64 * 1024  # bytes unpacked at a time: what is behind a member is copied for each
-_LONGEST = 10.0  # seconds for a page to come
-_FROZEN = 60.0  # seconds, or two intervals: an agent that has shown one sample for longer has stopped taking them
-_SLICE = 0.005  # seconds that a reading takes at a time
-_EVERYWHERE: Final = ("all://", "http://", "https://")  # the names by which proxies come from the environment
+_LARGEST = 32 * 1024 * 1024  # bytes of a page; an agent's page has well below one million
+_STEP = 64 * 1024  # bytes unpacked at a time: the data after a gzip member is copied for each member
+_LONGEST = 10.0  # seconds until a page must have arrived
+_FROZEN = 60.0  # seconds, or two intervals: an agent that shows one sample for longer has stopped sampling
+_SLICE = 0.005  # seconds of reading before other tasks get a turn
+_EVERYWHERE: Final = ("all://", "http://", "https://")  # URL patterns to which the environment may assign a proxy
 _ACCEPT: Final = {"Accept": "text/plain;version=0.0.4,*/*;q=0.1", "Accept-Encoding": "gzip"}
 
 
 class ScrapeSource:
-    """Readings from our own scrapes; `run` makes these."""
+    """Readings from our own scrapes, which `run` makes."""
 
     def __init__(
         self,
@@ -49,40 +49,40 @@ class ScrapeSource:
         target_faults: Callable[[], tuple[Fault, ...]] = tuple,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`targets` gives URLs, of /metrics or what comes before; `target_faults` what it could not find out.
+        """`targets` returns URLs, with or without /metrics; `target_faults` what could not be found out.
 
-        `condition`: matchers that series have to fulfil, as if an engine were asked. ConfigInvalid.
+        `condition`: matchers that series must fulfil, as in a PromQL engine. ConfigInvalid if it cannot be used.
         """
         self._choice = Choice(parse_condition(condition))
         self._targets, self._target_faults = targets, target_faults
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
-        self._known: dict[str, _Target] = {}  # also those that are gone, as long as their samples are of use
+        self._known: dict[str, _Target] = {}  # includes former targets, as long as their samples are used
         self._lost: ScopeError | None = None  # why the targets could not be listed
         self._scrapes = 0
         self.keep = keep
         self._client = _client(token, interval)
 
     async def run(self) -> None:
-        """Scrape all targets for ever."""
+        """Scrape all targets forever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._refresh(tasks)
                 await asyncio.sleep(self._interval)
 
     async def ready(self) -> None:
-        """SourceDown when no target answers now."""
+        """SourceDown if no target answers now."""
         if not any(target.up for target in self._followed()):
             raise self._nothing()
 
     @property
     def tried(self) -> bool:
-        """Whether every target that is known was scraped once, or refused to be."""
+        """Whether every known target was scraped once, or failed."""
         followed = self._followed()
         return bool(followed) and all(target.up or target.error for target in followed)
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
-        """What was scraped in the window; SourceDown when that is nothing because nothing could be scraped."""
+        """The samples of the window; SourceDown if there are none because no target could be scraped."""
         self.keep = max(self.keep, seconds)
         tracks = await self._tracks(end - seconds, end)
         if not tracks and not any(target.followed and target.up for target in self._known.values()):
@@ -100,13 +100,13 @@ class ScrapeSource:
         )
 
     async def close(self) -> None:
-        """Let go of all connections, once `run` has ended."""
+        """Close all connections, once `run` has ended."""
         await self._client.aclose()
 
     # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _tracks(self, begin: UnixTime, end: UnixTime) -> list[Track]:
-        """All tracks, target after target; others get their turn in between."""
+        """All tracks, target by target; other tasks get a turn in between."""
         clock = asyncio.get_running_loop().time
         found: list[Track] = []
         since = clock()
@@ -139,7 +139,7 @@ class ScrapeSource:
     # ── scraping ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin with new targets, and leave those that are gone; on failure everything stays as it is."""
+        """Start with new targets and stop with removed ones; if the targets cannot be listed, nothing changes."""
         try:
             wanted = dict(map(_address, await self._targets()))
         except ScopeError as e:
@@ -162,7 +162,7 @@ class ScrapeSource:
                     del self._known[name]
 
     async def _follow(self, target: "_Target") -> None:
-        """Scrape one target at its own moment of every interval; a moment that was missed is left out."""
+        """Scrape one target at its own moment of every interval; a missed scrape is skipped."""
         clock, interval = asyncio.get_running_loop().time, self._interval
         due = clock() + zlib.crc32(target.name.encode()) / 2**32 * interval
         while True:
@@ -190,7 +190,7 @@ class ScrapeSource:
             target.failed(e)
 
     async def _page(self, target: "_Target") -> bytes:
-        """What the target serves, unpacked."""
+        """The target's page, unpacked."""
         async with self._client.stream("GET", target.url) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise SourceDown(f"answers {answer.status_code} {answer.reason_phrase}".rstrip(), hint=_CHECK)
@@ -202,7 +202,7 @@ class ScrapeSource:
 
 
 class _Target:
-    """One target: where it is, what its pages said, and whether it is up."""
+    """One target: its address, the samples of its pages, and whether it is up."""
 
     def __init__(self, name: str, choice: Choice) -> None:
         self.name = name  # its address, without credentials
@@ -210,7 +210,7 @@ class _Target:
         self.pages = Pages(choice, instance=name)
         self.error: ScopeError | None = None  # of the last scrape
         self.up = False  # the last scrape was answered
-        self.answered: UnixTime | None = None  # when one last was; None: never
+        self.answered: UnixTime | None = None  # time of the last answered scrape; None: never
         self._reader: PageReader[Meaning] = PageReader(wanted=WANTED, meaning=self.pages.meaning)
         self._task: asyncio.Task[None] | None = None
 
@@ -219,7 +219,7 @@ class _Target:
         return self._task is not None
 
     def state(self) -> Target:
-        """What is said of it; one that has not answered yet is expected to, and does not."""
+        """The target as it is reported; one that has not answered yet is reported as down."""
         if self.up:
             return Target(name=self.name, up=True)
         reason = str(self.error) if self.error else "has not been scraped yet"
@@ -234,7 +234,7 @@ class _Target:
         self._task, self.error, self.up = None, None, False
 
     def take(self, at: UnixTime, page: bytes, *, frozen: Seconds) -> None:
-        """Keep a page's samples; SourceDown if they are the same that it has shown for long."""
+        """Keep a page's samples; SourceDown if the page has shown the same sample for too long."""
         samples = self._reader.read(page, at=at, late=frozen)
         old = self.pages.unchanged_for(at, samples)
         if old > frozen:
@@ -255,13 +255,13 @@ _CHECK = "Check analyzer.targets or analyzer.discover_services, and that the net
 
 
 def _address(url: str) -> tuple[str, str]:
-    """What to call a target, and where its page is."""
+    """The name of a target, and the URL of its page."""
     name, base = addresses(AGENT, url)
     return name, f"{base}/metrics"
 
 
 def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
-    """A client that goes straight to its targets: a proxy does not reach pods. Redirects would take the token along."""
+    """A client without proxies, which do not reach pods, and without redirects, which would forward the token."""
     try:
         return httpx2.AsyncClient(
             headers=_ACCEPT | ({"Authorization": f"Bearer {token}"} if token else {}),
@@ -274,7 +274,7 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
 
 
 async def _body(answer: httpx2.Response) -> bytes:
-    """The whole page as it comes: packed, all targets may be under way at once without taking much memory."""
+    """The whole page, still compressed, so that all targets can be scraped at once with little memory."""
     parts: list[bytes] = []
     left = _LARGEST
     async for chunk in answer.aiter_raw():
@@ -286,7 +286,7 @@ async def _body(answer: httpx2.Response) -> bytes:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The page in it; SourceDown when it is too large, however small it was packed."""
+    """The decompressed page; SourceDown if it is too large, however small it was compressed."""
     unpacker = _Unpacker()
     parts: list[bytes] = []
     left = _LARGEST
@@ -305,7 +305,7 @@ def _too_large() -> SourceDown:
 
 
 class _Unpacker:
-    """Unpacks gzip as it comes: one member after the other, which is how our own large pages are packed."""
+    """Decompresses gzip as it arrives, member by member: our own large pages have several members."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -315,7 +315,7 @@ class _Unpacker:
         return self._member.eof
 
     def more(self, chunk: bytes, most: int) -> bytes:
-        """At least all that a page may have, if there is so much."""
+        """Decompress a chunk, up to `most` bytes."""
         parts: list[bytes] = []
         while chunk and most > 0:
             if self._member.eof:

@@ -31,7 +31,7 @@ class FormatQuery(Struct, frozen=True, kw_only=True):
 
 
 class RowFilters(Struct, frozen=True, kw_only=True):
-    """Which GPUs are meant."""
+    """Filters that select GPUs."""
 
     status: Annotated[Status | None, Meta(description="Only rows of this status, or with a tenant of it.")] = None
     verdict: Annotated[Verdict | None, Meta(description="Only rows of this verdict, or with a tenant of it.")] = None
@@ -49,7 +49,7 @@ class RowFilters(Struct, frozen=True, kw_only=True):
     max_score: Annotated[Score | None, Meta(description="Only rows or tenants of this score or less.")] = None
 
     def selection(self) -> Selection:
-        """The same, as the view takes it."""
+        """The filters in the form that the view takes."""
         return Selection(
             equal={name: value for name in _EQUAL if (value := getattr(self, name)) is not None},
             search=self.search or "",
@@ -118,7 +118,7 @@ class UpdateQuery(Struct, frozen=True, kw_only=True):
 
 
 class HistoryQuery(Struct, frozen=True, kw_only=True):
-    """Points of the past."""
+    """Selects points of the history."""
 
     step: Annotated[Step, Meta(description="One point for each analysis, hour or day.")] = "analysis"
     begin: Annotated[Moment | None, Meta(description="From then on, in unix seconds; a day ago by default.")] = None

@@ -64,12 +64,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 1.0  # seconds between two looks at the file of settings
-_ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: whether the source answers is known after at most ten
-_LEASE = 15.0  # seconds; who leads renews it thrice in that time
+_LOOK_EVERY = 1.0  # seconds between two checks of the settings file
+_ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: it takes at most ten to notice whether the source answers
+_LEASE = 15.0  # seconds; the leader renews it three times in that time
 _PRUNE_EVERY = 600.0
-_FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two looks at what the leader found, for a fifth of the interval
-_PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; what waited for the store is saved as well
+_FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
+_PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; results that waited are stored too
 
 
 def main(
@@ -79,10 +79,10 @@ def main(
     file: SettingsFile | None = None,
     source: Callable[[Config], Source] | None = None,
 ) -> int:
-    """`vgpuscope analyzer`. `source`: what gives the source that the settings ask for, if not the usual one."""
+    """`vgpuscope analyzer`. `source` returns the source that the settings ask for, if not the default one."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
-    one_heap()  # a quarter less at 5,000 GPUs
+    one_heap()  # a quarter less memory at 5,000 GPUs
 
     def make() -> Analyzer:
         return Analyzer(settings, sources=Sources(config, make=source))
@@ -103,7 +103,7 @@ class Analyzer(Service):
         sources: Sources | None = None,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`clock` is monotonic: for the schedule, and for how often one client may ask."""
+        """`clock` is a monotonic clock, for the schedule and for the rate limit of clients."""
         super().__init__()
         self._settings, self._clock = settings, clock
         config = settings.config.analyzer
@@ -122,10 +122,10 @@ class Analyzer(Service):
             done=self._followers.tell,
             nodes=self._sources.nodes,
         )
-        self._look: SourceCheck | None = None  # the last one at the source
+        self._look: SourceCheck | None = None  # the last check of the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
-        self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's part was made from
+        self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's metrics were made from
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
@@ -145,7 +145,7 @@ class Analyzer(Service):
         return self._admission.identity.read_only
 
     def loops(self) -> Loops:
-        """What runs for as long as the analyzer does; what any of them knows lies in its parts."""
+        """The loops that run as long as the analyzer does; their state is kept in the analyzer's parts."""
         return {
             "schedule": Restartable(self._schedule),
             "lead": Restartable(self._lead_forever),
@@ -159,7 +159,7 @@ class Analyzer(Service):
         return {signal.SIGHUP: self.hang_up}
 
     def app(self, guard: "Guard | None") -> App:
-        """What is served."""
+        """The HTTP application."""
         api = AnalyzerApi(self, guarded=guard is not None)
         return make_app(
             title=TITLE,
@@ -176,7 +176,7 @@ class Analyzer(Service):
         self._hung_up.set()
 
     async def close(self) -> None:
-        """Give back what others may want: the lease, connections."""
+        """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
@@ -192,7 +192,7 @@ class Analyzer(Service):
         return self._settings.config
 
     def state(self) -> ServiceState:
-        """How it goes, in no time."""
+        """The state of the service, without waiting."""
         return ServiceState(
             tally=self._cycle.tally,
             last=self._cycle.last(),
@@ -266,7 +266,7 @@ class Analyzer(Service):
 
     @property
     def _analyses(self) -> bool:
-        """Whether this replica is to analyse."""
+        """Whether this replica should analyse."""
         return self._leadership.may_read()
 
     def _check_leads(self) -> None:
@@ -274,7 +274,7 @@ class Analyzer(Service):
             raise NotLeader("another replica analyses")
 
     async def _restore(self) -> None:
-        """Take over the last result of an earlier run, or of the replica that leads."""
+        """Take over the last result of an earlier run or of the leader."""
         known = self._cycle.last()
         try:
             latest = await self._history.latest(after=known.started if known else 0.0)
@@ -290,7 +290,7 @@ class Analyzer(Service):
                 await self._ask_for_lead()
                 await asyncio.sleep(_LEASE / 3)
         finally:
-            self._leadership.store_failed()  # no one renews the lease any more
+            self._leadership.store_failed()  # the lease is no longer renewed
 
     async def _ask_for_lead(self) -> None:
         before, known = self._analyses, (self._stored is not None, self._leads)
@@ -307,7 +307,7 @@ class Analyzer(Service):
         self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
 
     async def _look_forever(self) -> None:
-        """Whether the source answers, asked apart from analyses: these are minutes apart, and may take a minute."""
+        """Check whether the source answers. Analyses alone are too rare for that, and may take a minute."""
         while True:
             analyses = self._cycle.tally.analyses
             error = await self._source_error()
@@ -340,7 +340,7 @@ class Analyzer(Service):
                     await self._reload()
 
     async def _reload(self) -> None:
-        """Read the settings again; bad ones are told of, and change nothing."""
+        """Read the settings again; invalid settings are logged and ignored."""
         try:
             late = await asyncio.to_thread(self._settings.reload)
         except ConfigInvalid as e:
@@ -364,7 +364,7 @@ class Analyzer(Service):
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
     def _followed_by(self) -> tuple[Follower[Board], ...]:
-        """To add a follower, add a row; it need not care for what the others do."""
+        """To add a follower, add a row; followers are independent of each other."""
         return (
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
@@ -393,7 +393,7 @@ class Analyzer(Service):
         await self._outbox.save(board.analysis)
 
     def _history_failed(self, error: HistoryDown) -> None:
-        """Without a store of results every replica analyses for itself."""
+        """Without a store of results, every replica analyses independently."""
         self._leadership.store_failed()
         self.counters.count(error)
         self._history_told.tell(
@@ -408,14 +408,14 @@ class Analyzer(Service):
         log.info("Analysis completed in %.2fs", seconds)
 
     async def _show_cards(self, analysis: Analysis) -> None:
-        """The page is replaced whole: what is gone from the fleet is gone from it."""
+        """The page is replaced as a whole: GPUs that are gone from the fleet are gone from it."""
         self._cards = await asyncio.to_thread(cards_page, analysis.gpus, end=analysis.window.end)
 
     # ── what is served ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _metrics(self) -> AnalyzerPage:
-        """What is old is not shown: whoever looks at it would take it for news."""
-        of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would be held by it
+        """Old results are not shown: a reader would take them for current."""
+        of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
         state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
@@ -442,7 +442,7 @@ class Analyzer(Service):
         return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
 
     def readiness(self) -> Readiness:
-        """Ready to answer as soon as there is a result, or it is known why there is none."""
+        """Ready as soon as there is a result, or the reason why there is none is known."""
         waiting = self._cycle.last() is None and self._cycle.tally.analyses == 0
         if self._stored is None or (waiting and self._analyses):
             return Readiness(missing=("the first analysis",))
@@ -461,7 +461,7 @@ class Analyzer(Service):
 
 
 def _check(config: Config) -> None:
-    """ConfigInvalid for settings that nothing can be made of."""
+    """ConfigInvalid for settings that cannot be used."""
     check_source(config)
     _admission(config)
 

@@ -1,9 +1,9 @@
 """Prometheus' HTTP API, as Prometheus, Thanos, Mimir and VictoriaMetrics serve it.
 
-Each query asks something of one metric for the whole fleet, so their number depends on what is exported and not on how
-many GPUs there are. The window's statistics are computed there; where several are wanted of a metric that has few
-samples in all, the samples themselves are asked for, which is one query. Otherwise only series with a riddle (false
-values, a handover, an end within the window) are asked for samples, and of these only so many.
+Each query reads one metric for the whole fleet, so the number of queries depends on the exported metrics, not on the
+number of GPUs. The engine computes the window's statistics. If several statistics are wanted of a metric with few
+samples in all, one query reads the samples instead. Otherwise samples are read only for unclear series (impossible
+values, a handover, an end within the window), up to a limit.
 """
 
 import asyncio
@@ -45,23 +45,23 @@ from vgpuscope.sources.fleet.promapi import PromApi
 
 T = TypeVar("T")
 
-_SOON: Seconds = 5.0  # an answer to ready() that takes longer is none
-_REMEMBER = 10  # readings for which the names of the metrics that exist are not asked for again
-_RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not made use of
-_MANY = 20_000  # series: answers of so many fill memory
-_FEW = 4  # answers at once where they do, or may do
-_SLICE = 500  # rows: a few milliseconds
-_SHORT = 40  # samples of a series that take about as much room as its labels, which come with each statistic again
-_SHORT_GAIN = 8  # so many times as many samples are asked for where series are so short
+_SOON: Seconds = 5.0  # a slower answer to ready() is treated as no answer
+_REMEMBER = 10  # readings for which the names of existing metrics are cached
+_RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ago are not used
+_MANY = 20_000  # series: answers with so many fill memory
+_FEW = 4  # concurrent answers, if they fill memory or may do so
+_SLICE = 500  # rows: take a few milliseconds
+_SHORT = 40  # samples of a series that take about as much space as its labels, which each statistic repeats
+_SHORT_GAIN = 8  # factor for the limit on samples, if series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
-_FROZEN = (0.25, 0.5)  # of the window: the shorter one may hold a single sample
-_SIZES = 0.2  # of the deadline: not to know how many there are costs little
-_QUESTIONS = 8  # that are asked one by one; more are asked several in a request
-_ROWS = 50_000  # rows of an answer to several questions
+_FROZEN = (0.25, 0.5)  # of the window: the shorter part may hold a single sample
+_SIZES = 0.2  # of the deadline: without the number of series little is lost
+_QUESTIONS = 8  # queries that are sent one by one; more are bundled
+_ROWS = 50_000  # rows of an answer to bundled queries
 
 
 class PrometheusSource:
-    """A fleet as a PromQL engine knows it."""
+    """The fleet as a PromQL engine reports it."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class PrometheusSource:
     ) -> None:
         """ConfigInvalid if the URL, the condition or a certificate cannot be used.
 
-        `interval`: between two samples of a series, at the most. `closer`: GPUs of which raw samples are asked for at
-        the most. `samples`: where a metric has fewer in the whole window, they are asked for instead of their
-        statistics, because that is as quick as one of these; more of them where each series has few. `progress` is told
-        how many of how many queries are answered.
+        `interval`: the longest time between two samples of a series. `closer`: the highest number of GPUs whose raw
+        samples are queried. `samples`: if a metric has fewer samples in the whole window, they are queried instead of
+        their statistics, because that is as quick as one statistic. The limit is higher if each series has few samples.
+        `progress` is called with the number of answered queries and the number of all queries.
         """
         self._condition = promql.parse_condition(condition)
         self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
@@ -108,17 +108,17 @@ class PrometheusSource:
         self._worker = Worker("prometheus answers")
         self._present: frozenset[str] = frozenset()
         self._remembered = 0
-        self._series: dict[tuple[str, str], int] = {}  # in the last reading, by group
-        self._pace: Seconds | None = None  # between two samples of these series, at the least; None: not known yet
-        self._fleet = 0  # hash of what these series are
-        self._paces: list[dict[Scope, Seconds]] = [{} for _ in GROUPS]  # of jobs, as last seen
-        self._jobs: set[str] = set()  # that such series were ever scraped by
+        self._series: dict[tuple[str, str], int] = {}  # number of series in the last reading, by group
+        self._pace: Seconds | None = None  # shortest time between two samples of these series; None: not known yet
+        self._fleet = 0  # hash of the identities of these series
+        self._paces: list[dict[Scope, Seconds]] = [{} for _ in GROUPS]  # sample intervals of jobs, as last seen
+        self._jobs: set[str] = set()  # jobs that ever scraped such series
         self._places = [LabelCache(group) for group in GROUPS]
-        self._sparing = 0  # readings to come without questions for samples, because such were refused
+        self._sparing = 0  # readings to come without queries for samples, because the engine rejected such queries
 
     @property
     def url(self) -> str:
-        """Without user and password."""
+        """The URL without user and password."""
         return self._api.url
 
     async def __aenter__(self) -> Self:
@@ -128,12 +128,12 @@ class PrometheusSource:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._worker.abandon()
         await self._api.aclose()
 
     async def ready(self) -> None:
-        """SourceDown when it does not answer queries."""
+        """SourceDown if the engine does not answer queries."""
         by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
         try:
             promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
@@ -145,18 +145,18 @@ class PrometheusSource:
             raise SourceDown(f"{self.url} does not answer queries: {e}", hint=hint) from e
 
     async def read(self, *, end: UnixTime, seconds: Seconds) -> Reading:
-        """The window that ends at `end`; SourceDown when not one query was answered."""
+        """The window that ends at `end`; SourceDown if not one query was answered."""
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
         cycle = _Cycle(self._api, self._worker, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
-        # who came may have brought metrics along that show work, and so may a store that is back
+        # new series, or a store that is back, may bring metrics that show work
         if cycle.names_are_partial or (remembered and fleet != self._fleet):
             self._remembered, known = 0, len(cycle.faults)
             if not (now := await self._names(cycle)) <= present:
-                del cycle.faults[:known]  # all of it is asked anew
+                del cycle.faults[:known]  # everything is queried again
                 tables = await self._tables(cycle, now)
         self._fleet = fleet
         self._series = {(table.group.schema, table.group.kind): len(table.seen) for table in tables if table.seen}
@@ -180,7 +180,7 @@ class PrometheusSource:
         )
 
     async def _tables(self, cycle: "_Cycle", present: frozenset[str]) -> list[Table]:
-        """What the metrics that exist say of the window."""
+        """What the existing metrics show for the window."""
         begin = cycle.end - cycle.seconds
         tables = [
             Table(group, begin=begin, end=cycle.end, step=self._interval, places=places)
@@ -192,7 +192,7 @@ class PrometheusSource:
         return tables
 
     async def _names(self, cycle: "_Cycle") -> frozenset[str]:
-        """The metrics that exist. Where that cannot be told, all that we know: a query for nothing costs little."""
+        """The metrics that exist. If that is unknown, all known metrics: a query without a result costs little."""
         every = frozenset(name for group in GROUPS for name in group.names)
         if self._remembered <= 0:
             wanted = every | {rule.name for rule in recording_rules()} | {m.SAMPLE_TIME.name}
@@ -202,18 +202,18 @@ class PrometheusSource:
                 cycle.fault("names of metrics", e)
                 return self._present | every
             found = wanted & frozenset(told.rows)
-            if told.missing:  # nothing to remember
+            if told.missing:  # an incomplete list is not cached
                 return found | self._present or every
             self._present, self._remembered = found, _REMEMBER
         self._remembered -= 1
         return self._present
 
     async def _fill(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> None:
-        """Ask everything; the API lets through as many as may run together."""
+        """Send all queries; the API limits how many run at the same time."""
         plans = await self._plans(cycle, tables, present)
         if not any(plans):
             return
-        if not self._series:  # how many there are decides how to ask
+        if not self._series:  # the number of series decides how to query
             self._series = await cycle.sizes(present, _for_all(self._condition))
         work = [cycle.ask(bundle) for bundle in self._bundles(cycle, tables, plans)]
         if facts := _FACTS & present:
@@ -228,7 +228,8 @@ class PrometheusSource:
             await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in again))
         if cycle.samples_failed:
             self._sparing = _REMEMBER
-            # as with a VictoriaMetrics that lacks a store: it refuses samples, and has statistics nevertheless
+            # for example, VictoriaMetrics that lacks a store rejects queries for samples, but answers those for
+            # statistics
             instead = cycle.instead_of_samples()
             progress.total += len(instead)
             await asyncio.gather(*(progress.counted(cycle.ask(bundle)) for bundle in instead))
@@ -237,11 +238,11 @@ class PrometheusSource:
         states = {state for table in tables for state in table.states.values()}
         if not states:
             raise cycle.down(f"{self.url}: no query was answered")
-        if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down: no fleet
+        if "partial" in states and not any(table.size for table in tables):  # all stores of a Thanos are down
             raise cycle.down(f"{self.url}: the answers are partial and empty")
 
     async def _plans(self, cycle: "_Cycle", tables: Sequence[Table], present: frozenset[str]) -> list[list[Ask]]:
-        """What is to be found out of each table."""
+        """The queries for each table."""
         recorded = cycle.seconds == RECORDED_SECONDS and await self._rules_are_current(cycle, present)
         expected = cycle.seconds / self._interval
         return [
@@ -252,12 +253,12 @@ class PrometheusSource:
     def _bundles(
         self, cycle: "_Cycle", tables: Sequence[Table], plans: Sequence[list[Ask]]
     ) -> list[tuple[Bundle, tuple[Table, ...]]]:
-        """The requests to make: one for each question, or fewer where questions are many and answers are small."""
+        """The requests to send: one for each query, or fewer if there are many queries and answers are small."""
         asks: list[Ask] = []
         for table, wanted in zip(tables, plans, strict=True):
             asks += gathered(wanted) if self._by_samples(table, cycle.seconds) else wanted
         by_group = {id(table.group): table for table in tables}
-        few = len(asks) <= _QUESTIONS or not self._series  # answers of which nobody knows the size stay apart
+        few = len(asks) <= _QUESTIONS or not self._series  # answers of unknown size are not bundled
         several = Counter((id(ask.group), ask.quantity) for ask in asks)
         asks.sort(key=lambda ask: several[id(ask.group), ask.quantity])  # a slow quantity holds up as few as possible
         bundles = [Bundle((ask,)) for ask in asks]
@@ -272,7 +273,7 @@ class PrometheusSource:
         return [(bundle, tuple(by_group[id(ask.group)] for ask in bundle.asks)) for bundle in bundles]
 
     async def _rules_are_current(self, cycle: "_Cycle", present: frozenset[str]) -> bool:
-        """Whether there are recording rules, evaluated lately and for as many series as there are."""
+        """Whether recording rules exist, were evaluated recently, and cover as many series as there are."""
         first = {id(rule.group): rule for rule in reversed(list(recording_rules())) if rule.name in present}
         try:
             return bool(first) and all([await self._rule_is_current(cycle, rule) for rule in first.values()])
@@ -290,17 +291,17 @@ class PrometheusSource:
         return missing is not None and missing <= 0
 
     def _by_samples(self, table: Table, seconds: Seconds) -> bool:
-        """Whether to ask for samples where several statistics are wanted."""
+        """Whether to query samples if several statistics are wanted."""
         expected = seconds / (self._pace or self._interval)
         most = self._samples * (_SHORT_GAIN if self._pace and expected <= _SHORT else 1)
         return not self._sparing and 0 < self._size(table) * expected <= most
 
     def _size(self, table: Table) -> int:
-        """How many series there seem to be: as in the last reading, or in this one as far as it has come."""
+        """The estimated number of series: that of the last reading, or of this one so far."""
         return max(table.size, self._series.get((table.group.schema, table.group.kind), 0))
 
     async def _look_closer(self, cycle: "_Cycle", tables: Sequence[Table]) -> None:
-        """Raw samples of some series of each job, for its pace, and of those that the columns do not explain."""
+        """Query raw samples of some series of each job, for its pace, and of series that the columns do not explain."""
 
         def settled() -> list[tuple[Table, SampleQuery]]:
             for table in tables:
@@ -335,7 +336,7 @@ class PrometheusSource:
 
 
 class _Progress:
-    """Counts queries that are done."""
+    """Counts finished queries."""
 
     def __init__(self, tell: Callable[[int, int], None], total: int) -> None:
         self._tell, self.total = tell, total
@@ -364,28 +365,28 @@ class _Cycle:
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
-        self._room = asyncio.Semaphore(at_once)  # for answers in memory
+        self._room = asyncio.Semaphore(at_once)  # limits the answers in memory
         self._taking = asyncio.Lock()
         self.requests = 0
         self.faults: list[Fault] = []
         self.samples_failed = self.names_are_partial = self.sparing = False
-        self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 where these are true
+        self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 if these are true
         self._again: list[tuple[Bundle, tuple[Table, ...]]] = []
-        self._refused: list[tuple[Ask, Table]] = []  # questions for samples that the engine did not want to answer
-        self._advice: str | None = None  # on the last fault
+        self._refused: list[tuple[Ask, Table]] = []  # queries for samples that the engine rejected
+        self._advice: str | None = None  # hint of the last fault
 
     def fault(self, part: str, error: ScopeError, *, group: Group | None = None, terms: tuple[Term, ...] = ()) -> None:
-        """`terms` of the group's tracks could not be read."""
+        """Note a fault; `terms` of the group's tracks could not be read."""
         self._advice = error.advice
         schema, own = (group.schema, group.kind == "container") if group else (None, None)
         self.faults.append(Fault(part=part, code=error.code, message=str(error), terms=terms, schema=schema, own=own))
 
     def down(self, text: str) -> SourceDown:
-        """There is nothing to show for all the queries; the last fault says why."""
+        """The error if all queries together gave no result; the last fault is the reason."""
         return SourceDown(f"{text}: {self.faults[-1].code}: {self.faults[-1].message}", hint=self._advice)
 
     async def off_loop(self, work: Callable[[], T]) -> T:
-        """Work that takes longer than others who live in this event loop should wait."""
+        """Run work outside the event loop, which it would block for too long."""
         return await self._worker.do(work)
 
     async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
@@ -400,13 +401,13 @@ class _Cycle:
         return answer
 
     async def number(self, query: str) -> float | None:
-        """The one number that a query gives; None where it gives none."""
+        """The one number that a query returns; None if it returns none."""
         self.requests += 1
         answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
         return answer.rows[0].value[1] if answer.rows else None
 
     async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
-        """How many series each group has now; nothing where that is not answered."""
+        """The current number of series of each group; empty if the engine does not answer that."""
         clocks = {name: group for group in GROUPS for name in group.clocks & of}
         series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
         soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
@@ -424,7 +425,7 @@ class _Cycle:
         return found
 
     async def ask(self, asked: tuple[Bundle, tuple[Table, ...]]) -> None:
-        """One or several columns of tables, in one request."""
+        """Fill one or several columns of tables by one request."""
         bundle, tables = asked
         pairs = tuple(zip(bundle.asks, tables, strict=True))
 
@@ -462,12 +463,12 @@ class _Cycle:
                 self._refused += pairs
 
     def to_ask_again(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
-        """Questions that were not answered together, one by one: one of them may be to blame for all."""
+        """The queries of failed bundles, one by one: a single query may have failed the bundle."""
         again, self._again = self._again, []
         return again
 
     def instead_of_samples(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
-        """The statistics to ask for where samples were refused; that these were is then no fault."""
+        """The statistics to query where samples were rejected; the rejection is then not a fault."""
         refused, self._refused = self._refused, []
         parts = {ask.part for ask, _ in refused}
         self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
@@ -476,7 +477,7 @@ class _Cycle:
         ]
 
     async def learn(self, names: frozenset[str], matchers: Iterable[promql.Matcher]) -> None:
-        """The labels of metrics that are 1 where their labels are true."""
+        """Read the labels of metrics that are 1 if their labels are true."""
 
         async def take(data: bytes) -> None:
             self.facts += [promql.decode_named(row.metric) for row in promql.decode_vector(data).rows]
@@ -485,7 +486,7 @@ class _Cycle:
         await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
 
     async def learn_xids(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
-        """The XIDs of the window: those that were counted in it, or the last one where that changed in it."""
+        """Read the XIDs of the window: those counted in it, or the last one if it changed in the window."""
 
         async def take(data: bytes) -> None:
             for row in promql.decode_vector(data).rows:
@@ -499,7 +500,7 @@ class _Cycle:
         await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
 
     async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
-        """Agents that answer, but take no samples any more: their pages show the last one for ever."""
+        """Find agents that answer but no longer take samples: their pages always show the last sample."""
 
         async def take(data: bytes) -> None:
             for row in promql.decode_vector(data).rows:
@@ -515,7 +516,7 @@ class _Cycle:
         await self._part("times of samples", " or ".join(same), take)
 
     async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
-        """The targets of these jobs, as the engine's own `up` knows them; nothing where it has none."""
+        """The targets of these jobs by the engine's own `up` metric; empty if it has none."""
         found: dict[str, Target] = {}
 
         async def take(data: bytes) -> None:
@@ -530,7 +531,7 @@ class _Cycle:
         return tuple(found.values())
 
     async def probe(self, table: Table, probe: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
-        """Raw samples of some series, for the pace of their jobs."""
+        """Query raw samples of some series, for the pace of their jobs."""
 
         async def take(data: bytes) -> None:
             table.probe(promql.decode_matrix(data).rows)
@@ -538,7 +539,7 @@ class _Cycle:
         await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
 
     async def look(self, table: Table, sample_query: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
-        """Raw samples for a table."""
+        """Query raw samples for a table."""
 
         async def take(data: bytes) -> None:
             answer = promql.decode_matrix(data)
@@ -550,7 +551,7 @@ class _Cycle:
     async def _part(
         self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True
     ) -> ScopeError | None:
-        """Why it was not answered, or not taken, which is noted as a fault; None if it was."""
+        """Send a query; returns the error if it was not answered or not usable, and notes it if `fault`."""
         try:
             async with self._room:
                 data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
@@ -572,9 +573,10 @@ class _Cycle:
 
 
 async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:
-    """Rows in small numbers, with room for others in between; at least once.
+    """Rows in small slices, with time for other tasks in between; at least one slice.
 
-    A thread would not do: it and the loop, which reads further answers, would wait for each other at every chunk.
+    A thread would not help: it and the event loop, which reads further answers, would wait for each other at every
+    chunk.
     """
     for at in range(0, max(1, len(rows)), _SLICE):
         yield rows[at : at + _SLICE]
@@ -591,7 +593,7 @@ _MEASURES = frozenset[str]().union(*(group.measures for group in GROUPS))
 
 
 def _terms(term: str) -> tuple[Term, ...]:
-    """The term of a quantity as a fault names it; what is ours alone concerns no verdict."""
+    """The term of a quantity as a fault names it; empty for internal terms, which affect no verdict."""
     return (cast("Term", term),) if term in get_args(Term) else ()
 
 

@@ -1,4 +1,4 @@
-"""The analyzer's settings while it runs: read again when their file changes, changed by the API, never half."""
+"""The analyzer's settings while it runs: re-read when the file changes, changed by the API, always all or nothing."""
 
 import os
 import tempfile
@@ -28,20 +28,20 @@ SECTIONS = (
     "logging",
     "log",
 )
-# what may be changed while running: how is judged, not whom to ask or who may ask
+# changeable while running: how GPUs are judged, but not which source is read or who has access
 _CHANGEABLE = frozenset({"scoring", "thresholds", "verdict", "scheduler", "gpu_defaults"})
 _CHANGEABLE_TOO = frozenset({"prometheus.time_window_min", "prometheus.step", "ai.enabled"})
 CHANGEABLE = tuple(
     setting for setting in configuration.SETTINGS if setting.section in _CHANGEABLE or setting.path in _CHANGEABLE_TOO
 )
-# what is only looked at when the process starts
+# only read when the process starts
 _AT_START = frozenset(
     f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
 ) | {"log.format"}
 
 
 class Settings:
-    """The settings in effect; a change that is not good as a whole changes nothing. One thread at a time may call."""
+    """The settings in effect; an invalid change is rejected as a whole. Only one thread at a time may call."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Settings:
         file: str | None,
         check: Callable[[Config], object] = lambda _: None,
     ) -> None:
-        """`check` raises ConfigInvalid for what the settings alone do not show to be wrong."""
+        """`check` raises ConfigInvalid for errors that the settings alone do not show."""
         self._flags, self._environ, self._check = dict(flags), dict(environ), check
         self._file = configuration.named_file(file, environ)
         self._updates: dict[str, Any] = {}
@@ -63,21 +63,21 @@ class Settings:
         return self._loaded.config
 
     def file_changed(self) -> bool:
-        """Whether the file is another one than when it was last read, and was left alone since the last look.
+        """Whether the file has changed since it was last read, and has not changed since the last check.
 
-        An editor may be in the middle of writing it, and half a file can look like a whole one.
+        An editor may still be writing it, and half a file can look like a whole one.
         """
         before, self._looked = self._looked, self._signature()
         return self._looked not in (self._read, None) and self._looked == before
 
     def reload(self) -> tuple[str, ...]:
-        """Read the file again; ConfigInvalid leaves everything as it was. What changed but needs a new start."""
+        """Read the file again; on ConfigInvalid the old settings stay. Returns changed settings that need a restart."""
         self._read = self._looked = self._signature()
         before, self._loaded = self._loaded, self._load(self._updates)
         return tuple(sorted(path for path in _AT_START if before.value(path) != self._loaded.value(path)))
 
     def update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change settings by path, all or none; what was changed, with the values in effect."""
+        """Change settings by path, all or none; returns the changed settings with the values in effect."""
         mode = self.config.analyzer.config_updates
         if mode == "refuse":
             raise ReadOnly("analyzer.config_updates is refuse", hint="Change the file; it is read again automatically.")
@@ -107,7 +107,7 @@ class Settings:
         return loaded
 
     def _check_weight(self, changes: Mapping[str, Any]) -> None:
-        """What is written to the file must be what counts."""
+        """Reject settings given by a flag or environment variable, because those take precedence over the file."""
         for path in changes:
             origin = self._loaded.origins[path]
             if origin.startswith(("env ", "flag")):
@@ -116,7 +116,7 @@ class Settings:
                 )
 
     def _persist(self, changes: Mapping[str, Any]) -> None:
-        """Write the file anew, beside the old one first, so that nobody reads a half; comments in it are lost."""
+        """Replace the file by a new one, so that no reader sees half a file; comments in it are lost."""
         if self._file is None:
             raise ReadOnly("analyzer.config_updates is file, but there is no file", hint="Start with --config FILE.")
         content = yamlfile.mapping(yamlfile.read(self._file), path=self._file)

@@ -1,4 +1,4 @@
-"""Where the analyzer's readings come from, as the settings say: a PromQL engine, or scrapes of its own."""
+"""Where the analyzer reads from, as the settings say: a PromQL engine, or its own scrapes."""
 
 import asyncio
 import logging
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 
 _API_TIMEOUT = 10.0  # seconds
 _TICK = 0.1  # seconds
-_LOOK_WITHIN = 4.0  # seconds for an engine to answer that it is there
+_LOOK_WITHIN = 4.0  # seconds for an engine to answer a check
 
 
 class Sources:
-    """The source in use; another one takes its place when the settings ask for it."""
+    """The source in use; it is replaced when the settings ask for another one."""
 
     def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
-        """`make`: what gives the source that the settings ask for; the demo has one that remembers more."""
+        """`make` returns the source that the settings ask for; the demo has one that remembers more."""
         self._make = make or make_source
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
@@ -45,7 +45,7 @@ class Sources:
         return type(self.current).__name__
 
     def renew(self, config: Config) -> None:
-        """Use what the settings say now; a source that cannot be made leaves the former in place."""
+        """Apply the current settings; if the new source cannot be made, the old one stays."""
         try:
             self._renew_owners(config)
             self._renew_source(config)
@@ -63,18 +63,18 @@ class Sources:
             log.info("source changed", extra=fields(source=self.name))
 
     async def begun(self, *, within: Seconds) -> None:
-        """Wait until scrapes of our own have tried every target once, but no longer than this.
+        """Wait until our own scrapes have tried every target once, but at most `within` seconds.
 
-        An analysis before that would take all others for targets that do not answer.
+        An earlier analysis would report all other targets as not answering.
         """
         source, began = self.current, time.monotonic()
         while isinstance(source, ScrapeSource) and not source.tried and time.monotonic() - began < within:  # noqa: ASYNC110
             await asyncio.sleep(_TICK)
 
     async def ready(self) -> None:
-        """SourceDown, or why else the source does not answer now. One call at a time.
+        """Raise SourceDown or another error if the source does not answer now. One call at a time.
 
-        An engine is asked over a connection of its own: those of an analysis may all be in use.
+        An engine is asked over a separate connection: an analysis may use all of the others.
         """
         source = self.current
         if isinstance(source, ScrapeSource):
@@ -83,9 +83,9 @@ class Sources:
             await self._door.ready(self._config)
 
     async def run(self, *, finished: Callable[[], Awaitable[None]]) -> None:
-        """Scrape, where that is what we do; begin anew when the source changes.
+        """Run our own scrapes, if that is the source; start again when the source changes.
 
-        A former source is closed once `finished` says that nobody reads from it any more.
+        The former source is closed after `finished` returns, when no analysis reads from it any more.
         """
         while True:
             self._changed.clear()
@@ -95,7 +95,7 @@ class Sources:
             try:
                 await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
                 if task.done():
-                    task.result()  # raises: scraping never ends by itself
+                    task.result()  # raises: scraping ends only with an error
             finally:
                 for one in (task, changed):
                     one.cancel()
@@ -104,20 +104,20 @@ class Sources:
             await _let_go(source)
 
     async def owners(self) -> OwnersByPod:
-        """Who owns the pods; nobody is known without a cluster exporter."""
+        """The owners of the pods; empty without a cluster exporter."""
         return await self._owners.read() if self._owners is not None else {}
 
     async def nodes(self) -> Collection[str] | None:
-        """All nodes of the cluster; None where no cluster exporter says so."""
+        """All nodes of the cluster; None if no cluster exporter reports them."""
         if self._nodes is None:
             return None
         try:
             return await self._nodes.read()
-        except ScopeError:  # owners are asked of the same exporter, and say that it is down
+        except ScopeError:  # owners are read from the same exporter, and report that it is down
             return None
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await _let_go(self.current)
         await self._door.close()
         for api in (self._owners, self._nodes):
@@ -126,7 +126,7 @@ class Sources:
 
 
 class _Door:
-    """Asks an engine whether it is there; made when first asked, and again for other settings."""
+    """Checks whether an engine answers; its client is made at the first check, and again for other settings."""
 
     def __init__(self) -> None:
         self._source: PrometheusSource | None = None
@@ -145,7 +145,7 @@ class _Door:
 
 
 def make_source(config: Config) -> Source:
-    """The source that the settings ask for; ConfigInvalid when they ask for none, or wrongly."""
+    """The source that the settings ask for; ConfigInvalid if they name none, or are invalid."""
     check_source(config)
     if config.prometheus.url is not None:
         return _prometheus(config, deadline=config.prometheus.deadline, at_once=config.scheduler.max_workers)
@@ -209,7 +209,7 @@ def _scrapes(config: Config) -> ScrapeSource:
 
 
 def check_source(config: Config) -> None:
-    """ConfigInvalid when the settings say nothing to read from, or select series in a way that only an engine can."""
+    """ConfigInvalid if the settings name no source, or select series in a way that only an engine can."""
     analyzer = config.analyzer
     if config.prometheus.url is None:
         chosen_by(parse_condition(config.prometheus.query_condition))
@@ -231,7 +231,7 @@ def _nodes(config: Config) -> ClusterNodes | None:
 
 
 def _cluster_url(config: Config) -> str | None:
-    """The cluster exporter: as set, or that among the targets which listens on its port."""
+    """The URL of the cluster exporter: as set, or the target that has the exporter's port."""
     found = (target for target in config.analyzer.targets if _port(target) == CLUSTER.port)
     return config.analyzer.cluster_url or next(found, None)
 
@@ -252,7 +252,7 @@ def _concerns(config: Config) -> object:
     """The settings that a source is made from."""
     analyzer, prometheus = config.analyzer, config.prometheus
     return (
-        # most of it is not for own scrapes
+        # our own scrapes use only the condition
         (prometheus, config.scheduler.max_workers) if prometheus.url else prometheus.query_condition,
         analyzer.targets,
         analyzer.discover_services,

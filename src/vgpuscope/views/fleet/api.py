@@ -1,4 +1,4 @@
-"""The fuller resources of the analyzer's API: the fleet in a few figures, GPUs with evidence, groups, workloads."""
+"""The detailed resources of the analyzer's API: a summary of the fleet, GPUs with evidence, groups, workloads."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -45,7 +45,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     source: str
     schemas: tuple[str, ...]
     window_minutes: float | None
-    seconds: float | None  # that the analysis took
+    seconds: float | None  # duration of the analysis
     requests: int
     errors_total: int
     faults: tuple[Fault, ...]
@@ -57,24 +57,24 @@ class Summary(Struct, frozen=True, kw_only=True):
     shared: int
     stats: Stats
     tenants: int
-    stale_since: str | None = None  # null: it is what the last analysis found
+    stale_since: str | None = None  # null: the results are those of the last analysis
     stale_reason: str | None = None
     targets_up: int | None = None  # scrape targets that answer; null: the source does not know its targets
-    targets_down: int | None = None  # that are expected to answer, and do not
-    down_targets: tuple[Target, ...] = ()  # the first of these
+    targets_down: int | None = None  # targets that should answer and do not
+    down_targets: tuple[Target, ...] = ()  # the first of these targets
 
 
 class Shown(Struct, frozen=True, kw_only=True):
     """Which analysis is shown now."""
 
-    number: int | None  # null: none yet
+    number: int | None  # null: there is no analysis yet
     timestamp: str | None
     gpus: int
     stale: bool
 
 
 class TenantDetail(Struct, frozen=True, kw_only=True):
-    """One tenant of a GPU, with what its verdict rests on."""
+    """One tenant of a GPU, with the evidence for its verdict."""
 
     tenant: TenantResult
     terms: dict[Term, Stat]
@@ -84,7 +84,7 @@ class TenantDetail(Struct, frozen=True, kw_only=True):
 
 
 class GpuDetail(Struct, frozen=True, kw_only=True):
-    """One GPU or MIG instance, with what its verdict rests on; quantities are in base units."""
+    """One GPU or MIG instance, with the evidence for its verdict; quantities are in base units."""
 
     gpu_id: str
     mig: str
@@ -103,15 +103,18 @@ class GpuDetail(Struct, frozen=True, kw_only=True):
     former: tuple[TenantDetail, ...]
     stale: bool
     idle_since: str | None
-    last_seen: str | None  # null: it reports
+    last_seen: str | None  # null: the GPU reports
     target: str
     health: str
     xids: tuple[int, ...]
 
 
 class GroupResult(Struct, frozen=True, kw_only=True):
-    """The GPUs of one node or one namespace. A shared GPU is in the namespace of each of its tenants, and is judged
-    there by the tenants of that namespace alone. Fields named tenants_* count tenants, all others count GPUs."""
+    """The GPUs of one node or one namespace.
+
+    A shared GPU belongs to the namespace of each of its tenants, and is judged there by the tenants of that namespace
+    alone. Fields named tenants_* count tenants, all others count GPUs.
+    """
 
     name: str
     gpus: int
@@ -139,7 +142,7 @@ class WorkloadRow(Struct, frozen=True, kw_only=True):
     idle_gpus: int
     unknown_gpus: int
     avg_score: float | None  # the same as score
-    score: float | None  # mean of the GPUs that it has alone, and of its tenants on shared ones
+    score: float | None  # mean over the GPUs that it has alone and its tenants on shared GPUs
     tenants: int
     tenants_idle: int
     tenants_unknown: int
@@ -185,11 +188,11 @@ def summary(
     )
 
 
-_MOST_TARGETS = 100  # that are named
+_MOST_TARGETS = 100  # targets that are listed
 
 
 def target_counts(analysis: Analysis | None) -> tuple[int | None, int | None]:
-    """How many scrape targets answer, and how many are expected to and do not; None: the source does not know."""
+    """How many scrape targets answer, and how many should but do not; None: the source does not know."""
     if analysis is None or not analysis.targets:
         return None, None
     up = sum(target.up for target in analysis.targets)

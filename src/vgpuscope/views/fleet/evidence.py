@@ -1,4 +1,4 @@
-"""What a verdict rests on, in sentences: one for each reason code, with its numbers, in English and Chinese."""
+"""The evidence for a verdict in sentences: one for each reason code, with its numbers, in English and Chinese."""
 
 from math import ceil
 from typing import Literal, TypeAlias
@@ -179,7 +179,7 @@ _NOT_KNOWN = ("unknown", "未知")
 
 
 def sentences(evidence: Evidence, lang: Language) -> tuple[str, ...]:
-    """One sentence for each reason, the deciding one first; a code that has none stands for itself."""
+    """One sentence for each reason, the deciding one first; a code without a sentence is shown itself."""
     which = LANGUAGES.index(lang)
     words = _words(evidence, which)
     return tuple(SENTENCES[code][which].format_map(words) if code in SENTENCES else code for code in evidence.reasons)

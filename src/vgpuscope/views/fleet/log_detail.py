@@ -1,6 +1,6 @@
-"""What the analyzer's log says beside the table: a summary of each node, and of each GPU what its score is made of.
+"""What the analyzer logs beside the table: a summary of each node, and the parts of each GPU's score.
 
-An event is a message and its fields. They are made one by one, so that what is not logged is not made.
+An event is a message with its fields. Events are made one by one, so that an event that is not logged is not made.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _MOST = 40  # nodes in a summary, those with the most idle GPUs first
 
 
 def node_events(analysis: Analysis, *, all_nodes: bool) -> Iterator[Event]:
-    """A line for each node; of a large fleet only for some, unless all are wanted."""
+    """One line for each node; in a large fleet only for some nodes, unless all are wanted."""
     nodes: dict[str, list[GpuUse]] = {}
     for gpu in analysis.gpus:
         nodes.setdefault(gpu.hostname, []).append(gpu)
@@ -29,7 +29,7 @@ def node_events(analysis: Analysis, *, all_nodes: bool) -> Iterator[Event]:
 
 
 def gpu_events(analysis: Analysis) -> Iterator[Event]:
-    """For each GPU: what was concluded, what each term adds to its score, and its tenants."""
+    """For each GPU: its verdict, the points of each term of its score, and its tenants."""
     for gpu in analysis.gpus:
         yield "gpu", _gpu(gpu)
         yield "score", _score(gpu)
@@ -97,7 +97,7 @@ def _score(gpu: GpuUse) -> dict[str, object]:
 
 
 def _term(term: ScoreTerm) -> str:
-    """47.5 of 50 (95.0 %): the points it adds, the most that its weight allows, and what was measured."""
+    """47.5 of 50 (95.0 %): the points of a term, the most that its weight allows, and the measured value."""
     if term.value is None or term.points is None:
         return "not measured"
     against = f" of {term.reference}" if term.reference else ""

@@ -1,14 +1,14 @@
-"""An analysis as the table that the log shows, in gpu-oour's columns and with our verdict behind them.
+"""An analysis as the table in the log: gpu-oour's columns, then our verdict.
 
-There is a line for each GPU, or in a large fleet only for those of the lowest score; the tenants of a shared GPU have
-lines of their own below it.
+There is a line for each GPU; in a large fleet only for those with the lowest scores. The tenants of a shared GPU have
+their own lines below it.
 """
 
 from collections.abc import Iterator, Sequence
 
 from vgpuscope.views.fleet.results import ResultRow, TenantResult, low
 
-_MOST = 40  # lines of GPUs; how many more there are is said
+_MOST = 40  # lines of GPUs; a last line shows how many more there are
 _TENANTS = 8  # lines of tenants below a GPU
 _NAMED = 3  # tenants in one line
 RULE = "=" * 60
@@ -30,7 +30,7 @@ def table_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
 
 
 def low_lines(rows: Sequence[ResultRow], *, threshold: float) -> Iterator[str]:
-    """What is warned of: GPUs below the threshold."""
+    """The warning about GPUs below the threshold."""
     found = low(rows, threshold=threshold)
     if found:
         yield f"⚠️  Found {len(found)} GPU(s) with utilization below {threshold:g}%:"

@@ -1,7 +1,7 @@
-"""An analysis and how the analyses went → samples, and the page they are shown on.
+"""An analysis and the analyzer's counters → samples, and the page that shows them.
 
-What is said of GPUs is most of the page, and all of it changes with each analysis and with nothing else: it is written
-once, compressed, and kept as it is. What is said of the fleet and of the analyzer is little and changes at any time.
+The samples of GPUs are most of the page, and change only with an analysis: they are written once, compressed and kept.
+The samples of the fleet and of the analyzer are few and change at any time.
 """
 
 import zlib
@@ -25,7 +25,7 @@ from vgpuscope.views.fleet.results import Stats, memory_percent
 
 
 class AnalyzerHealth(Struct, frozen=True, kw_only=True):
-    """How the analyses went so far, and the settings they run by."""
+    """Counters of the analyses so far, and the settings in effect."""
 
     analyses: int
     errors: int
@@ -42,7 +42,7 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
-    """Everything shown of one GPU, for as long as it is in the fleet; `end`: of the window, for ages."""
+    """All samples of one GPU, as long as it is in the fleet; `end`: end of the window, for ages."""
     pods = pod_shares(gpu.tenants)
     means = {term: stat.mean for term, stat in gpu.terms.items() if stat.mean is not None}
     if len(pods) > 1:
@@ -55,7 +55,7 @@ def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]
 
 
 def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) -> Iterator[Sample]:
-    """The GPU's numbers, with the one pod that has it."""
+    """The GPU's numbers, with the only pod that has it."""
     row = _card_row(gpu, *((pods[0].namespace, pods[0].pod) if pods else ("", "")))
     yield Sample(m.SCORE, row, _points(gpu.score.value), (gpu.status,))
     yield Sample(m.CORE, row, _times(means.get("gpu_util"), 100))
@@ -68,7 +68,7 @@ def _whole(gpu: GpuUse, pods: Sequence[PodPart], means: Mapping[Term, float]) ->
 
 
 def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterator[Sample]:
-    """Each pod's own numbers. Power, clock and memory traffic are known of the whole GPU only."""
+    """Each pod's own numbers. Power, clock and memory traffic are known for the whole GPU only."""
     for pod in pods:
         row = _card_row(gpu, pod.namespace, pod.pod)
         yield Sample(m.SCORE, row, _points(pod.score), (pod.status,))
@@ -80,12 +80,12 @@ def _shared(gpu: GpuUse, pods: Sequence[PodPart], total: float | None) -> Iterat
 
 
 def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
-    model = gpu.model or "unknown"  # as gpu-oour says
+    model = gpu.model or "unknown"  # as in gpu-oour
     return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
 
 
 def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: AnalyzerHealth) -> Iterator[Sample]:
-    """Everything shown of the fleet as a whole, and of the analyzer itself."""
+    """All samples of the fleet as a whole, and of the analyzer itself."""
     row = FleetRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _service(row, build, health)
@@ -191,7 +191,7 @@ def _tenants(gpu: GpuUse) -> Iterator[Sample]:
 
 
 def _own_verdicts(tenants: Iterable[TenantUse]) -> dict[tuple[str, str, str], Verdict]:
-    """By namespace, pod and container; of two pods of one name, which a restart can leave behind, the stronger."""
+    """By namespace, pod and container; of two pods with one name, as after a restart, the stronger verdict."""
     found: dict[tuple[str, str, str], Verdict] = {}
     for use in tenants:
         if use.own:
@@ -221,10 +221,10 @@ CARD_SCOPES = frozenset({"card", "subject", "tenant", "gpupod"})
 CARD_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope in CARD_SCOPES)
 FLEET_METRICS: tuple[Metric, ...] = tuple(metric for metric in m.METRICS if metric.scope not in CARD_SCOPES)
 
-_LEVEL, _GZIP = 1, 31  # most of the gain, a fifth of the time; zlib's word for a gzip member
+_LEVEL, _GZIP = 1, 31  # most of the gain in a fifth of the time; zlib's value for a gzip member
 _AT_ONCE = 256  # GPUs
-_Known = dict[tuple[int, tuple[str, ...], tuple[str, ...]], str]  # labels as they are written
-_PLAIN_MOST: Bytes = 64 * 1024 * 1024  # above this, plain text is made from the compressed when somebody asks for it
+_Known = dict[tuple[int, tuple[str, ...], tuple[str, ...]], str]  # labels as text
+_PLAIN_MOST: Bytes = 64 * 1024 * 1024  # above this, plain text is decompressed on request
 
 
 class _Part(Protocol):
@@ -234,7 +234,7 @@ class _Part(Protocol):
 
 
 class CardsPage:
-    """What is said of all GPUs, in both formats: gauges have the same heads in either."""
+    """The samples of all GPUs, for both text formats: gauges have the same headers in both."""
 
     def __init__(self, plain: bytes | None = b"", packed: bytes = b"") -> None:
         self._plain, self._packed = plain, packed
@@ -249,7 +249,7 @@ class CardsPage:
 
 
 class AnalyzerPage:
-    """The page of one moment: names of GPUs first, then those of the fleet."""
+    """The page at one moment: metrics of GPUs first, then those of the fleet."""
 
     def __init__(self, cards: CardsPage, fleet: _Part) -> None:
         self._cards, self._fleet = cards, fleet
@@ -268,7 +268,7 @@ class AnalyzerPage:
 
 
 def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_most: Bytes = _PLAIN_MOST) -> CardsPage:
-    """Everything shown of these GPUs; takes a while for a large fleet, and little memory. A GPU is shown once."""
+    """All samples of these GPUs, each GPU once; takes a while for a large fleet, but little memory."""
     kinds = {(metric.labels, metric.extra): number for number, metric in enumerate(CARD_METRICS)}
     blocks = {metric.name: _Block(metric, kinds[metric.labels, metric.extra]) for metric in CARD_METRICS}
     waiting = iter({(gpu.gpu_id, gpu.mig): gpu for gpu in gpus}.values())
@@ -286,10 +286,10 @@ def cards_page(gpus: Iterable[GpuUse], *, end: UnixTime | None = None, plain_mos
 
 
 class _Block:
-    """The lines of one name, which are compressed as they come."""
+    """The lines of one metric, which are compressed as they come."""
 
     def __init__(self, metric: Metric, kind: int) -> None:
-        """`kind`: names of one kind have the same labels."""
+        """`kind`: metrics of one kind have the same labels."""
         (self._exposed,) = metric.exposed(frozenset(m.FAMILIES))
         self._kind = kind
         self._lines: list[str] = []
@@ -298,7 +298,7 @@ class _Block:
         self.plain: list[bytes] = []
 
     def add(self, sample: Sample, known: _Known) -> None:
-        """One more line; most of a GPU's lines have the same labels, which are written once."""
+        """Add one line; most lines of a GPU have the same labels, which are formatted once."""
         exposed, extra = self._exposed, sample.extra
         same = (self._kind, sample.row, extra)
         labels = known.get(same)
@@ -307,7 +307,7 @@ class _Block:
         self._lines.append(f"{exposed.name}{labels}{sample.value!r}\n")
 
     def pack(self, *, keep: bool) -> int:
-        """Compress what has come, and keep it as it is, too; how much it was."""
+        """Compress the lines so far, and if `keep`, keep them uncompressed too; returns their size."""
         if not self._lines:
             return 0
         head = "" if self.packed else _head(self._exposed)
@@ -324,7 +324,7 @@ class _Block:
             self.plain.clear()
 
     def end(self) -> bytes:
-        """The whole member."""
+        """The whole gzip member."""
         return b"".join([*self.packed, self._packer.flush()])
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from vgpuscope.model.analysis import Status, TenantUse, Term, UseClass, Verdict
 from vgpuscope.model.quantity import Ratio, UnixTime
 
-VERDICT_ORDER: tuple[Verdict, ...] = ("in_use", "unknown", "idle")  # the first that one container has is the pod's
+VERDICT_ORDER: tuple[Verdict, ...] = ("in_use", "unknown", "idle")  # the first that a container has is the pod's
 _CLASS_ORDER: tuple[UseClass, ...] = (
     "busy",
     "busy-unproductive",
@@ -26,7 +26,7 @@ _STATUS_ORDER: tuple[Status, ...] = ("high", "normal", "unknown", "low", "idle")
 
 
 class PodPart(Struct, frozen=True, kw_only=True):
-    """What one pod has and does on one GPU; None is not measured."""
+    """What one pod has and does on one GPU; None: not measured."""
 
     namespace: str
     pod: str
@@ -37,7 +37,7 @@ class PodPart(Struct, frozen=True, kw_only=True):
     use_class: UseClass
     util: Ratio | None
     memory: float | None  # bytes
-    limit: float | None  # bytes; None: one of its containers has none
+    limit: float | None  # bytes; None: one of its containers has no limit
     idle_since: UnixTime | None  # since when all its containers are idle
 
 
@@ -75,7 +75,7 @@ def _mean(use: TenantUse, term: Term) -> float | None:
 
 
 def _sum(values: Iterable[float | None], *, most: float | None = None) -> float | None:
-    """Of what was measured; None where nothing was."""
+    """The sum of the measured values; None if none was measured."""
     known = [value for value in values if value is not None]
     if not known:
         return None

@@ -1,9 +1,9 @@
-"""An analysis → the rows of /results and what is summed up from them: gpu-oour's fields with its digits, and ours.
+"""An analysis → the rows of /results and their sums: gpu-oour's fields with its rounding, and ours.
 
 A number that was not measured is null, never 0. Times carry their zone.
 
-There is one row for each GPU or MIG instance. What is counted, filtered and listed as low is a unit: the row itself, or
-on a shared GPU each of its tenants with its own numbers.
+There is one row for each GPU or MIG instance. Counts, filters and the list of low GPUs work on units: the row itself,
+or on a shared GPU each tenant with its own numbers.
 """
 
 from collections import Counter
@@ -33,21 +33,21 @@ W = TypeVar("W", bound=str)
 
 
 class TenantResult(Struct, frozen=True, kw_only=True):
-    """A tenant of a GPU, or one that had it earlier in the window."""
+    """A tenant of a GPU, or a former tenant that had it earlier in the window."""
 
     namespace: str
     pod: str
     container: str
     owner: str
-    own_numbers: bool  # whether verdict and numbers are the tenant's own, or only the GPU's are known
+    own_numbers: bool  # True: verdict and numbers are the tenant's own; False: only the GPU's are known
     verdict: Verdict
     use_class: UseClass
     gpu_util: float | None  # percent of the whole GPU
     mem_used_mb: float | None
     since: str | None  # null: since before the window
-    until: str | None  # null: has it still
+    until: str | None  # null: it still has the GPU
     pod_uid: str
-    score: float | None  # of its own numbers; the only tenant of a GPU has the GPU's
+    score: float | None  # by its own numbers; the only tenant of a GPU has the score of the GPU
     status: Status
     idle_since: str | None  # null: its verdict is not idle
     memory_limit_mb: float | None  # null: no limit is known
@@ -56,7 +56,7 @@ class TenantResult(Struct, frozen=True, kw_only=True):
 
 
 class OourRow(Struct, frozen=True):
-    """What gpu-oour says of a GPU, in its order."""
+    """gpu-oour's fields of a GPU, in its order."""
 
     gpu_id: str
     pod: str
@@ -90,7 +90,7 @@ class ResultRow(OourRow, frozen=True, kw_only=True):
     tenants: tuple[TenantResult, ...]
     stale: bool = False
     idle_since: str | None = None  # null: its verdict is not idle
-    health: str = ""  # as the exporter reports it: ok, lost, …; "": it does not
+    health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
     xids: tuple[int, ...] = ()  # XIDs of the window
     last_seen: str | None = None  # of a GPU that no longer reports; null: it reports
 
@@ -99,7 +99,7 @@ class NamespaceStats(Struct, frozen=True, kw_only=True):
     """One namespace by its own tenants; a shared GPU counts once in the namespace of each of its tenants."""
 
     count: int  # GPUs
-    avg_score: float | None  # of the GPUs that it has alone, and of its tenants on shared ones
+    avg_score: float | None  # mean over the GPUs that it has alone and its tenants on shared GPUs
     low_util_count: int  # GPUs on which a tenant of the namespace is below the threshold
     idle_verdict_count: int  # GPUs on which all its tenants are idle
     unknown_count: int  # GPUs on which some of its tenants are unknown and none is in use
@@ -110,8 +110,10 @@ class NamespaceStats(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What /results/stats says. The first eight fields are gpu-oour's. Fields named tenants_* count tenants, all others
-    count GPUs."""
+    """The body of /results/stats; the first eight fields are gpu-oour's.
+
+    Fields named tenants_* count tenants, all others count GPUs.
+    """
 
     total_gpus: int
     avg_score: float
@@ -124,7 +126,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     by_verdict: dict[Verdict, int]
     by_class: dict[UseClass, int]
     unknown_count: int
-    scored: int  # GPUs that have a score; without any, the three scores above are 0 as gpu-oour has them
+    scored: int  # GPUs that have a score; if none has, the three scores above are 0 as in gpu-oour
     timestamp: str | None
     tenants_total: int
     tenants_low: int  # idle, or with a score below the threshold: those that /results/low lists
@@ -133,19 +135,19 @@ class Stats(Struct, frozen=True, kw_only=True):
     tenants_by_status: dict[Status, int]
     tenants_by_verdict: dict[Verdict, int]
     tenants_by_class: dict[UseClass, int]
-    stale_since: str | None = None  # null: it is what the last analysis found
+    stale_since: str | None = None  # null: the results are those of the last analysis
     stale_reason: str | None = None
 
 
 def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
-    """All rows, in rising order of score as gpu-oour sends them; those without a score come last."""
+    """All rows, in ascending order of score as in gpu-oour; rows without a score come last."""
     stamp = iso(analysis.started)
     made = [_row(gpu, stamp, stale=stale) for gpu in analysis.gpus]
     return tuple(sorted(made, key=_by_score))
 
 
 def units(row: ResultRow) -> tuple[ResultRow, ...]:
-    """The row itself; of a shared GPU, a row for each tenant, with its pod, its numbers and what is concluded of it."""
+    """The row itself; for a shared GPU one row for each tenant, with its pod, its numbers and its verdict."""
     return tuple([_unit(row, one) for one in row.tenants]) if row.shared else (row,)
 
 
@@ -156,7 +158,7 @@ def stats(
     timestamp: str | None,
     chosen: Sequence[ResultRow] | None = None,
 ) -> Stats:
-    """The sums over rows; `chosen` are the units to count, where not all of them are wanted."""
+    """The sums over rows; `chosen`: the units to count, if not all of them."""
     scores = [row.score for row in found if row.score is not None]
     by_status = _counted([row.status for row in found], STATUSES)
     by_verdict = _counted([row.verdict for row in found], VERDICTS)
@@ -190,7 +192,7 @@ def stats(
 def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
     """Units that are idle or have a score below the threshold, in the order of their scores.
 
-    A shared GPU is itself listed only where that is known of the GPU and of none of its tenants.
+    A shared GPU itself is listed only if this is known for the GPU and for none of its tenants.
     """
     listed: list[ResultRow] = []
     for row in found:
@@ -200,12 +202,12 @@ def low(found: Iterable[ResultRow], *, threshold: float) -> list[ResultRow]:
 
 
 def _wasteful(unit: ResultRow, threshold: float) -> bool:
-    """Whether it is idle or below the threshold; memory held can lift the score of what is idle above it."""
+    """Whether a unit is idle or below the threshold; memory held can lift an idle unit's score above it."""
     return unit.verdict == "idle" or _below(unit, threshold)
 
 
 def _below(unit: ResultRow, threshold: float) -> bool:
-    """Whether its score is below; not if the score is old or of too few terms, and so says nothing."""
+    """Whether the score is below the threshold; a score that is old or of too few terms proves nothing."""
     return unit.score is not None and unit.score < threshold and unit.status != "unknown"
 
 
@@ -214,7 +216,7 @@ def _by_score(row: ResultRow) -> tuple[object, ...]:
 
 
 def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
-    """Numbers that are the whole GPU's are not the tenant's."""
+    """The row of one tenant; numbers of the whole GPU are not the tenant's."""
     total, used = row.mem_total_mb, one.mem_used_mb
     return replace(
         row,
@@ -249,7 +251,7 @@ def mean(terms: dict[Term, Stat], term: Term, *, scale: float, digits: int) -> f
 
 
 def only_tenant(gpu: GpuUse) -> tuple[str, str]:
-    """Namespace and pod that have the GPU; of several, what they have in common."""
+    """Namespace and pod of the GPU's tenant; of several tenants, what they have in common."""
     if len(gpu.tenants) == 1:
         tenant = gpu.tenants[0].tenant
         return tenant.namespace, tenant.pod
@@ -259,7 +261,7 @@ def only_tenant(gpu: GpuUse) -> tuple[str, str]:
 
 
 def memory_percent(terms: dict[Term, Stat]) -> float | None:
-    """Memory in use of all there is."""
+    """Memory in use, in percent of the total."""
     used, total = terms.get("mem_used"), terms.get("mem_total")
     if used is None or total is None or used.mean is None or not total.mean:
         return None
@@ -269,7 +271,7 @@ def memory_percent(terms: dict[Term, Stat]) -> float | None:
 def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
     namespace, pod = only_tenant(gpu)
     terms, evidence = gpu.terms, gpu.evidence
-    return ResultRow(  # by position, since Python takes many arguments by name through a dictionary: 1 µs for each GPU
+    return ResultRow(  # by position: keyword arguments go through a dictionary, which takes 1 µs for each GPU
         gpu.gpu_id,
         pod,
         namespace,
@@ -303,9 +305,9 @@ def _row(gpu: GpuUse, stamp: str, *, stale: bool) -> ResultRow:
 
 
 def tenant_row(use: TenantUse, gpu: GpuUse, *, stale: bool = False) -> TenantResult:
-    """One tenant as the API shows it; an old verdict is none."""
+    """One tenant as the API shows it; an old verdict is shown as unknown."""
     tenant, terms = use.tenant, use.terms
-    # what is known of a GPU that one tenant has alone is known of that tenant: one score, wherever it is read
+    # an only tenant has the score and status of its GPU, so that there is one score wherever it is read
     score, status = (gpu.score, gpu.status) if _has_alone(use, gpu) else (use.score, use.status)
     return TenantResult(
         namespace=tenant.namespace,
@@ -343,7 +345,7 @@ def _moment(at: UnixTime | None) -> str | None:
 
 
 def _ratio(value: Ratio) -> Ratio:
-    return round(value, 3) if value < 1 else 1.0  # nearly all are
+    return round(value, 3) if value < 1 else 1.0  # nearly all values are 1
 
 
 def _by_namespace(parts: Iterable[ResultRow], threshold: float) -> dict[str, NamespaceStats]:
@@ -352,7 +354,7 @@ def _by_namespace(parts: Iterable[ResultRow], threshold: float) -> dict[str, Nam
 
 
 def by_namespace(parts: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
-    """Units by the namespace of the tenant that they are of."""
+    """Units by the namespace of their tenant."""
     groups: dict[str, list[ResultRow]] = {}
     for part in parts:
         for namespace in {one.namespace for one in part.tenants}:
@@ -361,7 +363,7 @@ def by_namespace(parts: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
 
 
 def by_gpu(parts: Iterable[ResultRow]) -> dict[tuple[str, str], Verdict]:
-    """What is concluded of each GPU from these units of it: in use if one is, idle only if all are."""
+    """The verdict on each GPU from these units of it: in use if one is, idle only if all are."""
     said: dict[tuple[str, str], set[Verdict]] = {}
     for part in parts:
         said.setdefault((part.gpu_id, part.mig), set()).add(part.verdict)
@@ -372,7 +374,7 @@ _STRONGEST: tuple[Verdict, ...] = ("in_use", "unknown", "idle")
 
 
 def average(parts: Iterable[ResultRow]) -> float | None:
-    """Mean score of those that have one."""
+    """Mean score of the units that have one."""
     scores = [part.score for part in parts if part.score is not None]
     return round(sum(scores) / len(scores), 1) if scores else None
 

@@ -1,7 +1,7 @@
 """Results as a table for the terminal: a line for each GPU, node first, and below it one for each tenant.
 
-Colour repeats what the words say. Where room is short, columns that can be spared go first, then names are shortened,
-and at last folded; nothing is cut.
+Colour repeats what the words say. If the terminal is narrow, optional columns are omitted first, then names are
+shortened, and at last folded; nothing is cut off.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from vgpuscope.views.text import UNKNOWN, clean, sizes, span
 _COLOURS = {"in_use": "green", "idle": "yellow", "unknown": "magenta"}
 _MARKED = {"idle-held": "red", "busy-unproductive": "red", "stalled": "red"}
 _TITLES = ("SCORE>", "UTIL>", "MEMORY>", "STATUS", "VERDICT", "CLASS", "IDLE>", "SEEN>", "MODEL", "OWNER")
-_SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # in this order
+_SPARED = ("MODEL", "SEEN>", "OWNER", "STATUS", "UTIL>")  # omitted in this order
 _GAP = 2  # cells between two columns
 _LEAST_NAME = 24  # cells for names, which are folded
 _SHORT = 12  # characters of a UUID that are shown at least: GPU-1234abcd
@@ -69,7 +69,7 @@ def _cut(name: str, length: int) -> str:
 
 
 class _Layout(Struct, frozen=True):
-    """How much is shown."""
+    """Which columns and which form of the names are shown."""
 
     names: Mapping[str, str]  # the shown form of each UUID
     spared: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class _Layout(Struct, frozen=True):
 
 
 class _Block(Struct):
-    """One GPU and those of its tenants that are to be shown."""
+    """One GPU and the tenants of it that are shown."""
 
     row: ResultRow
     single: bool  # the row is one tenant, so the GPU's own numbers are not known here
@@ -89,11 +89,11 @@ class _Block(Struct):
 
 class _Line(Struct, frozen=True):
     name: Text
-    cells: tuple[Text, ...] = ()  # (): a remark
+    cells: tuple[Text, ...] = ()  # (): the line is a remark
 
 
 def _blocks(rows: Iterable[ResultRow]) -> list[_Block]:
-    """One for each GPU, where it first appears."""
+    """One block for each GPU, at its first appearance."""
     blocks: dict[tuple[str, str], _Block] = {}
     for row in rows:
         single = row.shared and len(row.tenants) == 1
@@ -139,7 +139,7 @@ def _tenant_cells(row: ResultRow, one: TenantResult) -> tuple[Text, ...]:
 
 
 def _measured(one: ResultRow | TenantResult, memory: float | None, at: str) -> tuple[Text, ...]:
-    """What a GPU and a tenant have in common, of which `memory` is the whole."""
+    """The cells that a GPU and a tenant have in common; `memory` is the total."""
     return (
         _number(one.score),
         _percent(one.gpu_util),
@@ -153,7 +153,7 @@ def _measured(one: ResultRow | TenantResult, memory: float | None, at: str) -> t
 
 
 def _named(one: TenantResult) -> tuple[Text, ...]:
-    """A tenant that has the GPU alone: the numbers of the line above are its own."""
+    """A tenant that has the GPU alone: the numbers of the GPU's line are its own."""
     memory = _memory(one.mem_used_mb, one.memory_limit_mb) if one.own_numbers else _NOTHING
     shown = {"MEMORY>": memory, "OWNER": Text(clean(one.owner))}
     return tuple(shown.get(title, _NOTHING) for title in _TITLES)
@@ -210,7 +210,7 @@ def _drawn(lines: Sequence[_Line], layout: _Layout, width: int | None) -> Table:
 
 
 def _folded(name: Text, room: int) -> Text:
-    """The name in lines of so many cells, cut at spaces where that is near; those after the first are indented."""
+    """The name in lines of `room` cells, folded at a space if one is near; lines after the first are indented."""
     cuts: list[int] = []
     begin, space = 0, room
     while cell_len(name.plain[begin:]) > space:

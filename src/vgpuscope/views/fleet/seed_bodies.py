@@ -23,7 +23,7 @@ class InfoConfig(Struct, frozen=True):
 
 
 class Info(Struct, frozen=True):
-    """What `/` says."""
+    """The body of `/`."""
 
     service: str
     version: str
@@ -34,7 +34,7 @@ class Info(Struct, frozen=True):
 
 
 class HealthBody(Struct, frozen=True):
-    """What `/health` says; the first six fields are gpu-oour's."""
+    """The body of `/health`; the first six fields are gpu-oour's."""
 
     status: str
     prometheus_connected: bool
@@ -48,16 +48,16 @@ class HealthBody(Struct, frozen=True):
     leader: bool
     history: bool  # the store of results answers
     error: dict[str, str] | None
-    stale_since: str | None  # null: what is shown is what the last analysis found
+    stale_since: str | None  # null: the results are those of the last analysis
     stale_reason: str | None
     targets_up: int | None  # scrape targets that answer; null: the source does not know its targets
-    targets_down: int | None  # that are expected to answer, and do not
+    targets_down: int | None  # targets that should answer and do not
     faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
     failing: tuple[str, ...] = ()  # what failed after the last analysis (page, log, store), with codes
 
 
 class Triggered(Struct, frozen=True):
-    """What `/analyze` says."""
+    """The body of `/analyze`."""
 
     status: str
     message: str
@@ -65,9 +65,9 @@ class Triggered(Struct, frozen=True):
 
 
 class LowBody(Struct, frozen=True):
-    """What `/results/low` says; `count` is that of all pages.
+    """The body of `/results/low`; `count` is the number on all pages.
 
-    `gpus` are GPUs that one tenant has, or none, and of shared GPUs the tenants, each with its own numbers.
+    `gpus` has GPUs with one tenant or none, and for shared GPUs their tenants, each with its own numbers.
     """
 
     count: int
@@ -75,8 +75,8 @@ class LowBody(Struct, frozen=True):
     timestamp: str | None
     gpus: list[ResultRow]
     stale: bool = False
-    total_gpus: int = 0  # that were analysed, of all statuses
-    unknown_count: int = 0  # of these, those whose verdict is unknown
+    total_gpus: int = 0  # GPUs analysed, of all statuses
+    unknown_count: int = 0  # GPUs whose verdict is unknown
     tenants_total: int = 0
     tenants_unknown: int = 0
 
@@ -90,7 +90,7 @@ SomeOfRow: Any = msgspec.defstruct(
 
 
 class SomeOfLow(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `/results/low` says when only some fields were asked for."""
+    """The body of `/results/low` if only some fields were requested."""
 
     count: int
     threshold: float
@@ -104,7 +104,7 @@ class SomeOfLow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Updated(Struct, frozen=True):
-    """What `/config/update` says."""
+    """The body of `/config/update`."""
 
     status: str
     updates: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Rows of a table → those that were asked for, in the order, with the fields and in the form that was asked for."""
+"""Selects rows of a table: filters, order, page and fields; and writes them as JSON or CSV."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What was asked for. Filters hold all at once; text is compared whole, `search` as a part of any name."""
+    """What was requested. All filters must match; text must be equal, `search` matches a part of any name."""
 
     equal: dict[str, str | bool] = {}
     search: str = ""
@@ -27,9 +27,9 @@ class Selection(Struct, frozen=True, kw_only=True):
 def select(
     rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()
 ) -> tuple[Sequence[T], int]:
-    """The page that was asked for, and how many rows there are on all pages.
+    """The requested page, and the number of rows on all pages.
 
-    A row is found by itself or by one of its `parts`, which has to pass all filters alone.
+    A row matches itself or through one of its `parts`, which must pass all filters alone.
     """
     found = matching(rows, asked, parts=parts)
     if asked.sort:
@@ -39,7 +39,7 @@ def select(
 
 
 def matching(rows: Sequence[T], asked: Selection, *, parts: Callable[[T], Sequence[T]] = lambda _: ()) -> Sequence[T]:
-    """All rows that pass, or that have a part which does."""
+    """All rows that pass the filters, or that have a part which does."""
     if not _filters(asked):
         return rows
     return [row for row in rows if _passes(row, asked) or any(_passes(part, asked) for part in parts(row))]
@@ -53,7 +53,7 @@ def as_json(rows: Sequence[T], fields: Sequence[str] = ()) -> bytes:
 
 
 def as_csv(rows: Sequence[Struct], fields: Sequence[str]) -> bytes:
-    """The rows with a line of names first. Nested values are JSON; what a spreadsheet would run is made plain text."""
+    """The rows after a header line. Nested values are JSON; text that a spreadsheet would run is made plain text."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(fields)
@@ -92,7 +92,7 @@ def _names(row: Struct) -> str:
 
 
 def _sorted(rows: Sequence[T], sort: str) -> list[T]:
-    """By one field; rows without a value come last, whichever way."""
+    """By one field; rows without a value come last in both directions."""
     name, reverse = sort.removeprefix("-"), sort.startswith("-")
     value: Callable[[T], Any] = lambda row: getattr(row, name)  # noqa: E731
     there = [row for row in rows if value(row) is not None]
