@@ -535,8 +535,8 @@ async def test_no_configuration_at_all_is_no_reason_to_stop(tmp_path, monkeypatc
     ("text", "reason"),
     [
         (None, "not found"),
-        ("", "shape of a kubeconfig"),
-        ("- a list", "shape of a kubeconfig"),
+        ("", "not a valid kubeconfig"),
+        ("- a list", "not a valid kubeconfig"),
         ("a: [", "expected"),
         ("\x00", "special characters"),
         ("current-context: x", "'clusters' is missing"),
@@ -559,7 +559,7 @@ def test_a_bad_kubeconfig_is_refused_by_its_name(tmp_path, text, reason):
         ({"insecure-skip-tls-verify": True}, "insecure-skip-tls-verify"),
         ({"certificate-authority": "/does/not/exist"}, "No such file"),
         ({"certificate-authority-data": "bm90IGEgY2VydA=="}, "."),
-        ({"server": "127.0.0.1:6443"}, "no http or https address"),
+        ({"server": "127.0.0.1:6443"}, "is not an http or https address"),
     ],
 )
 def test_a_cluster_that_cannot_be_trusted_is_refused(tmp_path, cluster, reason):

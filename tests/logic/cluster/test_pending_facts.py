@@ -169,8 +169,8 @@ def test_room_that_is_there_now_is_told_so():
 def test_a_pod_that_names_no_memory_wants_a_gpus_whole_memory_by_hamis_default():
     (line,) = told(waiting(reason(MEMORY, "n1"), gpu=1), ONE)[MEMORY]
     assert line == (
-        "n1: GPU 0 has the most free memory, 6.0 GiB of 80.0 GiB; the pod names no amount, which is a whole GPU by "
-        "HAMi's default."
+        "n1: GPU 0 has the most free memory, 6.0 GiB of 80.0 GiB; the pod names no amount, so HAMi allocates "
+        "a whole GPU by default."
     )
 
 

@@ -1,10 +1,10 @@
-"""The API of the cluster exporter answers from kept conclusions, and these are the ones that would be made anew."""
+"""The API of the cluster exporter answers from kept conclusions, and these are the ones that would be made now."""
 
 import json
 
+import httpx2
 import msgspec
 import pytest
-from starlette.requests import Request
 
 from tests.contract.clusterrun import holder, quota, registered
 from tests.controlplane import pod
@@ -39,18 +39,20 @@ def feed(exporter, name, *found):
         watch.take(watch._decode_event(line(one)))
 
 
-def asked(query=""):
-    return Request({"type": "http", "query_string": query.encode(), "headers": [], "method": "GET", "path": "/"})
+async def get(exporter, path, query=""):
+    """The answer of the service's own application, as JSON."""
+    transport = httpx2.ASGITransport(app=exporter.app(None))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://exporter") as client:
+        return (await client.get(f"/api/v1/{path}?{query}")).json()
 
 
-async def test_the_nodes_are_those_that_would_be_made_anew(exporter):
+async def test_the_nodes_are_those_that_would_be_made_now(exporter):
     feed(exporter, "pods", holder("p1", "n2", "GPU-2b", memory=7))
     await exporter._settle()
     fresh = ClusterLedger()
     fresh.replace_nodes(exporter._state.nodes.values())
     fresh.replace_pods(exporter._state.pods.values())
-    answer = await exporter._nodes_json(asked())
-    assert json.loads(answer.body) == json.loads(msgspec.json.encode([fresh.node(f"n{i}") for i in range(3)]))
+    assert await get(exporter, "nodes") == json.loads(msgspec.json.encode([fresh.node(f"n{i}") for i in range(3)]))
 
 
 @pytest.mark.parametrize("query", ["", "namespace=ml&pod=waits", "all=true"])
@@ -62,9 +64,9 @@ async def test_no_answer_makes_conclusions(exporter, monkeypatch, query):
 
     monkeypatch.setattr(ledger, "settle_node", made)
     monkeypatch.setattr(ledger, "settle_namespace", made)
-    nodes = json.loads((await exporter._nodes_json(asked())).body)
+    nodes = await get(exporter, "nodes")
     assert [len(node["holders"]) for node in nodes] == [2, 2, 2]
-    pending = json.loads((await exporter._pending_json(asked(query))).body)
+    pending = await get(exporter, "pending", query)
     assert [one["pod"] for one in pending["pending"] if one["outcome"] == "waiting"] == ["waits"]
 
 

@@ -21,7 +21,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True):
 
     namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
     pod: Annotated[str | None, Meta(description="Only pods of this name.")] = None
-    all: Annotated[bool, Meta(description="Those too that no longer wait.")] = False
+    all: Annotated[bool, Meta(description="true: also pods that no longer wait.")] = False
 
 
 class Handlers(Protocol):
@@ -36,10 +36,10 @@ def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...
     """The table of operations. `protected`: the web configuration file requires credentials."""
     own = (
         _get("/api/v1/nodes", "the ledger of every node as JSON", of.nodes, list[NodeLedger]),
-        _get("/api/v1/pending", "pods that wait for devices, and why, as JSON", of.pending, PendingList),
+        _get("/api/v1/pending", "pods that wait for devices, with the reasons, as JSON", of.pending, PendingList),
         _get(
             "/api/v1/owners",
-            "who made the pods that have devices, as JSON",
+            "the topmost owner of each pod with devices, as JSON",
             of.owners,
             dict[str, str],
             statuses=(503,),
