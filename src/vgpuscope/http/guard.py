@@ -17,7 +17,7 @@ from vgpuscope.http.ratelimit import RateLimiter
 from vgpuscope.model.errors import ScopeError, WebConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.runtime.worker import Worker
+from vgpuscope.worker import Worker
 
 log = logging.getLogger(__name__)
 

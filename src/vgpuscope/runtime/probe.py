@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from vgpuscope.model.errors import SourceDown
-from vgpuscope.runtime.worker import Worker
+from vgpuscope.worker import Worker
 
 T = TypeVar("T")
 

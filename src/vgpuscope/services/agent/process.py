@@ -28,13 +28,13 @@ from vgpuscope.model.pod import Pod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import OnChange
-from vgpuscope.runtime.worker import Worker
 from vgpuscope.services import frame
 from vgpuscope.services.agent.api import TITLE, operations
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
 from vgpuscope.views.exposition.page import Page
+from vgpuscope.worker import Worker
 
 if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard

@@ -40,8 +40,8 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.runtime.worker import Worker
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.worker import Worker
 
 T = TypeVar("T")
 

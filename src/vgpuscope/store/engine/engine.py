@@ -12,8 +12,8 @@ from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.store.engine.database import Database, Mode, Transaction
 from vgpuscope.store.engine.migrations import TableSet, migrate
-from vgpuscope.store.engine.worker import Worker
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.worker import Closed, Worker
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Engine:
     def __init__(self, database: Database, *, limits: Limits = LIMITS) -> None:
         self._database = database
         self._limits = limits
-        self._worker = Worker("store", most_waiting=limits.calls_waiting)
+        self._worker = Worker("store")
         self._tables: list[TableSet] = []
         self._migrated = (0, 0)  # number of the connection, and of table sets that were migrated on it
 
@@ -72,10 +72,15 @@ class Engine:
     async def do(self, job: Callable[[], T], *, deadline: Seconds | None = None) -> T:
         """Run a function on the engine's thread, where it may open transactions of its own."""
         seconds = self._limits.deadline if deadline is None else min(deadline, self._limits.deadline)
+        most = self._limits.calls_waiting
+        if self._worker.waiting >= most:
+            raise HistoryDown(f"{most} calls to the store are waiting; this one was rejected")
         try:
             return await self._worker.do(lambda: self._twice(job), deadline=seconds)
         except TimeoutError as e:
             raise HistoryDown(f"the store has not answered within {seconds:g} s") from e
+        except Closed as e:
+            raise HistoryDown("the store is closed") from e
 
     async def close(self) -> None:
         """Disconnect and end the thread."""

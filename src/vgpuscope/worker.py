@@ -59,6 +59,11 @@ class Worker:
         """What the job returns or raises; TimeoutError after `deadline` seconds, counted from now."""
         return await asyncio.wait_for(asyncio.wrap_future(self.submit(work)), deadline)
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that have not started."""
+        return self._jobs.qsize()
+
     def close(self) -> None:
         """Let the thread end after the queued jobs; no new job is accepted."""
         with self._lock:

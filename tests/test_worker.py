@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from tests.loopclock import forward
-from vgpuscope.runtime.worker import Closed, Worker
+from vgpuscope.worker import Closed, Worker
 
 SOON = 60.0
 
