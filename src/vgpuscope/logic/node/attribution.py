@@ -21,7 +21,7 @@ from vgpuscope.logic.node.holdings import Allocation, PodIndex
 from vgpuscope.model.device import Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, Ratio
-from vgpuscope.model.region import ContainerRegion
+from vgpuscope.model.region import ContainerRegion, Region
 from vgpuscope.model.usage import ContainerKey, Method, Mode
 
 # Processes that serve all users of a GPU, wherever they run. The kernel cuts names to 15 characters.
@@ -128,10 +128,15 @@ class _Ownership:
             key = pod_index.key(container.pod_uid, container.container)
             self.regions[key] = container
             if container.region.devices:
-                for slot in container.region.live_slots():
-                    if slot.host_pid > 0:
-                        pid = slot.host_pid
-                        self.by_host_pid[pid] = key if self.by_host_pid.get(pid, key) == key else None
+                self._record(container.region, key)
+
+    def _record(self, region: Region, key: ContainerKey) -> None:
+        """Note the processes that a region claims. A process that two containers claim is neither's by claim."""
+        claimed = self.by_host_pid
+        for slot in region.live_slots():
+            if slot.host_pid > 0:
+                other = claimed.get(slot.host_pid, key)
+                claimed[slot.host_pid] = key if other is key or other == key else None
 
     def claim(self, process: GpuProcess, pool: GpuPool, holder: ContainerShare | None) -> _Claim:
         """The process with its owner in this pool.

@@ -1,7 +1,7 @@
 """Who was given what: the kubelet's word, HAMi's annotations and HAMi's regions brought to one list."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,8 @@ from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Dispute, Mode
 
 _KEYS_KEPT = 4096
+
+_Place: TypeAlias = tuple[ContainerKey, DeviceUUID, DeviceUUID | None]
 
 
 class Allocation(Struct, frozen=True, kw_only=True):
@@ -41,7 +43,10 @@ class PodIndex:
         }
         self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
         self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
-        self.annotated = tuple(_from_annotations(self))
+        self.annotated: dict[_Place, Allocation] = {}
+        for one in _from_annotations(self):
+            self.annotated.setdefault((one.key, one.gpu, one.mig), one)
+        self.assigned = _by_container(self.annotated)
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         """The container's key, with names where they are known."""
@@ -87,13 +92,13 @@ def holdings(
     A region is written by its tenant. It counts only for devices that were assigned to its container, or where no
     source tells assignments at all.
     """
-    found: dict[tuple[ContainerKey, DeviceUUID, DeviceUUID | None], Allocation] = {}
-    devices = _devices(gpus)
-    for allocation in (*pod_index.annotated, *_from_grants(gpus, pod_index, grants)):
+    found, devices = pod_index.annotated.copy(), _devices(gpus)
+    for allocation in _from_grants(gpus, pod_index, grants):
         found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
-    believed, disputes = _believed(regions, _assigned(found, pod_index, grants, devices), pod_index, devices)
-    for allocation in _from_regions(gpus, pod_index, believed):
-        found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
+    assigned = _assigned(found, pod_index, grants, devices) if grants else pod_index.assigned
+    believed, disputes = _believed(regions, assigned, pod_index, devices)
+    for allocation in _from_regions(gpus, pod_index, believed, found):
+        found[allocation.key, allocation.gpu, allocation.mig] = allocation
     there = [one for one in found.values() if not devices or one.gpu in devices]
     return Holdings(tuple(there), believed, disputes)
 
@@ -103,23 +108,28 @@ def _devices(gpus: Collection[Gpu]) -> frozenset[DeviceUUID]:
     return frozenset(gpu.uuid for gpu in gpus) | {one.uuid for gpu in gpus for one in gpu.instances}
 
 
+def _by_container(found: Iterable[_Place]) -> dict[ContainerKey, set[DeviceUUID]]:
+    """The devices of each container."""
+    assigned: dict[ContainerKey, set[DeviceUUID]] = {}
+    for key, gpu, mig in found:
+        assigned.setdefault(key, set()).add(mig or gpu)
+    return assigned
+
+
 def _assigned(
-    found: Iterable[tuple[ContainerKey, DeviceUUID, DeviceUUID | None]],
+    found: Iterable[_Place],
     pod_index: PodIndex,
     grants: Collection[Grant],
     devices: Collection[DeviceUUID],
-) -> dict[ContainerKey, Collection[DeviceUUID]]:
+) -> Mapping[ContainerKey, Collection[DeviceUUID]]:
     """The devices of each container, by sources that a tenant cannot write.
 
     HAMi's ids at the kubelet say that a container was given GPUs, and not which. Where its annotation does not say
     either, the container may have any of the node.
     """
-    assigned: dict[ContainerKey, set[DeviceUUID]] = {}
-    for key, gpu, mig in found:
-        assigned.setdefault(key, set()).add(mig or gpu)
     unnamed = [grant for grant in grants if grant.claim is None and parse_device_id(grant.device_id).hami]
     open_to_all = dict.fromkeys(filter(None, map(pod_index.key_of_grant, unnamed)), devices)
-    return {**open_to_all, **assigned}
+    return {**open_to_all, **_by_container(found)}
 
 
 def _believed(
@@ -148,8 +158,9 @@ def _believed(
 
 
 def _from_regions(
-    gpus: Collection[Gpu], pod_index: PodIndex, regions: Iterable[ContainerRegion]
+    gpus: Collection[Gpu], pod_index: PodIndex, regions: Iterable[ContainerRegion], known: Collection[_Place]
 ) -> Iterator[Allocation]:
+    """Allocations that only regions name."""
     parents = {instance.uuid: gpu.uuid for gpu in gpus for instance in gpu.instances}
     for container in regions:
         if container.region is None or (pod_index.known and container.pod_uid not in pod_index.by_uid):
@@ -158,11 +169,11 @@ def _from_regions(
         for device in container.region.devices:
             if not device.uuid:
                 continue
-            limit = device.memory_limit or None
-            if parent := parents.get(device.uuid):
-                yield Allocation(key=key, gpu=parent, mig=device.uuid, mode="mig", memory_limit=limit)
-            else:
-                yield Allocation(key=key, gpu=device.uuid, mode="hami", memory_limit=limit)
+            parent, limit = parents.get(device.uuid), device.memory_limit or None
+            place = (key, parent, device.uuid) if parent else (key, device.uuid, None)
+            if place not in known:
+                _, gpu, mig = place
+                yield Allocation(key=key, gpu=gpu, mig=mig, mode="mig" if mig else "hami", memory_limit=limit)
 
 
 def _from_annotations(pod_index: PodIndex) -> Iterator[Allocation]:
@@ -198,7 +209,7 @@ def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[
             yield Allocation(key=key, gpu=gpu.uuid, mode="exclusive")
 
 
-class _Place(NamedTuple):
+class _Granted(NamedTuple):
     """What a grant is of."""
 
     gpu: Gpu
@@ -207,7 +218,7 @@ class _Place(NamedTuple):
     hami: bool = False
 
 
-def _place(grant: Grant, gpus: Collection[Gpu]) -> _Place | None:
+def _place(grant: Grant, gpus: Collection[Gpu]) -> _Granted | None:
     """GPU, instance and how it is shared; None where the id names nothing on this node.
 
     HAMi's kubelet ids say only that a GPU was asked for: which one, its annotation says.
@@ -221,21 +232,21 @@ def _place(grant: Grant, gpus: Collection[Gpu]) -> _Place | None:
         if not _is_card(ref, gpu):
             continue
         if ref.mig is None and ref.gpu_instance is None:
-            return _Place(gpu, None, ref.replica)
+            return _Granted(gpu, None, ref.replica)
         instance = next((i for i in gpu.instances if _is_instance(ref, i)), None)
         if instance is not None:
-            return _Place(gpu, instance, ref.replica)
+            return _Granted(gpu, instance, ref.replica)
     return None
 
 
-def _claimed(name: DraName, gpus: Collection[Gpu]) -> _Place | None:
+def _claimed(name: DraName, gpus: Collection[Gpu]) -> _Granted | None:
     gpu = next((g for g in gpus if g.minor == name.minor), None)
     if gpu is None:
         return None
     if name.profile_id is None:
-        return _Place(gpu, hami=name.hami)
+        return _Granted(gpu, hami=name.hami)
     mig = _claimed_instance(name, gpu.instances)
-    return None if mig is None else _Place(gpu, mig)
+    return None if mig is None else _Granted(gpu, mig)
 
 
 def _claimed_instance(name: DraName, instances: Collection[MigInstance]) -> MigInstance | None:
