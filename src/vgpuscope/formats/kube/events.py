@@ -117,4 +117,4 @@ def _times(found: _Event) -> tuple[UnixTime | None, UnixTime | None]:
     return min(times), max(times)
 
 
-_EVENTS = ObjectKind[PodEvent]("WatchEvent", msgspec.json.Decoder(_Event), _event)
+_EVENTS = ObjectKind[PodEvent]("Event", msgspec.json.Decoder(_Event), _event)
