@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vgpuscope.logic.fleet.assembly import assemble, card_key, remembered, tenant_key
-from vgpuscope.logic.fleet.scoring import Thresholds, Weights
+from vgpuscope.logic.fleet.assembly import assemble, card_key, conclude, remembered, tenant_key
+from vgpuscope.logic.fleet.scoring import DEFAULT_POWER, Thresholds, Weights
+from vgpuscope.logic.fleet.sightings import Context, units_of
 from vgpuscope.logic.fleet.verdict import ACTIVITY, VerdictRules
 from vgpuscope.model.analysis import Fault, Reading, Stat, Tenant, Term, Track, Window
 
@@ -492,3 +493,42 @@ def test_a_lone_tenant_has_its_card_since_its_numbers_began():
     late, always = only(track(begin=BEGIN + 200, tenant=A)), only(track(tenant=A))
     assert (late.tenants[0].since, always.tenants[0].since) == (BEGIN + 215, None)
     assert late.evidence.held_since == BEGIN + 215
+
+
+# ── many at once ──
+
+some_tracks = st.builds(
+    lambda util, gpu, tenant, begin: track(util, gpu_id=gpu, tenant=tenant, begin=begin),
+    st.sampled_from([0.0, 0.02, 0.07, 0.9]),
+    st.sampled_from([f"GPU-{number}" for number in range(5)]),
+    st.sampled_from([None, A, B]),
+    st.sampled_from([BEGIN, BEGIN + 300, END - 60]),
+)
+
+
+@given(st.lists(some_tracks, max_size=12))
+def test_a_block_of_gpus_is_concluded_as_each_of_them_alone(found):
+    together = fleet(*found)
+    alone: dict[str, list[Track]] = {}
+    for one in found:
+        alone.setdefault(one.gpu_id, []).append(one)
+    each = [use for own_tracks in alone.values() for use in one_by_one(own_tracks)]
+    assert {use.gpu_id: use for use in together} == {use.gpu_id: use for use in each}
+
+
+def one_by_one(own_tracks):
+    """The plain way: one GPU after the other."""
+    context = Context(
+        source="test",
+        window=WINDOW,
+        previous={},
+        weights=Weights(),
+        thresholds=Thresholds(),
+        rules=VerdictRules(),
+        owners={},
+        default_power=DEFAULT_POWER,
+        default_memory=None,
+        partial=False,
+        faults=(),
+    )
+    return [use for unit in units_of(own_tracks, context) if (use := conclude(unit, context)) is not None]

@@ -66,7 +66,7 @@ def assemble(
     units = [unit for tracks in cards.values() for unit in units_of(tracks, context)]
     found: list[GpuUse] = []
     for at in range(0, len(units), _BLOCK):
-        found += _uses(units[at : at + _BLOCK], context)
+        found += conclude_all(units[at : at + _BLOCK], context)
     return tuple(sorted(found, key=_order))
 
 
@@ -104,8 +104,17 @@ def _past(use: GpuUse | TenantUse, before: PreviousVerdict) -> PreviousVerdict:
 # ── conclusions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _uses(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
-    """GPUs and MIG instances, each step for all of them at once: Python takes half the time for repeated steps."""
+def conclude(unit: list[Track], context: Context) -> GpuUse | None:
+    """One GPU or MIG instance, from its tracks to its verdict; None if it is no longer there."""
+    case = case_of(unit, context)
+    if case is None:
+        return None
+    found = _score(case, context)
+    return _use(case, found, _judged(case, found, context), context)
+
+
+def conclude_all(units: Iterable[list[Track]], context: Context) -> list[GpuUse]:
+    """`conclude` for many: each step for all of a block, which takes Python half the time in large fleets."""
     cases = [case for unit in units if (case := case_of(unit, context)) is not None]
     scores = [_score(case, context) for case in cases]
     concluded = [_judged(case, found, context) for case, found in zip(cases, scores, strict=True)]
