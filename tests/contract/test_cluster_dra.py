@@ -12,7 +12,7 @@ from tests.controlplane import node, pod, until
 from tests.paths import TESTS
 from vgpuscope.catalog.cluster import UNPLACED
 from vgpuscope.formats.kube import dra, objects
-from vgpuscope.logic.cluster.books import ClusterState
+from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.cluster_event import (
     ClaimGone,
     ClaimSet,

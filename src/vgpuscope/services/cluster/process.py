@@ -22,12 +22,12 @@ from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.http.operations import Call, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
-from vgpuscope.logic.cluster.books import ClusterState
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.logic.cluster.owners import OwnerIndex
 from vgpuscope.logic.cluster.pending import PendingPods
 from vgpuscope.logic.cluster.pending_facts import explain, facts
 from vgpuscope.logic.cluster.scheduling import SchedulingTimes
+from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.cluster_event import (

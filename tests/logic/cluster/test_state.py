@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.logic.cluster import test_dra, test_laws
 from tests.logic.cluster.builders import GIB, device, node, pod, totals
 from tests.logic.cluster.builders import given as assigned
-from vgpuscope.logic.cluster import books, ledger
-from vgpuscope.logic.cluster.books import ClusterState
+from vgpuscope.logic.cluster import ledger
+from vgpuscope.logic.cluster import state as books
 from vgpuscope.logic.cluster.ledger import ClusterLedger
+from vgpuscope.logic.cluster.state import ClusterState
 from vgpuscope.model.allocation import ContainerRequest, PodState
 from vgpuscope.model.cluster import DeviceRequest, NamespaceLedger
 from vgpuscope.model.cluster_event import (
