@@ -199,7 +199,7 @@ def test_a_pod_is_kept_in_one_place():
 
 
 def test_without_slices_and_claims_there_is_no_book_of_them(monkeypatch):
-    monkeypatch.setattr(books, "DraBook", lambda **_: pytest.fail("nothing published, nothing claimed"))
+    monkeypatch.setattr(books, "DraIndex", lambda **_: pytest.fail("nothing published, nothing claimed"))
     claiming = [pod(f"p{i}", assigned(), claims=("c",)) for i in range(50)]
     state = replay([NodeSet(node(device())), *map(PodSet, claiming), *(PodGone(one.uid) for one in claiming[:10])])
     settle(state)
