@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, unknown = parser(words).parse_known_args(words)
         if unknown:
             raise args.parser.unknown_argument(unknown[0])
-        return int(args.command(args)) if args.command else _overview()
+        code = int(args.command(args)) if args.command else _overview()
+        sys.stdout.flush()  # here, where a reader that has left is handled, and not at the exit of the interpreter
+        return code
     except ScopeError as e:
         print(e.lines, file=sys.stderr)
         return e.exit_code
