@@ -1,5 +1,6 @@
 """The command line: what it prints, and how it ends."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -50,11 +51,7 @@ def called(monkeypatch):
         vars(module)["main"] = lambda *args, **kwargs: calls.append((args, kwargs)) or 0
         package, _, short = name.rpartition(".")
         monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(sys.modules[package], short, module, raising=False)
-
-    import vgpuscope.commands.clients
-    import vgpuscope.services
-    import vgpuscope.sim  # noqa: F401 - so that the stand-ins have a package to stand in
+        monkeypatch.setattr(importlib.import_module(package), short, module, raising=False)
 
     for name in ("vgpuscope.services.agent.process", "vgpuscope.commands.clients.top", "vgpuscope.sim.demo"):
         install(name)
