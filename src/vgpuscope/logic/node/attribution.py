@@ -31,8 +31,6 @@ _ROUNDING = 0.01  # of two percentages that the driver samples apart; cutting so
 
 _NOTHING = 1e-9  # sums of floats differ by that much from what they stand for
 
-_SHORT_ID = 12  # of a container that no pod source knows: as docker prints it
-
 
 class ContainerOnGpu(NamedTuple):
     """A container on a GPU or instance: what one row of the ledger is about."""
@@ -161,36 +159,11 @@ class _Ownership:
         recorded = self.by_host_pid.get(pid)
         if owner is None:
             return (recorded, "hami-region") if recorded else (None, None)
-        if recorded is not None and not owner.outer and owner.pod_uid == recorded.pod_uid:  # as nearly always
-            found = self.pod_index.by_container_id.get(owner.container_id or "")
-            if found is None or found[1].name == recorded.container:
-                return recorded, "hami-region"
-        uid, container_id = self._pod(owner)
-        key = self._container(uid, container_id)
-        if recorded == key or (recorded is not None and self._leaves_open(key, recorded, container_id)):
-            return recorded, "hami-region"
-        return key, "nvml-process"
-
-    def _pod(self, owner: ProcessOwner) -> tuple[str, str]:
-        """Pod and container of the process: the outermost pod that is known; what is inside it names itself."""
-        nested = (*owner.outer, (owner.pod_uid or "", owner.container_id))
-        known = [one for one in nested if one[0] in self.pod_index.by_uid]
-        uid, container_id = known[0] if known else nested[-1]
-        return uid, container_id or ""
-
-    def _leaves_open(self, key: ContainerKey, recorded: ContainerKey, container_id: str) -> bool:
-        """Whether the cgroup names the pod of the region and no container of it that is known."""
-        return key.pod_uid == recorded.pod_uid and container_id not in self.pod_index.by_container_id
-
-    def _container(self, uid: str, container_id: str) -> ContainerKey:
-        """By container id where the pod has it, else by pod UID and the id's first digits."""
-        found = self.pod_index.by_container_id.get(container_id)
-        pod_by_uid = self.pod_index.by_uid.get(uid)
-        if found is not None and (pod_by_uid is None or found[0] is pod_by_uid):
-            return self.pod_index.key(found[0].uid, found[1].name)
-        if pod_by_uid is not None and len(pod_by_uid.containers) == 1:
-            return self.pod_index.key(uid, pod_by_uid.containers[0].name)
-        return self.pod_index.key(uid, container_id[:_SHORT_ID])
+        key, exact = self.pod_index.container_of(owner)
+        if recorded is None:
+            return key, "nvml-process"
+        same = recorded is key or (recorded == key if exact else recorded.pod_uid == key.pod_uid)
+        return (recorded, "hami-region") if same else (key, "nvml-process")
 
     def region_part(self, key: ContainerKey, gpu: DeviceUUID) -> "_RegionPart | None":
         """What the container's region says of this device; None if there is no region or it lacks the device."""

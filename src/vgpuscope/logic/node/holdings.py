@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
 from vgpuscope.model.device import Gpu, MigInstance
-from vgpuscope.model.pod import Container, Grant, Pod
-from vgpuscope.model.quantity import Bytes, DeviceUUID, PodUID
+from vgpuscope.model.pod import Container, Grant, Pod, ProcessOwner
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, PodUID
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Dispute, Mode
 
 _KEYS_KEPT = 4096
+_OWNERS_KEPT = 16384
+_SHORT_ID = 12  # digits of the id of a container that no pod source lists, as docker prints it
 
 _Place: TypeAlias = tuple[ContainerKey, DeviceUUID, DeviceUUID | None]
 
@@ -43,6 +45,7 @@ class PodIndex:
         }
         self.apps = {(uid, c.name) for uid, pod in self.by_uid.items() for c in pod.containers if not c.init}
         self._keys: dict[tuple[PodUID, str], ContainerKey] = {}  # made once: they are looked up all through a sample
+        self._containers: dict[Pid, tuple[ProcessOwner, ContainerKey, bool]] = {}
         self.annotated: dict[_Place, Allocation] = {}
         for one in _from_annotations(self):
             self.annotated.setdefault((one.key, one.gpu, one.mig), one)
@@ -62,6 +65,32 @@ class PodIndex:
         if pod is None:
             return ContainerKey(pod_uid=pod_uid, container=container)
         return ContainerKey(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, container=container)
+
+    def container_of(self, owner: ProcessOwner) -> tuple[ContainerKey, bool]:
+        """The container of a process by its cgroup, and whether the cgroup names it exactly."""
+        known = self._containers.get(owner.pid)
+        if known is not None and known[0] is owner:
+            return known[1], known[2]
+        if len(self._containers) >= _OWNERS_KEPT:
+            self._containers.clear()
+        key, exact = self._container(*self._outermost(owner))
+        self._containers[owner.pid] = (owner, key, exact)
+        return key, exact
+
+    def _outermost(self, owner: ProcessOwner) -> tuple[PodUID, str]:
+        """Pod and container of the process: the outermost pod that is known. A pod names what is inside it freely."""
+        nested = (*owner.outer, (owner.pod_uid or "", owner.container_id))
+        uid, container_id = next((one for one in nested if one[0] in self.by_uid), nested[-1])
+        return uid, container_id or ""
+
+    def _container(self, uid: PodUID, container_id: str) -> tuple[ContainerKey, bool]:
+        """By container id where the pod has it, else by pod UID and the id's first digits."""
+        found, pod = self.by_container_id.get(container_id), self.by_uid.get(uid)
+        if found is not None and (pod is None or found[0] is pod):
+            return self.key(found[0].uid, found[1].name), True
+        if pod is not None and len(pod.containers) == 1:
+            return self.key(uid, pod.containers[0].name), False
+        return self.key(uid, container_id[:_SHORT_ID]), False
 
     def key_of_grant(self, grant: Grant) -> ContainerKey | None:
         """The key of a container the kubelet names; None if its pod has ended."""
