@@ -164,6 +164,14 @@ def test_without_any_source_of_assignments_a_region_is_believed_for_devices_of_t
     assert seen.disputes == ()
 
 
+def test_without_pods_a_region_takes_nothing_from_the_container_that_the_kubelet_gave_the_gpu_alone():
+    gpu = card(used=60 * GIB, utilization=0.9, processes=(process(1, 59 * GIB, 0.9),))
+    alone = {"owners": [owner(1, "victim")], "pods": None, "grants": [grant("victim", A)]}
+    seen = sample(gpu, regions=[region("attacker", slot(0, 100 * GIB, 0.9))], **alone)
+    assert usage(seen, "victim").memory >= 59 * GIB
+    assert usage(seen, "victim").sm == 0.9
+
+
 def test_hamis_ids_at_the_kubelet_do_not_say_which_gpu_so_a_region_without_annotation_may():
     given_some = grant("a", f"{A}-3", resource="nvidia.com/gpu")
     seen = sample(card(used=4 * GIB), pods=[pod("a")], grants=[given_some], regions=[region("a", slot(0, GIB))])

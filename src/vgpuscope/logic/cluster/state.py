@@ -85,7 +85,7 @@ class ClusterState:
             self._dra.drop_pod(uid)
 
     def _apply_dra(self, event: SliceSet | SliceGone | ClaimSet | ClaimGone) -> None:
-        book = self._dra_book()
+        book = self._dra_index()
         match event:
             case SliceSet(found):
                 book.set_slice(found)
@@ -98,7 +98,7 @@ class ClusterState:
         if book.empty:
             self._dra = None
 
-    def _dra_book(self) -> DraIndex:
+    def _dra_index(self) -> DraIndex:
         if self._dra is None:
             self._dra = DraIndex(
                 keep_cards=self._ledger.set_cards,

@@ -78,7 +78,7 @@ class GpuPool(Struct, kw_only=True):
 
 
 class _Claim(Struct):
-    """A process with its owner: a place and its row, the system (no place), or nobody (unknown)."""
+    """A process with its owner: a place and its row, the system (no place), or unknown."""
 
     process: GpuProcess
     place: ContainerOnGpu | None
@@ -150,7 +150,7 @@ class _Ownership:
         if key is None:
             return _Claim(process, None, None, known=owner is not None)
         if holder is not None and method == "nvml-process":
-            return _Claim(process, holder.place, "podresources", known=True)
+            return _Claim(process, holder.place, "podresources", known=True, proven=True)
         mig = _instance_of(process, pool) if pool.migs else None
         return _Claim(process, ContainerOnGpu(key, pool.gpu, mig), method, known=True, proven=in_pod)
 

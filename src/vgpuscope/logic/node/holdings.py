@@ -125,7 +125,9 @@ def holdings(
     for allocation in _from_grants(gpus, pod_index, grants):
         found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
     assigned = _assigned(found, pod_index, grants, devices) if grants else pod_index.assigned
-    believed, disputes = _believed(regions, assigned, pod_index, devices)
+    # without pods a region cannot be joined to the kubelet's names: it may then speak of devices that were not granted
+    free = devices - {mig or gpu for _, gpu, mig in found}
+    believed, disputes = _believed(regions, assigned, pod_index, devices=devices, free=free)
     for allocation in _from_regions(gpus, pod_index, believed, found):
         found[allocation.key, allocation.gpu, allocation.mig] = allocation
     there = [one for one in found.values() if not devices or one.gpu in devices]
@@ -165,15 +167,16 @@ def _believed(
     regions: Iterable[ContainerRegion],
     assigned: Mapping[ContainerKey, Collection[DeviceUUID]],
     pod_index: PodIndex,
+    *,
     devices: Collection[DeviceUUID],
+    free: Collection[DeviceUUID],
 ) -> tuple[tuple[ContainerRegion, ...], tuple[Dispute, ...]]:
     """The regions without devices that are not their container's, and what was left out."""
     believed: list[ContainerRegion] = []
     disputes: list[Dispute] = []
     for container in regions:
         region, key = container.region, pod_index.key(container.pod_uid, container.container)
-        # a region names its pod by UID, the kubelet by name: without pods no assignment can be joined to it
-        allowed = assigned.get(key, ()) if pod_index.known else devices
+        allowed = assigned.get(key, ()) if pod_index.known else free
         unchecked = not (pod_index.known or devices)  # neither pods nor a driver: the region is all there is
         if region is None or unchecked or all(one.uuid is None or one.uuid in allowed for one in region.devices):
             believed.append(container)
