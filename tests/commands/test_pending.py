@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tests.commands.test_inventory import Exporter, environment, rows, run
+from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.commands.clients.pending import chosen
 from vgpuscope.formats.scheduler.reasons import condition_reasons, reasons
-from vgpuscope.logic.cluster.pending import PendingPods
 from vgpuscope.model.allocation import PodState, PodTimes, RegisterRefusal
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.pending import PendingList, PodEvent
@@ -68,7 +68,7 @@ class PendingExporter(Exporter):
 
     def __init__(self):
         super().__init__()
-        self.book, self.asked, self.advice = PendingPods(), [], ()
+        self.book, self.asked, self.advice = WaitingPods(), [], ()
         self.book.set_pod(pod("train-0", said=REFUSED), NOW)
         self.book.set_event(event("train-0"))
         self.book.set_event(event("train-0", "1 nodes CardTypeMismatch(gpu-3)", count=1, last=NOW - 500))
@@ -188,7 +188,7 @@ def test_json_has_everything_the_exporter_says(exporter):
 
 
 def test_nobody_waits_is_no_error(exporter):
-    exporter.book = PendingPods()
+    exporter.book = WaitingPods()
     assert rows(run("pending", exporter.url)) == [["No pod waits for GPUs."]]
     assert json.loads(run("pending", exporter.url, "--json").stdout)["pending"] == []
 

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from tests.controlplane import node, pod, until
+from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.formats.kube.events import decode_events
 from vgpuscope.formats.kube.objects import decode_cluster_pods
-from vgpuscope.logic.cluster.pending import PendingPods
 
 pytestmark = pytest.mark.real
 
@@ -49,7 +49,7 @@ def only(cluster, book, *, when):
 
 
 def test_a_refused_pod_is_explained_and_remembered_when_it_has_its_node(cluster):
-    book = PendingPods()
+    book = WaitingPods()
     cluster.create(node("small", capacity={"nvidia.com/gpu": "1"}))
     cluster.create(pod("train", limits=GPUS))
     refused = only(cluster, book, when=lambda one: one.said and one.code == TOO_FEW)
@@ -94,11 +94,11 @@ def test_a_pod_whose_scheduler_does_not_run_was_not_tried(cluster):
     cluster.create(pod("lost", limits=GPUS, schedulerName="nobody"))
     cluster.create(pod("found", limits=GPUS))
     until(lambda: cluster.get("pods", "found", namespace="ml")["spec"].get("nodeName"))
-    (lost,) = read(cluster, PendingPods())
+    (lost,) = read(cluster, WaitingPods())
     assert (lost.pod, lost.scheduler, lost.code) == ("lost", "nobody", "SCHED_NOT_TRIED")
 
 
 def test_a_gated_pod_is_told_so(cluster):
     cluster.create(pod("gated", limits=GPUS, schedulingGates=[{"name": "example.org/wait"}]))
-    found = only(cluster, PendingPods(), when=lambda one: one.code != "SCHED_NOT_TRIED")
+    found = only(cluster, WaitingPods(), when=lambda one: one.code != "SCHED_NOT_TRIED")
     assert (found.code, found.attempts) == ("SCHED_GATED", 0)

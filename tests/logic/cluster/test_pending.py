@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from vgpuscope.logic.cluster.pending import PendingPods
+from tests.logic.cluster.waiting import WaitingPods
 from vgpuscope.logic.cluster.pending_reports import (
     _COUNTED_CARDS,
     _GENERAL,
@@ -62,7 +62,7 @@ def event(*said, of="a", uid="e1", reason="FilteringFailed", count=1, last=NOW -
 
 
 def book(*things, now=NOW, **bounds):
-    made = PendingPods(**bounds)
+    made = WaitingPods(**bounds)
     for thing in things:
         tell(made, thing, now)
     return made
@@ -432,7 +432,7 @@ def test_an_event_that_comes_before_its_pod_is_not_lost():
 
 
 def test_the_oldest_that_ended_go_first_and_those_that_wait_never():
-    made = PendingPods(most=3)
+    made = WaitingPods(most=3)
     for n in range(5):
         tell(made, pod(f"past-{n}", refused=refusal(reason())))
         tell(made, f"past-{n}", NOW + n)
@@ -451,7 +451,7 @@ def test_beyond_the_bound_a_waiting_pod_has_its_condition_and_no_history():
 
 
 def test_strangers_and_quickly_bound_pods_are_bounded():
-    made = PendingPods(most=10)
+    made = WaitingPods(most=10)
     for n in range(100):
         tell(made, event(reason(), of=f"stranger-{n}"))
         tell(made, bound(f"quick-{n}"))
@@ -481,8 +481,18 @@ def test_events_beyond_those_told_apart_still_count():
 def test_a_message_is_not_kept_when_the_waiting_is_over():
     long = structs.replace(refusal(reason()), message="x" * 8192)
     made = book(pod(refused=long), "a")
-    (entry,) = made._past.values()
-    assert sys.getsizeof(entry.pod.refusal.message) < 100
+    (wait,) = made._past.values()
+    assert wait.record is not None
+    assert wait.record.refusal is wait.refusal
+    assert sys.getsizeof(wait.refusal.message) < 100
+
+
+def test_a_waiting_pod_is_kept_by_the_state_alone():
+    made = book(pod(refused=refusal(reason())))
+    (wait,) = made._waiting.values()
+    assert wait.record is None
+    tell(made, bound())
+    assert made.pods() == []
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

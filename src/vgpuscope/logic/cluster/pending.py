@@ -5,9 +5,12 @@ Therefore events of unknown pods are kept for an hour. Pods that were bound at o
 a rejection by the kubelet comes after the binding.
 
 All waiting pods are listed, without a limit. `most` limits the pods that no longer wait, and the pods with a history.
+
+A waiting pod itself is kept by the cluster's state and read there. A record of a wait that has ended is kept here,
+because the state forgets a pod that was deleted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
 
@@ -26,13 +29,15 @@ _KUBELET = "kubelet"
 _PHASE = "hami.io/bind-phase"
 
 
-class _Entry:
-    """One pod; it is waiting as long as `ended` is None."""
+class _Wait:
+    """The wait of one pod; it goes on as long as `ended` is None."""
 
-    __slots__ = ("code", "deleted", "ended", "pod", "reported", "tick")
+    __slots__ = ("code", "deleted", "ended", "record", "refusal", "reported", "tick")
 
-    def __init__(self, pod: PodState, reported: ReportedReasons) -> None:
-        self.pod, self.reported = pod, reported
+    def __init__(self, reported: ReportedReasons) -> None:
+        self.reported = reported
+        self.refusal: RegisterRefusal | None = None  # the last one; a bound pod no longer shows it
+        self.record: PodState | None = None  # what is kept of the pod after its wait
         self.ended: UnixTime | None = None
         self.tick: Seconds = 0.0  # when the wait ended, by the clock of PendingPods
         self.deleted = False
@@ -50,13 +55,16 @@ class _Early:
 
 
 class PendingPods:
-    """Waiting pods, and pods that waited: these for `keep` seconds, limited by `most`."""
+    """Waiting pods, and pods that waited: these for `keep` seconds, limited by `most`.
 
-    def __init__(self, keep: Seconds = 86400, most: int = 10_000) -> None:
-        self._keep, self._most = keep, most
-        self._waiting: dict[PodUID, _Entry] = {}
-        self._past: dict[PodUID, _Entry] = {}  # in the order in which they ended
-        self._bound: dict[PodUID, _Entry] = {}  # bound recently, without a reported problem
+    `pods` is a live view of the cluster's pods. A pod is in it when `set_pod` is called, and still when `drop_pod` is.
+    """
+
+    def __init__(self, pods: Mapping[PodUID, PodState], *, keep: Seconds = 86400, most: int = 10_000) -> None:
+        self._pods, self._keep, self._most = pods, keep, most
+        self._waiting: dict[PodUID, _Wait] = {}
+        self._past: dict[PodUID, _Wait] = {}  # in the order in which they ended
+        self._bound: dict[PodUID, _Wait] = {}  # bound recently, without a reported problem
         self._early: dict[PodUID, _Early] = {}
         self._now: UnixTime | None = None
         self._tick: Seconds = 0.0  # follows the wall clock, but never goes back and never jumps
@@ -77,38 +85,36 @@ class PendingPods:
             return  # a pod keeps its node once it is bound, so this state is outdated
         if pod.uid in self._bound:
             return
-        entry = self._waiting.get(pod.uid) or self._past.pop(pod.uid, None)
-        before = entry.pod.refusal if entry else None
-        entry = entry or _Entry(pod, self._heard_early(pod.uid))
-        self._waiting[pod.uid] = entry
-        entry.pod, entry.code, entry.ended, entry.deleted = pod, None, None, False
-        self._hear_condition(entry, pod, before=before, now=now)
+        wait = self._waiting.get(pod.uid) or self._past.pop(pod.uid, None) or _Wait(self._heard_early(pod.uid))
+        self._waiting[pod.uid] = wait
+        wait.record, wait.code, wait.ended, wait.deleted = None, None, None, False
+        self._hear_condition(wait, pod, now)
         self._make_room()
 
     def drop_pod(self, uid: PodUID, now: UnixTime) -> None:
         """A pod was deleted."""
         self._advance(now)
-        entry = self._waiting.pop(uid, None)
-        if entry is not None:
-            entry.deleted = True
-            self._end(entry, entry.pod, now=now, ended=now)
+        wait = self._waiting.pop(uid, None)
+        if wait is not None:
+            wait.deleted = True
+            self._end(wait, self._pods[uid], now=now, ended=now)
 
     def set_event(self, event: PodEvent) -> None:
         """An event was added or has changed; its deletion by the API server does not matter."""
         if not event.said:
             return
         uid = event.pod_uid
-        entry = self._waiting.get(uid) or self._past.get(uid) or self._bound.pop(uid, None)
-        if entry is None:
+        wait = self._waiting.get(uid) or self._past.get(uid) or self._bound.pop(uid, None)
+        if wait is None:
             self._hear_early(event)
             return
-        if self._has_room_for(entry):
-            entry.reported.hear(event)
+        if self._has_room_for(wait):
+            wait.reported.hear(event)
         else:
-            entry.reported.cut += len(event.said)
-        entry.code = None
-        if entry.ended is not None and uid not in self._past:
-            self._past[uid] = entry
+            wait.reported.cut += len(event.said)
+        wait.code = None
+        if wait.ended is not None and uid not in self._past:
+            self._past[uid] = wait
             self._make_room()
 
     def pass_time(self, now: UnixTime) -> None:
@@ -118,7 +124,7 @@ class PendingPods:
             return
         self._swept = self._tick
         for kept, life in ((self._past, self._keep), (self._bound, _EVENT_LIFE)):
-            for uid in [uid for uid, entry in kept.items() if self._tick - entry.tick > life]:
+            for uid in [uid for uid, wait in kept.items() if self._tick - wait.tick > life]:
                 del kept[uid]
         for uid in [uid for uid, early in self._early.items() if self._tick - early.tick > _EVENT_LIFE]:
             del self._early[uid]
@@ -126,23 +132,23 @@ class PendingPods:
     def pods(self, *, namespace: str | None = None, name: str | None = None, all: bool = False) -> list[PendingPod]:  # noqa: A002
         """Waiting pods, oldest first; with `all` followed by pods that no longer wait, newest first."""
 
-        def chosen(entries: dict[PodUID, _Entry]) -> list[_Entry]:
+        def chosen(waits: dict[PodUID, _Wait]) -> list[tuple[_Wait, PodState]]:
             return [
-                entry
-                for entry in entries.values()
-                if namespace in {None, entry.pod.namespace} and name in {None, entry.pod.name}
+                (wait, pod)
+                for wait, pod in self._with_pods(waits)
+                if namespace in {None, pod.namespace} and name in {None, pod.name}
             ]
 
         found = sorted(chosen(self._waiting), key=_by_age)
         if all:
             found += sorted(chosen(self._past), key=_by_end, reverse=True)
-        return [_told(entry) for entry in found]
+        return [_answer(wait, pod) for wait, pod in found]
 
     def counts(self, now: UnixTime, most: int = 500) -> list[WaitingCount]:
         """Waiting pods by namespace and code; beyond `most` pairs, the smallest are merged without a namespace."""
         pairs: dict[tuple[str, str], tuple[int, UnixTime | None]] = {}
-        for entry in self._waiting.values():
-            _add(pairs, (entry.pod.namespace, _code(entry)), 1, entry.pod.times.created)
+        for wait, pod in self._with_pods(self._waiting):
+            _add(pairs, (pod.namespace, _code(wait, pod)), 1, pod.times.created)
         order = sorted(pairs, key=lambda pair: (-pairs[pair][0], pair))
         shown = {pair: pairs[pair] for pair in sorted(order[:most])}
         for pair in order[most:]:
@@ -159,47 +165,52 @@ class PendingPods:
         uid = pod.uid
         known = self._past.get(uid) or self._bound.get(uid)
         if known is not None:
-            known.pod, known.code = _slim(pod, known.pod.refusal), None
+            _keep_record(known, pod)
             if known.deleted and pod.node:
                 known.deleted = False  # it was bound after all
             if _allocation_failed(pod):
-                self._hear_plugin(known)
+                self._hear_plugin(known, pod)
             return
-        entry = self._waiting.pop(uid, None)
+        wait = self._waiting.pop(uid, None)
         ended = _ended(pod, now)
-        if entry is None:
+        if wait is None:
             recent = now - ended <= _EVENT_LIFE
             if uid not in self._early and not recent:
                 return  # the usual case: the pod was bound long ago
-            entry = _Entry(pod, self._heard_early(uid))
-        entry.deleted = not pod.node and not pod.ended
-        self._end(entry, pod, now=now, ended=ended)
+            wait = _Wait(self._heard_early(uid))
+        wait.deleted = not pod.node and not pod.ended
+        self._end(wait, pod, now=now, ended=ended)
 
-    def _end(self, entry: _Entry, pod: PodState, *, now: UnixTime, ended: UnixTime) -> None:
-        entry.pod, entry.code, entry.ended = _slim(pod, entry.pod.refusal), None, ended
-        entry.tick = self._tick - max(0.0, now - ended)
+    def _end(self, wait: _Wait, pod: PodState, *, now: UnixTime, ended: UnixTime) -> None:
+        _keep_record(wait, pod)
+        wait.ended, wait.tick = ended, self._tick - max(0.0, now - ended)
         if _allocation_failed(pod):
-            self._hear_plugin(entry)
-        told = entry.reported or entry.deleted or entry.pod.refusal
-        (self._past if told else self._bound)[pod.uid] = entry
+            self._hear_plugin(wait, pod)
+        told = wait.reported or wait.deleted or wait.refusal
+        (self._past if told else self._bound)[pod.uid] = wait
         self._make_room()
 
-    def _hear_plugin(self, entry: _Entry) -> None:
+    def _hear_plugin(self, wait: _Wait, pod: PodState) -> None:
         """Record that HAMi's device plugin failed to allocate; it reports that in an annotation of the pod."""
-        entry.reported.hear(_plugin_event(entry.pod, entry.ended))
-        if self._bound.pop(entry.pod.uid, None):
-            self._past[entry.pod.uid] = entry
+        wait.reported.hear(_plugin_event(pod, wait.ended))
+        if self._bound.pop(pod.uid, None):
+            self._past[pod.uid] = wait
+
+    def _with_pods(self, waits: Mapping[PodUID, _Wait]) -> Iterator[tuple[_Wait, PodState]]:
+        """Each wait with its pod: the cluster's while it waits, then the record."""
+        return ((wait, wait.record or self._pods[uid]) for uid, wait in waits.items())
 
     # --- reported reasons ---------------------------------------------------------------------------------------------
 
-    def _hear_condition(self, entry: _Entry, pod: PodState, *, before: RegisterRefusal | None, now: UnixTime) -> None:
+    def _hear_condition(self, wait: _Wait, pod: PodState, now: UnixTime) -> None:
         """Record the condition's reasons. It has the time of the first refusal only; later changes get `now`."""
-        refusal = pod.refusal
-        if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(entry):
-            entry.reported.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
+        before, refusal = wait.refusal, pod.refusal
+        wait.refusal = refusal
+        if refusal is not None and (before is None or before.said != refusal.said) and self._has_room_for(wait):
+            wait.reported.hear_condition(pod.scheduler, refusal.said, now if before else refusal.at)
 
-    def _has_room_for(self, entry: _Entry) -> bool:
-        return bool(entry.reported) or len(self._waiting) <= self._most
+    def _has_room_for(self, wait: _Wait) -> bool:
+        return bool(wait.reported) or len(self._waiting) <= self._most
 
     def _hear_early(self, event: PodEvent) -> None:
         early = self._early.pop(event.pod_uid, None) or _Early()
@@ -256,19 +267,19 @@ def _ended(pod: PodState, now: UnixTime) -> UnixTime:
     return min(now, now if pod.times.scheduled is None else pod.times.scheduled)
 
 
-def _slim(pod: PodState, refusal: RegisterRefusal | None) -> PodState:
-    """The pod without what is not needed after the wait; keeps the last refusal."""
-    last = pod.refusal or refusal
-    return structs.replace(
-        pod, assignments=(), instances=(), refusal=structs.replace(last, message="") if last else None
-    )
+def _keep_record(wait: _Wait, pod: PodState) -> None:
+    """Keep of the pod what is shown after its wait, with the last refusal."""
+    last = pod.refusal or wait.refusal
+    wait.refusal = structs.replace(last, message="") if last else None
+    wait.record = structs.replace(pod, assignments=(), instances=(), refusal=wait.refusal)
+    wait.code = None
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _told(entry: _Entry) -> PendingPod:
-    pod, said = entry.pod, entry.reported.said(entry.pod.scheduler, _condition(entry))
+def _answer(wait: _Wait, pod: PodState) -> PendingPod:
+    said = wait.reported.said(pod.scheduler, _condition(wait, pod))
     tried = pod.refusal is not None and pod.refusal.reason != "SchedulingGated"
     return PendingPod(
         namespace=pod.namespace,
@@ -279,22 +290,21 @@ def _told(entry: _Entry) -> PendingPod:
         requests=pod.requests,
         asking=pod.asking,
         claims=pod.claims,
-        outcome=_outcome(entry),
+        outcome=_outcome(wait, pod),
         code=_main(said, pod),
         created=pod.times.created,
-        ended=entry.ended,
+        ended=wait.ended,
         node=pod.node,
-        attempts=max(entry.reported.attempts, int(tried)),
+        attempts=max(wait.reported.attempts, int(tried)),
         said=tuple(said),
-        said_cut=entry.reported.cut,
+        said_cut=wait.reported.cut,
     )
 
 
-def _code(entry: _Entry) -> str:
-    if entry.code is None:
-        said = entry.reported.said(entry.pod.scheduler, _condition(entry))
-        entry.code = _main(said, entry.pod)
-    return entry.code
+def _code(wait: _Wait, pod: PodState) -> str:
+    if wait.code is None:
+        wait.code = _main(wait.reported.said(pod.scheduler, _condition(wait, pod)), pod)
+    return wait.code
 
 
 def _main(said: Sequence[Said], pod: PodState) -> str:
@@ -304,30 +314,31 @@ def _main(said: Sequence[Said], pod: PodState) -> str:
     return BIND_FAILED if pod.times.bind_phase == "failed" else NOT_TRIED
 
 
-def _condition(entry: _Entry) -> tuple[Reason, ...]:
+def _condition(wait: _Wait, pod: PodState) -> tuple[Reason, ...]:
     """The reasons in the last condition; empty for a pod rejected by its node, where they are outdated."""
-    return entry.pod.refusal.said if entry.pod.refusal and _outcome(entry) != "failed" else ()
+    return wait.refusal.said if wait.refusal and _outcome(wait, pod) != "failed" else ()
 
 
-def _outcome(entry: _Entry) -> Outcome:
+def _outcome(wait: _Wait, pod: PodState) -> Outcome:
     """The outcome; failed: the pod never started, because its node rejected it or it ended without a node."""
-    pod = entry.pod
-    if entry.ended is None:
+    if wait.ended is None:
         return "waiting"
-    if entry.deleted:
+    if wait.deleted:
         return "deleted"
-    refused = entry.reported.by(_KUBELET) or not pod.node
+    refused = wait.reported.by(_KUBELET) or not pod.node
     failed = _allocation_failed(pod) or (refused and pod.phase == "Failed" and pod.times.started is None)
     return "failed" if failed else "scheduled"
 
 
-def _by_age(entry: _Entry) -> tuple[float, str, str]:
-    created = entry.pod.times.created
-    return float("inf") if created is None else created, entry.pod.namespace, entry.pod.name
+def _by_age(found: tuple[_Wait, PodState]) -> tuple[float, str, str]:
+    _, pod = found
+    created = pod.times.created
+    return float("inf") if created is None else created, pod.namespace, pod.name
 
 
-def _by_end(entry: _Entry) -> tuple[float, str, str]:
-    return entry.ended or 0.0, entry.pod.namespace, entry.pod.name
+def _by_end(found: tuple[_Wait, PodState]) -> tuple[float, str, str]:
+    wait, pod = found
+    return wait.ended or 0.0, pod.namespace, pod.name
 
 
 def _age(created: UnixTime | None, now: UnixTime) -> Seconds | None:

@@ -96,7 +96,7 @@ class ClusterExporter(Service):
         self._config, self._on_ready = config, on_ready
         self._state = ClusterState()
         self._scheduling = SchedulingTimes()
-        self._pending = PendingPods()
+        self._pending = PendingPods(self._state.pods)
         self._owners = OwnerIndex(self._state.pods)
         self._node_samples = NodeSamples()
         self._page = ShardedPage(catalog.METRICS, config.families)
