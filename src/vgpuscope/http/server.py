@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 import uvicorn
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from vgpuscope.http import address
+from vgpuscope.http import address, places
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.model.errors import ScopeError
@@ -40,8 +40,11 @@ REQUEST_WITHIN = 10.0  # seconds from the first byte of a request to the last, a
 RESPONSE_WITHIN = 30.0  # seconds for a client to receive an answer
 HANDSHAKE_WITHIN = 10.0
 MOST_CONNECTIONS = 256
+PER_PEER = 128  # connections of one host; a proxy may be one
+RESERVED = 8  # more connections, for health checks while all others are busy
 LONGEST_HEAD = 64 * 1024
 LONGEST_REQUEST = 2 * 1024 * 1024
+_SLICE = 16 * 1024  # bytes that are parsed between two checks of these lengths
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # public, because the kubelet has no credentials
 _JSON = b"application/json"
@@ -51,6 +54,7 @@ HTTP_ERRORS = {  # status → code, message, hint
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
     429: ("TOO_MANY_REQUESTS", "the rate limit is exceeded", "Retry after 1 s."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
+    503: ("BUSY", "all connections are in use; only health checks are answered", "Retry after 1 s."),
 }
 
 
@@ -206,6 +210,8 @@ class App:
         except HTTPException as e:
             headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (e.headers or {}).items()]
             await _send_http_error(send, e.status_code, headers=headers, message=e.detail, at=at, paths=self._paths)
+        except ClientDisconnect:
+            log.debug("the client disconnected before its request was complete")
         except Exception:
             if begun():
                 raise
@@ -334,39 +340,94 @@ class _Connection(HttpToolsProtocol):
     """One connection, with limits on how long a client may take and how much it may send."""
 
     guard: "Guard | None" = None
+    peer = ""
+    reserved = False  # it holds a place for health checks
+    asked_at = 0.0  # when the last request was complete
+    _quiet_since = 0.0  # when it connected, or its last answer was complete
     _waiting_since: float | None = None  # when the wait for the rest of a request began
     _sending_since: float | None = None
-    _in_head = False
-    _received = 0
+    _in_head = _refused = False
+    _received = _head = 0  # bytes of the current request, and of its head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        others = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
         super().connection_made(transport)
-        self._waiting_since = self.loop.time()
-        if len(self.connections) > MOST_CONNECTIONS or not self._client_allowed():
+        self._waiting_since = self._quiet_since = self.loop.time()
+        self.peer = places.peer_of(self.client)
+        if self._client_allowed():
+            self._take_place(others)
+        else:
             transport.abort()
 
+    def _take_place(self, others: "Sequence[_Connection]") -> None:
+        found = places.room(others, self.peer, most=MOST_CONNECTIONS, per_peer=PER_PEER, reserved=RESERVED)
+        if found.close is not None:
+            found.close.transport.abort()
+        if found.reserved:
+            self.reserved, self.app = True, _only_health(self.app)  # type: ignore[assignment]
+        if found.full:
+            self.transport.abort()
+
+    @property
+    def quiet_since(self) -> float | None:
+        """Since when it waits for its client; None: a request is being answered, or the answer is being sent."""
+        if self._waiting_since is not None:
+            return self._waiting_since
+        answered = self.cycle is None or self.cycle.response_complete
+        return self._quiet_since if answered and not self.transport.get_write_buffer_size() else None
+
     def data_received(self, data: bytes) -> None:
-        self._received += len(data)
-        super().data_received(data)
-        if self._in_head and self._received > LONGEST_HEAD:
+        for begin in range(0, len(data), _SLICE):  # one packet can hold several requests, and up to 256 KiB
+            part = data[begin : begin + _SLICE]
+            self._received += len(part)
+            super().data_received(part)
+            if self._in_head and self._received > LONGEST_HEAD:
+                self._refuse_head()
+            elif self._received > LONGEST_REQUEST:
+                self.transport.abort()
+            if self.transport.is_closing():
+                return
+
+    def _refuse_head(self) -> None:
+        if not self._refused:
+            self._refused = True
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
-        elif self._received > LONGEST_REQUEST:
-            self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self._in_head = True
+        self._in_head, self._head = True, 0
+
+    def on_url(self, url: bytes) -> None:
+        self._head += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head += len(name) + len(value) + 4  # with ": " and the end of the line
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
+        if self._head > LONGEST_HEAD:
+            self._refuse_head()
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._waiting_since = None
+        if self._refused:
+            return
+        self._waiting_since, self.asked_at = None, self.loop.time()
         self._received = 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._quiet_since = self.loop.time()
+        super().on_response_complete()
 
     def judge(self, now: float) -> None:
         """Close the connection of a client that sends or receives too slowly."""
@@ -383,6 +444,19 @@ class _Connection(HttpToolsProtocol):
         if self.guard is None or not self.guard.web.client_sans:
             return True
         return self.guard.allows_client(self.transport.get_extra_info("peercert"))
+
+
+def _only_health(app: ASGIApp) -> ASGIApp:
+    """The application for a reserved place: it answers one health check, and asks others to come again."""
+
+    async def health(scope: Scope, receive: Receive, send: Send) -> None:
+        send = _named(send, (b"connection", b"close"))
+        if scope["path"] in _OPEN_PATHS:
+            await app(scope, receive, send)
+        else:
+            await _send_http_error(send, 503, headers=[(b"retry-after", b"1")])
+
+    return health
 
 
 _NO_STORE = (b"cache-control", b"no-store")

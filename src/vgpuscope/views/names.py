@@ -266,4 +266,5 @@ ERROR_NAMES: dict[str, str] = {
     "NOT_FOUND": "该路径不存在",
     "METHOD_NOT_ALLOWED": "该路径不允许这种方法",
     "TOO_MANY_REQUESTS": "超出速率限制",
+    "BUSY": "所有连接都在使用中，仅应答健康检查",
 }
