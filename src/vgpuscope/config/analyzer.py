@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from vgpuscope.config.shared import WebConfigFile
+from vgpuscope.model.caller import Role
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
@@ -426,13 +427,29 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api_token: Annotated[
         Annotated[str, Meta(min_length=16)] | None,
         Meta(
-            description="Bearer token for endpoints that change something. Without a token these are off, except on a "
-            "loopback address.",
+            description="Bearer token for endpoints that change something. Without it, only users and tokens of the "
+            "web configuration, or programs on a loopback address, can change something.",
             extra={"flag": None, "secret": True, "aliases": ("VGPUSCOPE_API_TOKEN",), "unset": "none"},
         ),
     ] = None
+    api_token_role: Annotated[
+        Role,
+        Meta(description="Role of the API token: read, operate (start analyses) or admin.", extra={"flag": None}),
+    ] = "admin"  # noqa: S105 - a role, not a password
+    api_token_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose pods the holder of the API token can see, separated by commas.",
+            extra={"form": "list", "flag": None, "unset": "all namespaces"},
+        ),
+    ] = ()
     protect_reads: Annotated[
-        bool, Meta(description="Also require the token for reading; health checks never need it.", extra={"flag": None})
+        bool,
+        Meta(
+            description="Require the API token, or a user or token of the web configuration, for reading too; health "
+            "checks never need it.",
+            extra={"flag": None},
+        ),
     ] = False
     proxy_user_header: Annotated[
         str | None,

@@ -7,7 +7,7 @@ import asyncio
 import html
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -20,7 +20,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.http import address, places
 from vgpuscope.http.events import Streams
+from vgpuscope.http.identity import Identity
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
+from vgpuscope.http.openapi import METRICS
+from vgpuscope.http.operations import check_scope
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
 from vgpuscope.model.wording import nearest, sentences
@@ -93,12 +96,14 @@ def make_app(
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
     admit: Callable[[Request], object] | None = None,
+    identity: Callable[[], Identity] | None = None,
     service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with their links on the index page.
 
-    `admit` raises for callers that may not read /metrics; routes check callers themselves. `service` is the name that
-    the process reports, for clients that connected to the wrong service.
+    `admit` raises for callers that may not read /metrics; routes check callers themselves. `identity` returns the
+    current ways of identification, if there are more than the guard's. `service` is the name that the process reports,
+    for clients that connected to the wrong service.
     """
     return App(
         title=title,
@@ -108,6 +113,7 @@ def make_app(
         routes=routes,
         links=links,
         admit=admit,
+        identity=identity,
         service=service,
     )
 
@@ -125,10 +131,13 @@ class App:
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
         admit: Callable[[Request], object] | None,
+        identity: Callable[[], Identity] | None,
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
+        usual = Identity(guard=guard)
+        self._identity = identity or (lambda: usual)
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
@@ -144,11 +153,8 @@ class App:
         path: str = scope["path"]
         if self._name is not None and path != "/metrics":
             send = _named(send, self._name)
-        if self._guard is not None and path not in _OPEN_PATHS:
-            status = await self._guard.judge(scope["headers"])
-            if status != 200:
-                await _send_http_error(send, status, headers=self._guard.challenges() if status == 401 else [])
-                return
+        if path not in _OPEN_PATHS and not await self._identified(scope, send):
+            return
         common = self._common.get(path)
         if common is None:
             await self._serve_own(scope, receive, send)
@@ -157,9 +163,25 @@ class App:
         else:
             await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")], at=scope)
 
+    async def _identified(self, scope: Scope, send: Send) -> bool:
+        """Note the caller of the request, for all that follows; False if the request was rejected."""
+        guard = self._guard
+        try:
+            if guard is not None:
+                guard.limit()
+            scope["caller"] = caller = await self._identity().caller(Request(scope))
+        except HTTPException as e:
+            await _send_http_error(send, e.status_code, headers=_raw(e.headers))
+            return False
+        if caller.role is None and guard is not None and guard.guarded:
+            await _send_http_error(send, 401, headers=guard.challenges())
+            return False
+        return True
+
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:
         if self._admit is not None:
             self._admit(Request(scope))
+        check_scope(scope["caller"], METRICS)
         accept = encoding = b""
         for name, value in scope["headers"]:
             if name == b"accept":
@@ -208,8 +230,8 @@ class App:
                 raise
             await _send_error(send, e.status, code=e.code, message=str(e), hint=e.advice)
         except HTTPException as e:
-            headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (e.headers or {}).items()]
-            await _send_http_error(send, e.status_code, headers=headers, message=e.detail, at=at, paths=self._paths)
+            headers, detail = _raw(e.headers), e.detail
+            await _send_http_error(send, e.status_code, headers=headers, message=detail, at=at, paths=self._paths)
         except ClientDisconnect:
             log.debug("the client disconnected before its request was complete")
         except Exception:
@@ -364,7 +386,7 @@ class _Connection(HttpToolsProtocol):
         if found.close is not None:
             found.close.transport.abort()
         if found.reserved:
-            self.reserved, self.app = True, _only_health(self.app)  # type: ignore[assignment]
+            self.reserved, self.app = True, _only_health(self.app)
         if found.full:
             self.transport.abort()
 
@@ -373,7 +395,7 @@ class _Connection(HttpToolsProtocol):
         """Since when it waits for its client; None: a request is being answered, or the answer is being sent."""
         if self._waiting_since is not None:
             return self._waiting_since
-        answered = self.cycle is None or self.cycle.response_complete
+        answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]
         return self._quiet_since if answered and not self.transport.get_write_buffer_size() else None
 
     def data_received(self, data: bytes) -> None:
@@ -460,6 +482,10 @@ def _only_health(app: ASGIApp) -> ASGIApp:
 
 
 _NO_STORE = (b"cache-control", b"no-store")
+
+
+def _raw(headers: Mapping[str, str] | None) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
 
 
 async def _serve_health(scope: Scope, send: Send) -> None:  # noqa: ARG001
