@@ -459,6 +459,34 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             extra={"flag": None, "unset": "none: such headers are ignored"},
         ),
     ] = None
+    proxy_role_header: Annotated[
+        str | None,
+        Meta(
+            description="Header in which the proxy sends the user's role: read, operate or admin. Any other value is "
+            "read.",
+            extra={"flag": None, "unset": "none: every user of the proxy has the role admin"},
+        ),
+    ] = None
+    session_lifetime: Annotated[
+        Seconds,
+        Meta(
+            ge=60,
+            le=30 * 86400,
+            description="How long a browser stays logged in.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 43200.0
+    session_key: Annotated[
+        Annotated[str, Meta(min_length=32)] | None,
+        Meta(
+            description="Secret that signs the session cookies of browsers; the same for all replicas.",
+            extra={
+                "flag": None,
+                "secret": True,
+                "unset": "made from the API token; without one, a random key for each process",
+            },
+        ),
+    ] = None
     rate_limit: Annotated[
         float,
         Meta(

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any
 
 import bcrypt
@@ -94,6 +95,12 @@ class Guard:
         """Whether every request needs a user or a token."""
         return self.web.guarded
 
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of all users and tokens; it changes when one of them does."""
+        users = sorted(f"{name} {user.hash!r} {user.caller!r}" for name, user in self.web.users.items())
+        return sha256(tokens.fingerprint(self.web.tokens) + "\n".join(users).encode()).digest()
+
     def limit(self) -> None:
         """Count one request; 429 if the rate limit of all requests together is exceeded."""
         web = self.web
@@ -104,9 +111,9 @@ class Guard:
         """Whether a client with this verified certificate may connect."""
         return webconfig.client_allowed(certificate, self.web.client_sans)
 
-    def challenges(self) -> list[tuple[bytes, bytes]]:
-        """The WWW-Authenticate headers of a 401."""
-        kinds = [b'Basic realm="vgpuscope", charset="UTF-8"'] if self.web.users else []
+    def challenges(self, *, to_script: bool = False) -> list[tuple[bytes, bytes]]:
+        """The WWW-Authenticate headers of a 401. A script asks its user itself, so its browser should not."""
+        kinds = [b'Basic realm="vgpuscope", charset="UTF-8"'] if self.web.users and not to_script else []
         kinds += [b'Bearer realm="vgpuscope"'] if self.web.tokens else []
         return [(b"www-authenticate", kind) for kind in kinds]
 

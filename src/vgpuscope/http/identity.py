@@ -2,15 +2,15 @@
 
 Ways of identification are asked one after the other, and the first that knows the request's credentials decides:
 
-API token ─► tokens and users of the web configuration ─► user named by a proxy ─► program on this machine ─► anyone
+API token ─► tokens and users of the web configuration ─► session ─► user named by a proxy ─► program on this machine
 
-To add a way, for example a session cookie, add a Way. Handlers see the Caller only. A browser sends some credentials
+A request that none of them knows comes from anyone. To add a way, add a Way. Handlers see the Caller only. A browser sends some credentials
 with a request from any page, and reaches a loopback address under any host name. So a request from a page of another
 site has at most the role `read`, unless it carries a token.
 """
 
 import ipaddress
-from typing import Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from vgpuscope.http import tokens
 from vgpuscope.http.tokens import KnownToken
-from vgpuscope.model.caller import ANYONE, NOBODY, Caller, Role
+from vgpuscope.model.caller import ANYONE, NOBODY, RANK, Caller, Role
 from vgpuscope.model.errors import Forbidden, ReadOnly
 
 _LONGEST_NAME = 253
@@ -51,6 +51,10 @@ class WebGuard(Protocol):
     @property
     def ways(self) -> tuple[Way, ...]: ...
 
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of all users and tokens; it changes when one of them does."""
+
 
 class ApiToken:
     """The token of the analyzer's settings."""
@@ -64,6 +68,11 @@ class ApiToken:
     def highest(self) -> Role | None:
         return self._known[0].caller.role if self._known else None
 
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of the token and its caller."""
+        return tokens.fingerprint(self._known)
+
     async def caller(self, request: Request) -> Caller | None:
         return tokens.holder(tokens.bearer(authorization(request)), self._known)
 
@@ -73,8 +82,9 @@ class ProxyUser:
 
     ambient = True
 
-    def __init__(self, header: str | None, guard: WebGuard | None) -> None:
-        self._header, self._guard = header, guard
+    def __init__(self, header: str | None, guard: WebGuard | None, role_header: str | None = None) -> None:
+        """`role_header`: the header with the user's role; None: every user has the role `admin`."""
+        self._header, self._guard, self._role_header = header, guard, role_header
 
     @property
     def highest(self) -> Role | None:
@@ -83,7 +93,14 @@ class ProxyUser:
     async def caller(self, request: Request) -> Caller | None:
         """With credentials in the web configuration the proxy needs some itself: anyone can send a header."""
         name = self.name(request)
-        return Caller(name=name, role="admin") if name and not _guarded(self._guard) else None
+        return Caller(name=name, role=self._role(request)) if name and not _guarded(self._guard) else None
+
+    def _role(self, request: Request) -> Role:
+        """As the proxy says; an unknown role is the lowest."""
+        if self._role_header is None:
+            return "admin"
+        named = request.headers.get(self._role_header, "").strip().lower()
+        return next((role for role in RANK if role == named), "read")
 
     def name(self, request: Request) -> str:
         """The named user; "" when no proxy is trusted, or it names none."""
@@ -98,18 +115,22 @@ class Identity:
         *,
         guard: WebGuard | None = None,
         api_token: ApiToken | None = None,
+        session: Way | None = None,
         user_header: str | None = None,
+        role_header: str | None = None,
         protect_reads: bool = False,
         listen_host: str = "",
     ) -> None:
         """`listen_host`: a program on this machine has every role if this is a loopback address."""
         self._guard, self._protect_reads = guard, protect_reads
-        self._proxy = ProxyUser(user_header, guard)
+        self._proxy = ProxyUser(user_header, guard, role_header)
         self._ways: tuple[Way, ...] = (
             *((api_token,) if api_token else ()),
             *(guard.ways if guard else ()),
+            *((session,) if session else ()),
             self._proxy,
         )
+        self._asked: tuple[Way, ...] = (*((api_token,) if api_token else ()), *(guard.ways if guard else ()))
         self._loopback = is_loopback(listen_host)
 
     @property
@@ -128,6 +149,24 @@ class Identity:
             return Caller(name="loopback", role="admin")
         return NOBODY if self._protect_reads or _guarded(self._guard) else ANYONE
 
+    async def known(self, request: Request) -> Caller | None:
+        """The caller of credentials that were typed in; None: they are wrong."""
+        for way in self._asked:
+            if found := await way.caller(request):
+                return found
+        return None
+
+    @property
+    def login_ways(self) -> tuple[Literal["token", "password"], ...]:
+        """With what a user can log in."""
+        open_to = {"password" if way.ambient else "token" for way in self._asked if way.highest is not None}
+        return tuple(one for one in ("token", "password") if one in open_to)
+
+    @property
+    def can_log_in(self) -> bool:
+        """Whether there is a token or a password to log in with."""
+        return bool(self.login_ways)
+
     def check(self, caller: Caller, role: Role, request: Request) -> None:
         """401, or 403 when no credentials would help, for a caller without this role."""
         if caller.may(role):
@@ -136,7 +175,7 @@ class Identity:
             raise Forbidden(_lacks(caller, role, request))
         if not self._open:
             raise HTTPException(401, headers={"www-authenticate": 'Bearer realm="vgpuscope"'})
-        raise ReadOnly(_PAGE if self._loopback and _from_another_site(request) else self._why_read_only)
+        raise ReadOnly(_PAGE if self._loopback and from_another_site(request) else self._why_read_only)
 
     @property
     def _open(self) -> bool:
@@ -154,7 +193,7 @@ class Identity:
         named = self._proxy.name(request) if _guarded(self._guard) and not isinstance(way, ApiToken) else ""
         if named:
             found = replace(found, name=named)
-        return found.at_most("read") if (way.ambient or named) and _from_another_site(request) else found
+        return found.at_most("read") if (way.ambient or named) and from_another_site(request) else found
 
 
 def authorization(request: Request) -> bytes:
@@ -180,13 +219,13 @@ _PAGE = "a page of another site may not change anything here"
 
 
 def _lacks(caller: Caller, role: Role, request: Request) -> str:
-    if _from_another_site(request):
+    if from_another_site(request):
         return _PAGE
     return f"{caller.name!r} has the role {caller.role}, and this needs the role {role}"
 
 
 def _from_this_machine(request: Request) -> bool:
-    return is_loopback(_host(request)) and not _from_another_site(request) and not _through_proxy(request)
+    return is_loopback(_host(request)) and not from_another_site(request) and not _through_proxy(request)
 
 
 def _through_proxy(request: Request) -> bool:
@@ -194,7 +233,7 @@ def _through_proxy(request: Request) -> bool:
     return any(name in _PROXY_HEADERS or name.startswith("x-forwarded") for name in request.headers)
 
 
-def _from_another_site(request: Request) -> bool:
+def from_another_site(request: Request) -> bool:
     """As the browser's headers report; a program that is not a browser sends none of them."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return True

@@ -18,8 +18,10 @@ from starlette.routing import Route
 
 from vgpuscope.http import answers, parameters
 from vgpuscope.http.answers import CSV, JSON
+from vgpuscope.http.identity import from_another_site
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.http.parameters import NoQuery, Param
+from vgpuscope.http.sessions import COOKIE
 from vgpuscope.model.caller import Caller, Role
 from vgpuscope.model.errors import BodyInvalid, Forbidden
 
@@ -30,6 +32,15 @@ EVENTS = "text/event-stream"
 _PRIVATE = {"cache-control": "private, no-cache"}  # no cache may give it to another caller
 
 
+class Connection(Struct, frozen=True, kw_only=True):
+    """What the operations of a session know of the request itself."""
+
+    peer: str = ""
+    secure: bool = False  # the browser's connection is encrypted
+    foreign: bool = False  # a page of another site sent the request
+    session: str = ""  # the session's cookie
+
+
 class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One request that passed every check: its caller, parameters and body, and the media type to answer with."""
 
@@ -37,6 +48,7 @@ class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
     asked: Q
     body: B
     media: str = JSON  # one that the operation offers
+    connection: Connection = Connection()
 
     @property
     def csv(self) -> bool:
@@ -149,6 +161,16 @@ def _dispatch(methods: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitab
     return endpoint
 
 
+def _connection(request: Request) -> Connection:
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return Connection(
+        peer=request.client.host if request.client else "",
+        secure=(forwarded or request.url.scheme) == "https",
+        foreign=from_another_site(request),
+        session=request.cookies.get(COOKIE, ""),
+    )
+
+
 class _Endpoint:
     """Checks a request step by step, then calls the operation's handler."""
 
@@ -166,8 +188,10 @@ class _Endpoint:
         asked = parameters.read(self._query, self._params, given, request.path_params)
         media = self._media(request, asked)
         body = await self._body(request) if self._body_type is not None else None
-        answer = await operation.handler(Call(caller=caller, asked=asked, body=body, media=media))
-        if isinstance(answer, Response):  # a stream
+        answer = await operation.handler(
+            Call(caller=caller, asked=asked, body=body, media=media, connection=_connection(request))
+        )
+        if isinstance(answer, Response):  # a stream, or a session's cookie
             answer.headers.update(operation.stamp())
             return answer
         return await answers.respond(

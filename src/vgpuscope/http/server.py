@@ -97,12 +97,14 @@ def make_app(
     links: Sequence[tuple[str, str]] = (),
     admit: Callable[[Request], object] | None = None,
     identity: Callable[[], Identity] | None = None,
+    public: Callable[[Request], bool] = lambda _: False,
     service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with their links on the index page.
 
     `admit` raises for callers that may not read /metrics; routes check callers themselves. `identity` returns the
-    current ways of identification, if there are more than the guard's. `service` is the name that the process reports,
+    current ways of identification, if there are more than the guard's. `public` says which requests show no data
+    and need no credentials. `service` is the name that the process reports,
     for clients that connected to the wrong service.
     """
     return App(
@@ -114,6 +116,7 @@ def make_app(
         links=links,
         admit=admit,
         identity=identity,
+        public=public,
         service=service,
     )
 
@@ -132,12 +135,13 @@ class App:
         links: Sequence[tuple[str, str]],
         admit: Callable[[Request], object] | None,
         identity: Callable[[], Identity] | None,
+        public: Callable[[Request], bool],
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
         usual = Identity(guard=guard)
-        self._identity = identity or (lambda: usual)
+        self._identity, self._public = identity or (lambda: usual), public
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
@@ -169,12 +173,14 @@ class App:
         try:
             if guard is not None:
                 guard.limit()
-            scope["caller"] = caller = await self._identity().caller(Request(scope))
+            request = Request(scope)
+            scope["caller"] = caller = await self._identity().caller(request)
         except HTTPException as e:
             await _send_http_error(send, e.status_code, headers=_raw(e.headers))
             return False
-        if caller.role is None and guard is not None and guard.guarded:
-            await _send_http_error(send, 401, headers=guard.challenges())
+        if caller.role is None and guard is not None and guard.guarded and not self._public(request):
+            to_script = request.headers.get("sec-fetch-dest") == "empty"
+            await _send_http_error(send, 401, headers=guard.challenges(to_script=to_script))
             return False
         return True
 

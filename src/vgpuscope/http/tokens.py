@@ -16,6 +16,11 @@ class KnownToken(Struct, frozen=True, kw_only=True):
     caller: Caller
 
 
+def fingerprint(known: Iterable[KnownToken]) -> bytes:
+    """A digest of tokens and their callers; it changes when one of them does."""
+    return hashlib.sha256(b"".join(sorted(one.digest + repr(one.caller).encode() for one in known))).digest()
+
+
 def credentials(authorization: bytes) -> tuple[bytes, bytes]:
     """Scheme (in lower case) and value of an Authorization header; both empty without the header."""
     scheme, _, value = authorization.partition(b" ")

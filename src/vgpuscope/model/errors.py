@@ -107,6 +107,13 @@ class Forbidden(ScopeError):
     status = 403
 
 
+class LoginFailed(ScopeError):
+    code = "LOGIN_FAILED"
+    meaning = "The token, or the user and the password, are wrong."
+    hint = "Tokens and users are in the web configuration file; the API token is the setting analyzer.api_token."
+    status = 401
+
+
 class NotLeader(ScopeError):
     code = "NOT_LEADER"
     meaning = "Only the leader of several replicas analyses and accepts changes, and this replica is not the leader."

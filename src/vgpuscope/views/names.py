@@ -234,6 +234,7 @@ ERROR_NAMES: dict[str, str] = {
     "QUERY_INVALID": "查询参数未知、类型错误或超出范围",
     "BODY_INVALID": "请求体不是所需的 JSON",
     "READ_ONLY": "该监听地址只读，不接受修改",
+    "LOGIN_FAILED": "令牌错误，或用户名与密码不正确",
     "FORBIDDEN": "调用者已识别，但其角色或命名空间不允许此操作",
     "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
     "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",

@@ -142,10 +142,10 @@ CHANGES = _changes_type()
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: AnalyzerState, *, guarded: bool = False) -> None:
-        """`guarded`: a web configuration file requires credentials for every operation."""
+    def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
+        """`guarded`: a web configuration file requires credentials for every operation. `more`: operations of others."""
         self._state = desk
-        own = (*self._service(), *self._seed_tables(), *self._v1())
+        own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self._document)
         described = docs.operations(
             title=TITLE, document=lambda: made(guarded or self._state.config().analyzer.protect_reads)

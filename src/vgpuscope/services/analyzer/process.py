@@ -10,10 +10,12 @@ import contextlib
 import logging
 import operator
 import os
+import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -28,6 +30,9 @@ from vgpuscope.http.identity import ApiToken, Identity
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
 from vgpuscope.http.server import App, Readiness, make_app
+from vgpuscope.http.session_api import PATH as SESSION_PATH
+from vgpuscope.http.session_api import SessionApi
+from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
@@ -108,6 +113,7 @@ class Analyzer(Service):
         self._settings, self._clock = settings, clock
         config = settings.config.analyzer
         self._guard: Guard | None = None
+        self._session_key = secrets.token_bytes(32)  # if no other is configured
         self._admission = self._new_admission()
         self.feed = Feed()
         self._sources = sources or Sources(settings.config)
@@ -161,8 +167,9 @@ class Analyzer(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
-        api = AnalyzerApi(self, guarded=guard is not None)
         self._guard, self._admission = guard, self._new_admission(guard)
+        session = SessionApi(lambda: self._admission.identity, lambda: self._sessions)
+        api = AnalyzerApi(self, guarded=guard is not None, more=session.operations())
         return make_app(
             title=TITLE,
             service=self.name,
@@ -172,6 +179,7 @@ class Analyzer(Service):
             routes=routes(api.operations, self),
             admit=lambda request: self.admit(request, METRICS),
             identity=lambda: self._admission.identity,
+            public=lambda request: request.url.path == SESSION_PATH,
         )
 
     def hang_up(self) -> None:
@@ -456,7 +464,15 @@ class Analyzer(Service):
 
     def _new_admission(self, guard: "Guard | None" = None) -> Admission:
         config = self._settings.config.analyzer
-        return Admission(_identity(config, guard), ClientLimits(config.rate_limit, clock=self._clock))
+        token = ApiToken(config.api_token, _token_holder(config))
+
+        def bound() -> bytes:
+            return sha256(token.fingerprint + (guard.fingerprint if guard else b"")).digest()
+
+        key = session_key(config.session_key, config.api_token) or self._session_key
+        self._sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
+        identity = _identity(config, guard, token, SessionCookie(self._sessions))
+        return Admission(identity, ClientLimits(config.rate_limit, clock=self._clock))
 
     def _apply(self) -> None:
         """Let changed settings take effect now."""
@@ -479,12 +495,17 @@ def _check(config: Config) -> None:
         )
 
 
-def _identity(config: AnalyzerConfig, guard: "Guard | None") -> Identity:
-    caller = Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
+def _token_holder(config: AnalyzerConfig) -> Caller:
+    return Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
+
+
+def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie) -> Identity:
     return Identity(
         guard=guard,
-        api_token=ApiToken(config.api_token, caller),
+        api_token=token,
+        session=session,
         user_header=config.proxy_user_header,
+        role_header=config.proxy_role_header,
         protect_reads=config.protect_reads,
         listen_host=address.split(config.listen)[0],
     )
