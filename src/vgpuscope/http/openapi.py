@@ -114,7 +114,7 @@ def _responses(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, An
             name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
         }
     error = {JSON: {"schema": by_type[str(ErrorBody)]}}
-    statuses = {401, 422, 429, *operation.statuses, *((403,) if operation.changes else ())}
+    statuses = {401, 422, 429, *operation.statuses, *(() if operation.public else (403,))}
     return {
         str(operation.status): good,
         **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(statuses)},

@@ -5,7 +5,8 @@ ScopeError
 ├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
-├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
+├── ReadOnly, Forbidden                                  status 403
+├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -95,8 +96,22 @@ class BodyInvalid(ScopeError):
 class ReadOnly(ScopeError):
     code = "READ_ONLY"
     meaning = "The request changes something, and this listener is read-only."
-    hint = "Set VGPUSCOPE_API_TOKEN and send it as a bearer token, or listen on a loopback address."
+    hint = "Send VGPUSCOPE_API_TOKEN as a bearer token, or use a web configuration with a role; see docs/security.md."
     status = 403
+
+
+class Forbidden(ScopeError):
+    code = "FORBIDDEN"
+    meaning = "The caller is known, but its role or its namespaces do not allow this."
+    hint = "The web configuration file gives roles and namespaces to users and tokens; see docs/security.md."
+    status = 403
+
+
+class LoginFailed(ScopeError):
+    code = "LOGIN_FAILED"
+    meaning = "The token, or the user and the password, are wrong."
+    hint = "Tokens and users are in the web configuration file; the API token is the setting analyzer.api_token."
+    status = 401
 
 
 class NotLeader(ScopeError):

@@ -234,6 +234,8 @@ ERROR_NAMES: dict[str, str] = {
     "QUERY_INVALID": "查询参数未知、类型错误或超出范围",
     "BODY_INVALID": "请求体不是所需的 JSON",
     "READ_ONLY": "该监听地址只读，不接受修改",
+    "LOGIN_FAILED": "令牌错误，或用户名与密码不正确",
+    "FORBIDDEN": "调用者已识别，但其角色或命名空间不允许此操作",
     "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
     "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
     "FOLLOWER_LATE": "分析后的某个步骤（指标页、日志、存储）未在期限内完成",
@@ -266,4 +268,5 @@ ERROR_NAMES: dict[str, str] = {
     "NOT_FOUND": "该路径不存在",
     "METHOD_NOT_ALLOWED": "该路径不允许这种方法",
     "TOO_MANY_REQUESTS": "超出速率限制",
+    "BUSY": "所有连接都在使用中，仅应答健康检查",
 }

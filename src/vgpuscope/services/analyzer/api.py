@@ -19,7 +19,8 @@ from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
+from vgpuscope.model.caller import Caller
+from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError, Unknown
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
@@ -42,6 +43,7 @@ from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
 from vgpuscope.views.fleet.results import ResultRow, Stats, iso, low, stats, units
 from vgpuscope.views.fleet.selection import as_csv, as_json, matching, select
+from vgpuscope.views.fleet.visible import visible_detail, visible_rows, visible_summary
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (
@@ -140,10 +142,10 @@ CHANGES = _changes_type()
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: AnalyzerState, *, guarded: bool = False) -> None:
-        """`guarded`: a web configuration file requires credentials for every operation."""
+    def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
+        """`guarded`: a web configuration file requires credentials for every operation. `more`: operations of others."""
         self._state = desk
-        own = (*self._service(), *self._seed_tables(), *self._v1())
+        own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self._document)
         described = docs.operations(
             title=TITLE, document=lambda: made(guarded or self._state.config().analyzer.protect_reads)
@@ -158,7 +160,7 @@ class AnalyzerApi:
         analyze: dict[str, Any] = {"role": "operate", "statuses": (409,)}
         started = "start an analysis, or join the running one"
         return (
-            _row("GET", "/", "what this service is", self._info, seed.Info),
+            _row("GET", "/", "what this service is", self._info, seed.Info, scoped=True),
             _row(
                 "GET",
                 "/health",
@@ -268,9 +270,9 @@ class AnalyzerApi:
         headers: Mapping[str, str] = {},
         **more: Any,
     ) -> Operation:
-        """An operation that shows data: its answer says when the data is stale."""
-        headers = {**headers, **_DATED}
-        return _row("GET", path, summary, handler, answer, headers=headers, stamp=self._stale_header, **more)
+        """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
+        more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
+        return _row("GET", path, summary, handler, answer, **more)
 
     def _stale_header(self) -> dict[str, str]:
         stale = self._state.state().stale
@@ -344,12 +346,19 @@ class AnalyzerApi:
         updates = {names.get(path, path): _plain(value) for path, value in done.items()}
         return seed.Updated("updated", updates, "In effect now; an analysis with the new settings has started.")
 
+    async def _board(self, call: Call[Any, Any]) -> Board:
+        """The results that the caller may see. Every handler reads them here."""
+        board, caller = await self._state.board(), call.caller
+        if not caller.restricted:
+            return board
+        return await asyncio.to_thread(_visible, board, caller, self._state.config().thresholds.low_utilization)
+
     async def _results(self, call: Rows) -> Answer:
-        board = await self._state.board()
+        board = await self._board(call)
         return Answer(make=lambda: _rows_content(call, board.rows), version=_version(board))
 
     async def _low(self, call: Rows) -> Answer:
-        board, threshold = await self._state.board(), self._state.config().thresholds.low_utilization
+        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
 
         def make() -> Content:
             found = low(board.rows, threshold=threshold)
@@ -358,7 +367,7 @@ class AnalyzerApi:
         return Answer(make=make, version=(_version(board), threshold))
 
     async def _stats(self, call: Call[StatsQuery, None]) -> Answer:
-        board, threshold = await self._state.board(), self._state.config().thresholds.low_utilization
+        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
         stale = _stale(self._state.state())
 
         def make() -> Content:
@@ -369,24 +378,25 @@ class AnalyzerApi:
 
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _summary(self, call: Plain) -> Answer:  # noqa: ARG002
-        board, state = await self._state.board(), self._state.state()
+    async def _summary(self, call: Plain) -> Answer:
+        board, state = await self._board(call), self._state.state()
         stale, errors = _stale(state), state.tally.errors
         sums = msgspec.structs.replace(board.stats, **stale)
 
         def make() -> Content:
             found = shapes.summary(board.analysis, board.rows, sums, stale=board.stale, errors=errors, **stale)
-            return json_content(found)
+            return json_content(visible_summary(found, call.caller))
 
         return Answer(make=make, version=(_version(board), stale, errors))
 
     async def _gpu(self, call: Call[GpuQuery, None]) -> list[shapes.GpuDetail]:
-        board, gpu_id = await self._state.board(), call.asked.gpu_id
+        board, gpu_id = await self._board(call), call.asked.gpu_id
         found = [gpu for gpu in (board.analysis.gpus if board.analysis else ()) if gpu.gpu_id == gpu_id]
         if not found:
             known = {gpu.gpu_id for gpu in board.analysis.gpus} if board.analysis else ()
             raise Unknown(f"no GPU {gpu_id[:80]!r} among the results", hint=_nearest_gpu(gpu_id, known))
-        return [shapes.detail(gpu, lang=call.asked.lang, stale=board.stale) for gpu in found]
+        details = [shapes.detail(gpu, lang=call.asked.lang, stale=board.stale) for gpu in found]
+        return [visible_detail(one, call.caller) for one in details]
 
     async def _nodes(self, call: Call[FormatQuery, None]) -> Answer:
         return await self._grouped(call, lambda rows: shapes.groups(rows, by="hostname"), shapes.GroupResult)
@@ -400,7 +410,7 @@ class AnalyzerApi:
     async def _grouped(
         self, call: Call[FormatQuery, None], group: Callable[[Iterable[ResultRow]], Sequence[Struct]], row: type[Struct]
     ) -> Answer:
-        board = await self._state.board()
+        board = await self._board(call)
 
         def make() -> Content:
             found = group(board.rows)
@@ -409,13 +419,14 @@ class AnalyzerApi:
         return Answer(make=make, version=_version(board))
 
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
+        _check_namespace(call.caller, call.asked)
         found = await self._state.points(call.asked)
         return Answer(make=lambda: json_content(found))
 
     async def _waste(self, call: Call[WasteQuery, None]) -> Answer:
         end = time.time()
         step, begin = _period(call.asked.since, end)
-        analysis = (await self._state.board()).analysis
+        analysis = (await self._board(call)).analysis
         ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
         at, stride = begin, STEPS_AT_ONCE * STEP_SECONDS[step]
         while at < end:
@@ -423,7 +434,14 @@ class AnalyzerApi:
             await asyncio.to_thread(ledger.add, gpus, pods)
             at += stride
         stored = self._state.config().analyzer.history not in {"", "none"}
-        found = ledger.waste(group_by=call.asked.group_by, begin=begin, end=end, history=stored)
+        caller = call.caller
+        found = ledger.waste(
+            group_by=call.asked.group_by,
+            begin=begin,
+            end=end,
+            history=stored,
+            sees=caller.sees if caller.restricted else None,
+        )
         found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
         headers = {"x-total-count": str(found.count)}
         return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
@@ -432,8 +450,8 @@ class AnalyzerApi:
         asked = HistoryQuery(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace)
         return await self._state.points(asked)
 
-    async def _events(self, call: Plain) -> Stream:  # noqa: ARG002
-        return Stream(self._state.feed.listen(analysis_event(await self._state.board())))
+    async def _events(self, call: Plain) -> Stream:
+        return Stream(self._state.feed.listen(analysis_event(await self._board(call))))
 
 
 def analysis_event(board: Board) -> Event:
@@ -446,6 +464,20 @@ def analysis_event(board: Board) -> Event:
         stale=board.stale,
     )
     return Event(name="analysis", data=data, id=str(analysis.number) if analysis else "")
+
+
+def _visible(board: Board, caller: Caller, threshold: float) -> Board:
+    rows = visible_rows(board.rows, caller)
+    sums = stats(rows, threshold=threshold, timestamp=board.stats.timestamp)
+    return msgspec.structs.replace(board, rows=rows, stats=sums)
+
+
+def _check_namespace(caller: Caller, asked: HistoryQuery) -> None:
+    """403 for a restricted caller that asks for pods without naming one of its namespaces; GPUs have no tenant here."""
+    pods = asked.namespace is not None or asked.pod is not None
+    if pods and not caller.sees(asked.namespace or ""):
+        own = ", ".join(caller.namespaces or ())
+        raise Forbidden(f"{caller.name!r} sees only pods of {own}", hint="Give one of these as `namespace`.")
 
 
 def _row(method: Method, path: str, summary: str, handler: Any, answer: Any = Any, **more: Any) -> Operation:

@@ -10,24 +10,29 @@ import contextlib
 import logging
 import operator
 import os
+import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config, SettingsFile
+from vgpuscope.config import AnalyzerConfig, Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.admission import Admission
 from vgpuscope.http.client_limits import ClientLimits
 from vgpuscope.http.events import Feed
-from vgpuscope.http.identity import Identity
+from vgpuscope.http.identity import ApiToken, Identity
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
 from vgpuscope.http.server import App, Readiness, make_app
+from vgpuscope.http.session_api import PATH as SESSION_PATH
+from vgpuscope.http.session_api import SessionApi
+from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
@@ -107,7 +112,9 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock = settings, clock
         config = settings.config.analyzer
-        self._admission = _admission(settings.config, clock)
+        self._guard: Guard | None = None
+        self._session_key = secrets.token_bytes(32)  # if no other is configured
+        self._admission = self._new_admission()
         self.feed = Feed()
         self._sources = sources or Sources(settings.config)
         self._history = history or open_history(
@@ -135,7 +142,7 @@ class Analyzer(Service):
 
     def warn(self) -> None:
         if self.read_only:
-            log.warning("read-only: no token is set and the listener is not on a loopback address")
+            log.warning("read-only: no caller has the role operate or admin")
         for name in ("ai", "control"):
             if getattr(self._settings.config, name).enabled:
                 log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
@@ -160,7 +167,9 @@ class Analyzer(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
-        api = AnalyzerApi(self, guarded=guard is not None)
+        self._guard, self._admission = guard, self._new_admission(guard)
+        session = SessionApi(lambda: self._admission.identity, lambda: self._sessions)
+        api = AnalyzerApi(self, guarded=guard is not None, more=session.operations())
         return make_app(
             title=TITLE,
             service=self.name,
@@ -169,6 +178,8 @@ class Analyzer(Service):
             guard=guard,
             routes=routes(api.operations, self),
             admit=lambda request: self.admit(request, METRICS),
+            identity=lambda: self._admission.identity,
+            public=lambda request: request.url.path == SESSION_PATH,
         )
 
     def hang_up(self) -> None:
@@ -451,10 +462,22 @@ class Analyzer(Service):
     def admit(self, request: Request, operation: Operation) -> Caller:
         return self._admission.admit(request, operation)
 
+    def _new_admission(self, guard: "Guard | None" = None) -> Admission:
+        config = self._settings.config.analyzer
+        token = ApiToken(config.api_token, _token_holder(config))
+
+        def bound() -> bytes:
+            return sha256(token.fingerprint + (guard.fingerprint if guard else b"")).digest()
+
+        key = session_key(config.session_key, config.api_token) or self._session_key
+        self._sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
+        identity = _identity(config, guard, token, SessionCookie(self._sessions))
+        return Admission(identity, ClientLimits(config.rate_limit, clock=self._clock))
+
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._admission = _admission(config, self._clock)
+        self._admission = self._new_admission(self._guard)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -463,15 +486,26 @@ class Analyzer(Service):
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
-    _admission(config)
-
-
-def _admission(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Admission:
     found = config.analyzer
-    identity = Identity(
-        listen_host=address.split(found.listen)[0],
-        token=found.api_token,
-        protect_reads=found.protect_reads,
-        user_header=found.proxy_user_header,
+    if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
+        raise ConfigInvalid(
+            "analyzer.protect_reads: reading is to need credentials, but there are none",
+            hint="Set VGPUSCOPE_API_TOKEN, analyzer.web_config_file, or analyzer.proxy_user_header behind an "
+            "authenticating proxy.",
+        )
+
+
+def _token_holder(config: AnalyzerConfig) -> Caller:
+    return Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
+
+
+def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie) -> Identity:
+    return Identity(
+        guard=guard,
+        api_token=token,
+        session=session,
+        user_header=config.proxy_user_header,
+        role_header=config.proxy_role_header,
+        protect_reads=config.protect_reads,
+        listen_host=address.split(config.listen)[0],
     )
-    return Admission(identity, ClientLimits(found.rate_limit, clock=clock))

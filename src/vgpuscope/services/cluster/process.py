@@ -173,10 +173,11 @@ class ClusterExporter(Service):
             numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
-    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:  # noqa: ARG002
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return dict(self._owners.owners())
+        sees = call.caller.sees
+        return {pod: owner for pod, owner in self._owners.owners() if sees(pod.partition("/")[0])}
 
     def _watched(self) -> Iterator[WatchedKind[Any]]:
         resync, apply = self._config.resync_interval, self._state.apply
