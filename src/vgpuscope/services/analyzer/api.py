@@ -24,6 +24,7 @@ from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
@@ -207,22 +208,9 @@ class AnalyzerApi:
         )
 
     def _v1(self) -> tuple[Operation, ...]:
-        table: dict[str, Any] = {"media": _TABLE}
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            self._rows_of("/api/v1/gpus"),
-            self._data(
-                "/api/v1/gpus/{gpu_id}",
-                "one GPU: terms, tenants and the evidence of its verdict",
-                self._gpu,
-                list[shapes.GpuDetail],
-                statuses=(404,),
-            ),
-            self._data("/api/v1/nodes", "every node", self._nodes, list[shapes.GroupResult], **table),
-            self._data("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupResult], **table),
-            self._data(
-                "/api/v1/workloads", "every owner of pods with GPUs", self._workloads, list[shapes.WorkloadRow], **table
-            ),
+            *ConsoleApi(data=self._data, changes=CHANGES).operations(),
             self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods",
