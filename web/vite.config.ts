@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   base: "./",
   build: {
-    outDir: "../src/vgpuscope/console/assets",
+    outDir: "../src/vgpuscope/http/assets/console",
     emptyOutDir: true,
     target: "es2022",
     modulePreload: { polyfill: false },

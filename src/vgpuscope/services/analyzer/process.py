@@ -23,6 +23,7 @@ from vgpuscope.config import Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.admission import Admission
 from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.console_files import with_console
 from vgpuscope.http.events import Feed
 from vgpuscope.http.identity import Identity
 from vgpuscope.http.openapi import METRICS
@@ -167,7 +168,7 @@ class Analyzer(Service):
             metrics=self._metrics,
             ready=self.readiness,
             guard=guard,
-            routes=routes(api.operations, self),
+            routes=with_console(routes(api.operations, self)),
             admit=lambda request: self.admit(request, METRICS),
         )
 
