@@ -93,7 +93,7 @@ class GpuRow(Struct, frozen=True, kw_only=True, gc=False):
     xids: tuple[int, ...] = ()  # in the window
     allocation: Allocation | None = None
     shared: bool = False
-    held: bool | None = None  # a pod has it; null: not known
+    held: bool = False  # a pod has it
     signal: Signal | None = None  # the signal that `use` shows, which decided the verdict
     use: Use = Use()
     gpu_util: Use = Use()

@@ -12,6 +12,15 @@ ClassGroup: TypeAlias = Literal["none", "namespace", "node", "owner", "model"]
 ChartSource: TypeAlias = Literal["prometheus", "analyses", "hours", "days", "none"]
 Quantity: TypeAlias = Literal["use", "use_max", "memory_used", "memory_max", "score", "power"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+Unit: TypeAlias = Literal["ratio", "bytes", "score", "watts"]
+UNITS: dict[Quantity, Unit] = {
+    "use": "ratio",
+    "use_max": "ratio",
+    "memory_used": "bytes",
+    "memory_max": "bytes",
+    "score": "score",
+    "power": "watts",
+}
 
 
 class ClassColumn(Struct, frozen=True, kw_only=True):
@@ -40,7 +49,7 @@ class SeriesColumn(Struct, frozen=True, kw_only=True):
     """One quantity at each time."""
 
     quantity: Quantity
-    unit: Literal["ratio", "bytes", "score", "watts"]
+    unit: Unit
     values: tuple[float | None, ...]
     promql: str | None = None  # the query that it is from
 

@@ -1,8 +1,7 @@
 """The analyzer's API: gpu-oour's endpoints with its response formats, and /api/v1 with more detail."""
 
-import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -11,25 +10,23 @@ from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
 from vgpuscope.http import docs
-from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS, STEPS_AT_ONCE
+from vgpuscope.http.answer_limits import LONGEST_PERIOD
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
-    FormatQuery,
-    GpuQuery,
     HistoryQuery,
     RowFilters,
     RowsQuery,
@@ -38,6 +35,7 @@ from vgpuscope.services.analyzer.parameters import (
     WasteQuery,
 )
 from vgpuscope.services.analyzer.settings import CHANGEABLE
+from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
@@ -116,6 +114,8 @@ class AnalyzerState(Protocol):
     async def board(self) -> Board: ...
     def config(self) -> Config: ...
     def state(self) -> ServiceState: ...
+    @property
+    def console(self) -> Console: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
     async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
@@ -210,7 +210,7 @@ class AnalyzerApi:
     def _v1(self) -> tuple[Operation, ...]:
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            *ConsoleApi(data=self._data, changes=CHANGES).operations(),
+            *ConsoleApi(lambda: self._state.console, data=self._data, changes=CHANGES).operations(),
             self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods",
@@ -368,34 +368,6 @@ class AnalyzerApi:
 
         return Answer(make=make, version=(_version(board), stale, errors))
 
-    async def _gpu(self, call: Call[GpuQuery, None]) -> list[shapes.GpuDetail]:
-        board, gpu_id = await self._state.board(), call.asked.gpu_id
-        found = [gpu for gpu in (board.analysis.gpus if board.analysis else ()) if gpu.gpu_id == gpu_id]
-        if not found:
-            known = {gpu.gpu_id for gpu in board.analysis.gpus} if board.analysis else ()
-            raise Unknown(f"no GPU {gpu_id[:80]!r} among the results", hint=_nearest_gpu(gpu_id, known))
-        return [shapes.detail(gpu, lang=call.asked.lang, stale=board.stale) for gpu in found]
-
-    async def _nodes(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="hostname"), shapes.GroupResult)
-
-    async def _spaces(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="namespace"), shapes.GroupResult)
-
-    async def _workloads(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, shapes.workloads, shapes.WorkloadRow)
-
-    async def _grouped(
-        self, call: Call[FormatQuery, None], group: Callable[[Iterable[ResultRow]], Sequence[Struct]], row: type[Struct]
-    ) -> Answer:
-        board = await self._state.board()
-
-        def make() -> Content:
-            found = group(board.rows)
-            return _csv(found, row) if call.csv else json_content(found)
-
-        return Answer(make=make, version=_version(board))
-
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
         found = await self._state.points(call.asked)
         return Answer(make=lambda: json_content(found))
@@ -404,21 +376,12 @@ class AnalyzerApi:
         end = time.time()
         step, begin = _period(call.asked.since, end)
         analysis = (await self._state.board()).analysis
-        ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
-        at, stride = begin, STEPS_AT_ONCE * STEP_SECONDS[step]
-        while at < end:
-            gpus, pods = [await self._points(step, at, min(at + stride, end), namespace=of) for of in (None, "")]
-            await asyncio.to_thread(ledger.add, gpus, pods)
-            at += stride
+        ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
         stored = self._state.config().analyzer.history not in {"", "none"}
         found = ledger.waste(group_by=call.asked.group_by, begin=begin, end=end, history=stored)
         found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
         headers = {"x-total-count": str(found.count)}
         return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
-
-    async def _points(self, step: Step, begin: float, end: float, *, namespace: str | None) -> list[HistoryPoint]:
-        asked = HistoryQuery(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace)
-        return await self._state.points(asked)
 
     async def _events(self, call: Plain) -> Stream:  # noqa: ARG002
         return Stream(self._state.feed.listen(analysis_event(await self._state.board())))

@@ -35,8 +35,8 @@ def _fields(row: type[Struct]) -> Meta:
 
 def _order(row: type[Struct]) -> Meta:
     names = row.__struct_fields__
-    help = "A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean."
-    return one_of((*names, *(f"-{name}" for name in names)), help)
+    text = "A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean."
+    return one_of((*names, *(f"-{name}" for name in names)), text)
 
 
 class ScopeQuery(Struct, frozen=True, kw_only=True):
