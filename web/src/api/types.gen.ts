@@ -943,8 +943,8 @@ export interface components {
             gpu_util: components["schemas"]["Use"];
             /** @default null */
             health: string | null;
-            /** @default null */
-            held: boolean | null;
+            /** @default false */
+            held: boolean;
             /** @default null */
             idle_since: string | null;
             /** @default null */
@@ -1817,6 +1817,54 @@ export interface components {
             type: "boolean" | "choice" | "duration" | "integer" | "list" | "number" | "text";
             value: unknown;
         };
+        /** SomeOfGpuList */
+        SomeOfGpuList: {
+            at: string | null;
+            parts: components["schemas"]["Part"][];
+            rows: components["schemas"]["SomeOfGpuRow"][];
+            stale: boolean;
+            total: number;
+        };
+        /** SomeOfGpuRow */
+        SomeOfGpuRow: {
+            allocation?: components["schemas"]["Allocation"] | null;
+            confidence?: number;
+            coverage?: number | null;
+            gpu_id?: string;
+            gpu_util?: components["schemas"]["Use"];
+            health?: string | null;
+            held?: boolean;
+            idle_since?: string | null;
+            index?: number | null;
+            last_seen?: string | null;
+            memory_max?: number | null;
+            memory_total?: number | null;
+            memory_unattributed?: number | null;
+            memory_used?: number | null;
+            mig?: string | null;
+            mode?: ("dra" | "exclusive" | "free" | "hami" | "mig" | "mps" | "time-slicing" | "unallocated") | null;
+            model?: string | null;
+            node?: string | null;
+            others?: components["schemas"]["Others"] | null;
+            power?: number | null;
+            power_limit?: number | null;
+            profile?: string | null;
+            reasons?: string[];
+            score?: number | null;
+            shared?: boolean;
+            signal?: ("engine_active" | "gpu_util" | "process_sm" | "sm_active") | null;
+            sm_active?: components["schemas"]["Use"];
+            /** @enum {unknown} */
+            status?: "high" | "idle" | "low" | "normal" | "unknown";
+            temperature?: number | null;
+            tenants?: components["schemas"]["TenantRow"][];
+            use?: components["schemas"]["Use"];
+            /** @enum {unknown} */
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            /** @enum {unknown} */
+            verdict?: "idle" | "in_use" | "unknown";
+            xids?: number[];
+        };
         /**
          * SomeOfLow
          * @description The body of `/results/low` if only some fields were requested.
@@ -1836,6 +1884,77 @@ export interface components {
             total_gpus: number;
             /** @default 0 */
             unknown_count: number;
+        };
+        /** SomeOfNamespaceList */
+        SomeOfNamespaceList: {
+            at: string | null;
+            parts: components["schemas"]["Part"][];
+            rows: components["schemas"]["SomeOfNamespaceRow"][];
+            stale: boolean;
+            total: number;
+        };
+        /** SomeOfNamespaceRow */
+        SomeOfNamespaceRow: {
+            by_class?: {
+                [key: string]: number;
+            };
+            by_verdict?: {
+                [key: string]: number;
+            };
+            cores_allocated?: number | null;
+            gpus?: number;
+            held_gpu_hours?: number | null;
+            idle_gpu_hours?: number | null;
+            memory_allocated?: number | null;
+            memory_limit?: number | null;
+            memory_used?: number | null;
+            name?: string;
+            pending_pods?: number | null;
+            pods?: number;
+            power?: number | null;
+            quotas?: components["schemas"]["QuotaRow"][];
+            score?: number | null;
+            tenants?: number;
+            use?: number | null;
+        };
+        /** SomeOfNodeList */
+        SomeOfNodeList: {
+            at: string | null;
+            parts: components["schemas"]["Part"][];
+            rows: components["schemas"]["SomeOfNodeRow"][];
+            stale: boolean;
+            total: number;
+        };
+        /** SomeOfNodeRow */
+        SomeOfNodeRow: {
+            agent?: components["schemas"]["AgentRow"];
+            by_class?: {
+                [key: string]: number;
+            };
+            cores_allocated?: number | null;
+            cores_capacity?: number | null;
+            findings?: number | null;
+            fragmentation?: number | null;
+            gpus?: number;
+            known?: boolean | null;
+            largest_cores?: number | null;
+            largest_memory?: number | null;
+            memory_allocated?: number | null;
+            memory_capacity?: number | null;
+            memory_total?: number | null;
+            memory_used?: number | null;
+            models?: string[];
+            name?: string;
+            pods?: number;
+            power?: number | null;
+            ready?: boolean | null;
+            schedulable?: boolean | null;
+            slots_allocated?: number | null;
+            slots_capacity?: number | null;
+            slots_free?: number | null;
+            tenants?: number;
+            use?: number | null;
+            whole_gpus?: number | null;
         };
         /** SomeOfRow */
         SomeOfRow: {
@@ -1872,6 +1991,51 @@ export interface components {
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
             xids?: number[];
+        };
+        /** SomeOfWorkloadList */
+        SomeOfWorkloadList: {
+            at: string | null;
+            /** @enum {unknown} */
+            group_by: "namespace" | "owner" | "pod";
+            parts: components["schemas"]["Part"][];
+            rows: components["schemas"]["SomeOfWorkloadRow"][];
+            stale: boolean;
+            total: number;
+        };
+        /** SomeOfWorkloadRow */
+        SomeOfWorkloadRow: {
+            blocked?: boolean | null;
+            by_class?: {
+                [key: string]: number;
+            };
+            code?: string | null;
+            cores_allocated?: number | null;
+            cores_limit?: number | null;
+            gpus?: components["schemas"]["WorkloadGpu"][];
+            idle_since?: string | null;
+            last_kernel?: string | null;
+            memory_allocated?: number | null;
+            memory_limit?: number | null;
+            memory_max?: number | null;
+            memory_used?: number | null;
+            namespace?: string;
+            nodes?: string[];
+            owner?: string | null;
+            pod?: string | null;
+            pod_uid?: string | null;
+            pods?: number;
+            power?: number | null;
+            priority?: number | null;
+            score?: number | null;
+            since?: string | null;
+            /** @enum {unknown} */
+            state?: "pending" | "running";
+            tenants?: number;
+            use?: components["schemas"]["Use"];
+            use_class?: ("busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown") | null;
+            /** @enum {unknown} */
+            verdict?: "idle" | "in_use" | "unknown";
+            waited_seconds?: number | null;
         };
         /**
          * SourceRow
@@ -2718,7 +2882,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GpuList"];
+                    "application/json": components["schemas"]["GpuList"] | components["schemas"]["SomeOfGpuList"];
                     "text/csv": string;
                 };
             };
@@ -3064,7 +3228,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NamespaceList"];
+                    "application/json": components["schemas"]["NamespaceList"] | components["schemas"]["SomeOfNamespaceList"];
                     "text/csv": string;
                 };
             };
@@ -3194,7 +3358,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NodeList"];
+                    "application/json": components["schemas"]["NodeList"] | components["schemas"]["SomeOfNodeList"];
                     "text/csv": string;
                 };
             };
@@ -3501,6 +3665,15 @@ export interface operations {
             };
             /** @description The rate limit is exceeded. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3915,7 +4088,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkloadList"];
+                    "application/json": components["schemas"]["WorkloadList"] | components["schemas"]["SomeOfWorkloadList"];
                     "text/csv": string;
                 };
             };
