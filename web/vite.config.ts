@@ -9,9 +9,13 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0, // the content security policy allows no data: scripts or styles
-    rolldownOptions: { output: { entryFileNames: "assets/[name]-[hash].js", assetFileNames: "assets/[name]-[hash][extname]" } },
+    rolldownOptions: {
+      output: { entryFileNames: "assets/[name]-[hash].js", assetFileNames: "assets/[name]-[hash][extname]" },
+    },
   },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
-  server: { proxy: { "/api": "http://127.0.0.1:8080", "/analyze": "http://127.0.0.1:8080", "/config": "http://127.0.0.1:8080" } },
+  server: {
+    proxy: { "/api": "http://127.0.0.1:8080", "/analyze": "http://127.0.0.1:8080", "/config": "http://127.0.0.1:8080" },
+  },
   test: { environment: "happy-dom", include: ["tests/**/*.test.ts", "tests/**/*.test.tsx"] },
 });

@@ -43,10 +43,28 @@ const PAGES: readonly Entry[] = [
   { path: "", title: "nav.overview", icon: "overview", page: OverviewPage },
   { path: "gpus", title: "nav.gpus", icon: "gpu", page: GpusPage, detail: { parts: 1, page: GpuPage } },
   { path: "nodes", title: "nav.nodes", icon: "node", page: NodesPage, detail: { parts: 1, page: NodePage } },
-  { path: "workloads", title: "nav.workloads", icon: "workload", page: WorkloadsPage, detail: { parts: 2, page: WorkloadPage } },
+  {
+    path: "workloads",
+    title: "nav.workloads",
+    icon: "workload",
+    page: WorkloadsPage,
+    detail: { parts: 2, page: WorkloadPage },
+  },
   { path: "idle", title: "nav.idle", icon: "idle", page: IdlePage },
-  { path: "scheduling", title: "nav.scheduling", icon: "scheduling", page: SchedulingPage, detail: { parts: 2, page: PendingPage } },
-  { path: "namespaces", title: "nav.namespaces", icon: "namespace", page: NamespacesPage, detail: { parts: 1, page: NamespacePage } },
+  {
+    path: "scheduling",
+    title: "nav.scheduling",
+    icon: "scheduling",
+    page: SchedulingPage,
+    detail: { parts: 2, page: PendingPage },
+  },
+  {
+    path: "namespaces",
+    title: "nav.namespaces",
+    icon: "namespace",
+    page: NamespacesPage,
+    detail: { parts: 1, page: NamespacePage },
+  },
   { path: "events", title: "nav.events", icon: "events", page: EventsPage },
   { path: "settings", title: "nav.settings", icon: "settings", page: SettingsPage },
 ];
@@ -60,14 +78,20 @@ export function App() {
   }, [entry, names.at(-1), language.value]);
   return (
     <div class={narrow.value ? "frame narrow" : "frame"}>
-      <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>{t("skip")}</a>
+      <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>
+        {t("skip")}
+      </a>
       <Nav at={first} />
       <div>
         <TopBar />
         {offline.value && (
-          <p class="notice bad" role="alert"><Icon name="warning" /> {t("offline")}</p>
+          <p class="notice bad" role="alert">
+            <Icon name="warning" /> {t("offline")}
+          </p>
         )}
-        <main id="main" tabIndex={-1} key={place.value.path}>{pageOf(entry, names)}</main>
+        <main id="main" tabIndex={-1} key={place.value.path}>
+          {pageOf(entry, names)}
+        </main>
       </div>
     </div>
   );
@@ -76,21 +100,47 @@ export function App() {
 function pageOf(entry: Entry | undefined, names: string[]) {
   if (entry && names.length === 0) return <entry.page />;
   if (entry?.detail && names.length === entry.detail.parts) return <entry.detail.page names={names} />;
-  return <Empty title={t("missing.title")} why={t("missing.why", { path: place.value.path })}><Link to="">{t("missing.home")}</Link></Empty>;
+  return (
+    <Empty title={t("missing.title")} why={t("missing.why", { path: place.value.path })}>
+      <Link to="">{t("missing.home")}</Link>
+    </Empty>
+  );
 }
 
 function Nav({ at }: { at: string }) {
   return (
     <nav class="nav" aria-label={t("nav.label")}>
-      <Link to="" class="brand" title="vgpuscope"><img src={`${base}icon.svg`} alt="" /><span>vgpuscope</span></Link>
+      <Link to="" class="brand" title="vgpuscope">
+        <img src={`${base}icon.svg`} alt="" />
+        <span>vgpuscope</span>
+      </Link>
       {PAGES.map((entry) => (
-        <Link key={entry.path} to={entry.path} class="to" title={t(entry.title)} aria-current={entry.path === at ? "page" : undefined}>
-          <Icon name={entry.icon} /><span class="label">{t(entry.title)}</span>
+        <Link
+          key={entry.path}
+          to={entry.path}
+          class="to"
+          title={t(entry.title)}
+          aria-current={entry.path === at ? "page" : undefined}
+        >
+          <Icon name={entry.icon} />
+          <span class="label">{t(entry.title)}</span>
         </Link>
       ))}
       <div class="foot">
-        <a class="to" href={`${apiRoot}docs`} title={t("nav.docs")}><Icon name="docs" /><span class="label">{t("nav.docs")}</span></a>
-        <button type="button" class="button quiet" aria-pressed={narrow.value} aria-label={t("nav.collapse")} title={t("nav.collapse")} onClick={() => { narrow.value = !narrow.value; }}>
+        <a class="to" href={`${apiRoot}docs`} title={t("nav.docs")}>
+          <Icon name="docs" />
+          <span class="label">{t("nav.docs")}</span>
+        </a>
+        <button
+          type="button"
+          class="button quiet"
+          aria-pressed={narrow.value}
+          aria-label={t("nav.collapse")}
+          title={t("nav.collapse")}
+          onClick={() => {
+            narrow.value = !narrow.value;
+          }}
+        >
           <Icon name="menu" />
         </button>
       </div>
@@ -109,7 +159,9 @@ function TopBar() {
       <DataHealth />
       <div class="segments hide-small" role="group" aria-label={t("range.label")}>
         {RANGES.map((one) => (
-          <button key={one} type="button" aria-pressed={range.value === one} onClick={() => setRange(one)}>{one}</button>
+          <button key={one} type="button" aria-pressed={range.value === one} onClick={() => setRange(one)}>
+            {one}
+          </button>
         ))}
       </div>
       <RefreshMenu />
@@ -138,11 +190,21 @@ function ScopeChoices({ wanted }: { wanted: readonly string[] }) {
       <legend class="muted">{t("scope.legend")}</legend>
       {[...names].sort().map((name) => (
         <label key={name}>
-          <input type="checkbox" checked={wanted.includes(name)} onChange={(event) => setScope(event.currentTarget.checked ? [...wanted, name] : wanted.filter((one) => one !== name))} />
+          <input
+            type="checkbox"
+            checked={wanted.includes(name)}
+            onChange={(event) =>
+              setScope(event.currentTarget.checked ? [...wanted, name] : wanted.filter((one) => one !== name))
+            }
+          />
           {name}
         </label>
       ))}
-      {wanted.length > 0 && <button type="button" class="item" onClick={() => setScope([])}>{t("scope.clear")}</button>}
+      {wanted.length > 0 && (
+        <button type="button" class="item" onClick={() => setScope([])}>
+          {t("scope.clear")}
+        </button>
+      )}
     </fieldset>
   );
 }
@@ -150,7 +212,11 @@ function ScopeChoices({ wanted }: { wanted: readonly string[] }) {
 function DataHealth() {
   const age = updated.value === null ? null : (now.value - updated.value) / 1000;
   const tone = offline.value ? "bad" : connection.value === "live" ? "good" : "warn";
-  const state = offline.value ? t("health.offline") : connection.value === "live" ? t("health.live") : t("health.polling");
+  const state = offline.value
+    ? t("health.offline")
+    : connection.value === "live"
+      ? t("health.live")
+      : t("health.polling");
   return (
     <span class="health" title={state}>
       <span class={`dot ${tone}`} aria-hidden="true" />
@@ -165,10 +231,26 @@ function RefreshMenu() {
     <Menu label={t("refresh.label")} icon="refresh" kind="button quiet" hideLabel>
       {(close) => (
         <div class="choices">
-          <button type="button" class="item" onClick={() => { revision.value += 1; close(); }}>{t("refresh.now")}</button>
+          <button
+            type="button"
+            class="item"
+            onClick={() => {
+              revision.value += 1;
+              close();
+            }}
+          >
+            {t("refresh.now")}
+          </button>
           {REFRESH.map((seconds) => (
             <label key={seconds}>
-              <input type="radio" name="refresh" checked={refresh.value === seconds} onChange={() => { refresh.value = seconds; }} />
+              <input
+                type="radio"
+                name="refresh"
+                checked={refresh.value === seconds}
+                onChange={() => {
+                  refresh.value = seconds;
+                }}
+              />
               {seconds ? t("refresh.every", { time: duration(seconds) }) : t("refresh.off")}
             </label>
           ))}
@@ -178,7 +260,11 @@ function RefreshMenu() {
   );
 }
 
-const THEMES = [["system", "system"], ["light", "sun"], ["dark", "moon"]] as const;
+const THEMES = [
+  ["system", "system"],
+  ["light", "sun"],
+  ["dark", "moon"],
+] as const;
 
 function LookMenu() {
   const icon = THEMES.find(([name]) => name === theme.value)![1];
@@ -188,14 +274,28 @@ function LookMenu() {
         <div class="choices">
           {THEMES.map(([name, sign]) => (
             <label key={name}>
-              <input type="radio" name="theme" checked={theme.value === name} onChange={() => { theme.value = name; }} />
+              <input
+                type="radio"
+                name="theme"
+                checked={theme.value === name}
+                onChange={() => {
+                  theme.value = name;
+                }}
+              />
               <Icon name={sign} /> {t(`theme.${name}`)}
             </label>
           ))}
           <hr />
           {(["en", "zh"] as const).map((name) => (
             <label key={name}>
-              <input type="radio" name="language" checked={language.value === name} onChange={() => { language.value = name; }} />
+              <input
+                type="radio"
+                name="language"
+                checked={language.value === name}
+                onChange={() => {
+                  language.value = name;
+                }}
+              />
               {name === "en" ? "English" : "中文"}
             </label>
           ))}
@@ -209,7 +309,10 @@ function LookMenu() {
 function useKeys(): void {
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
-      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.target instanceof HTMLTextAreaElement;
+      const typing =
+        event.target instanceof HTMLInputElement ||
+        event.target instanceof HTMLSelectElement ||
+        event.target instanceof HTMLTextAreaElement;
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
       document.querySelector<HTMLInputElement>("[data-search]")?.focus();
       event.preventDefault();

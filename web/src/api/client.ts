@@ -44,7 +44,10 @@ export async function send<T>(method: string, path: string, body?: unknown, stop
       method,
       signal,
       credentials: "same-origin",
-      headers: body === undefined ? { accept: "application/json" } : { accept: "application/json", "content-type": "application/json" },
+      headers:
+        body === undefined
+          ? { accept: "application/json" }
+          : { accept: "application/json", "content-type": "application/json" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   } catch (error) {
@@ -76,7 +79,9 @@ export function withQuery(path: string, query: Query): string {
 
 function errorOf(status: number, text: string): ApiError {
   try {
-    const { code, message, hint } = (JSON.parse(text) as { error: { code: string; message: string; hint: string | null } }).error;
+    const { code, message, hint } = (
+      JSON.parse(text) as { error: { code: string; message: string; hint: string | null } }
+    ).error;
     return new ApiError(code, message, hint, status);
   } catch {
     return new ApiError(`HTTP_${status}`, "refused", null, status);
@@ -86,7 +91,10 @@ function errorOf(status: number, text: string): ApiError {
 /** Reads an address now and at every revision; null reads nothing. Data of another address is never shown. */
 export function useApi<T>(path: string | null, query: Query = {}): Loaded<T> {
   const address = path === null ? null : withQuery(path, query);
-  const [found, setFound] = useState<{ address: string | null; loaded: Loaded<T> }>({ address, loaded: { state: "loading" } });
+  const [found, setFound] = useState<{ address: string | null; loaded: Loaded<T> }>({
+    address,
+    loaded: { state: "loading" },
+  });
   const now = revision.value;
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new revision reads the same address again
   useEffect(() => {

@@ -22,7 +22,15 @@ export function EventsPage() {
           <>
             <PartNotes parts={data.parts} names={["analysis", "cluster", "history"]} />
             {data.since && <p class="muted">{t("events.since", { time: moment(data.since) })}</p>}
-            <Table name="events" label={t("nav.events")} rows={data.rows} columns={COLUMNS} sort="-at" rowKey={(row) => row.id} empty={<Empty title={t("empty.events")} why={t("empty.events_why")} />} />
+            <Table
+              name="events"
+              label={t("nav.events")}
+              rows={data.rows}
+              columns={COLUMNS}
+              sort="-at"
+              rowKey={(row) => row.id}
+              empty={<Empty title={t("empty.events")} why={t("empty.events_why")} />}
+            />
           </>
         )}
       </Shown>
@@ -32,10 +40,29 @@ export function EventsPage() {
 
 const COLUMNS: readonly Column<TimelineEvent>[] = [
   { key: "at", title: "col.when", value: (row) => row.at, show: (row) => <Age at={row.at} ago />, width: 130 },
-  { key: "kind", title: "col.kind", value: (row) => row.kind, show: (row) => <Tag>{t(`event.${row.kind}`)}</Tag>, filter: (one) => word(`event.${one}`, one) },
-  { key: "subject", title: "col.what", value: (row) => [row.namespace && row.pod ? `${row.namespace}/${row.pod}` : "", row.gpu_id ?? ""].filter(Boolean).join(" "), show: (row) => <Subject row={row} />, width: 260 },
+  {
+    key: "kind",
+    title: "col.kind",
+    value: (row) => row.kind,
+    show: (row) => <Tag>{t(`event.${row.kind}`)}</Tag>,
+    filter: (one) => word(`event.${one}`, one),
+  },
+  {
+    key: "subject",
+    title: "col.what",
+    value: (row) =>
+      [row.namespace && row.pod ? `${row.namespace}/${row.pod}` : "", row.gpu_id ?? ""].filter(Boolean).join(" "),
+    show: (row) => <Subject row={row} />,
+    width: 260,
+  },
   { key: "change", title: "col.change", value: sentence },
   { key: "namespace", title: "col.namespace", value: (row) => row.namespace, filter: (one) => one, optional: true },
-  { key: "node", title: "col.node", value: (row) => row.node, show: (row) => (row.node ? <Link to={pathOf("nodes", row.node)}>{row.node}</Link> : "–"), filter: (one) => one },
+  {
+    key: "node",
+    title: "col.node",
+    value: (row) => row.node,
+    show: (row) => (row.node ? <Link to={pathOf("nodes", row.node)}>{row.node}</Link> : "–"),
+    filter: (one) => one,
+  },
   { key: "code", title: "col.code", value: (row) => row.code, filter: (one) => one, optional: true },
 ];

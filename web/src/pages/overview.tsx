@@ -5,13 +5,13 @@ import type { AttentionRow, ClassHistory, Figures, GpuList, GpuRow, Overview } f
 import { Chart } from "../parts/chart";
 import { CLASSES, classOf, colour, type UseClass } from "../parts/classes";
 import { bytes, duration, number, percent, shortId, watts } from "../parts/format";
-import { type Cell, className, HeatMap, HeatTable, Legend } from "../parts/heatmap";
 import { ZOOMS, type Zoom } from "../parts/heatlayout";
+import { type Cell, className, HeatMap, HeatTable, Legend } from "../parts/heatmap";
 import { Icon } from "../parts/icon";
 import { current, PartNotes } from "../parts/partnote";
 import { Age, definition, Empty, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
-import { setQuery, go, carried, pathOf, place } from "../state/url";
 import { range, scope } from "../state/scope";
+import { carried, go, pathOf, place, setQuery } from "../state/url";
 import { named } from "../state/vocabulary";
 import { t } from "../words";
 
@@ -22,10 +22,14 @@ export function OverviewPage() {
       <div class="page-head">
         <div class="grow">
           <h1>{scope.value.length ? t("overview.mine") : t("nav.overview")}</h1>
-          <p class="sub">{scope.value.length ? t("overview.scope", { names: scope.value.join(", ") }) : t("overview.about")}</p>
+          <p class="sub">
+            {scope.value.length ? t("overview.scope", { names: scope.value.join(", ") }) : t("overview.about")}
+          </p>
         </div>
       </div>
-      <Shown of={found} rows={10}>{(data) => <Fleet data={data} />}</Shown>
+      <Shown of={found} rows={10}>
+        {(data) => <Fleet data={data} />}
+      </Shown>
     </>
   );
 }
@@ -34,12 +38,24 @@ function Fleet({ data }: { data: Overview }) {
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "agents", "cluster"]} />
-      {data.stale && <p class="notice warn" role="status"><Icon name="warning" /> {t("stale.analysis")} <Age at={data.at} ago /></p>}
+      {data.stale && (
+        <p class="notice warn" role="status">
+          <Icon name="warning" /> {t("stale.analysis")} <Age at={data.at} ago />
+        </p>
+      )}
       <SixFigures now={data.now} before={data.before} data={data} />
       <div class="columns">
-        <Panel title={t("overview.heat")}><Map /></Panel>
-        <div class="two-thirds"><Panel title={t("overview.course", { range: range.value })}><Course /></Panel></div>
-        <div class="third"><TopWaste data={data} /></div>
+        <Panel title={t("overview.heat")}>
+          <Map />
+        </Panel>
+        <div class="two-thirds">
+          <Panel title={t("overview.course", { range: range.value })}>
+            <Course />
+          </Panel>
+        </div>
+        <div class="third">
+          <TopWaste data={data} />
+        </div>
         <Attention data={data} />
       </div>
     </div>
@@ -52,7 +68,11 @@ function SixFigures({ now, before, data }: { now: Figures; before: Figures | nul
     <div class="figures">
       <Figure
         title={t("figure.gpus")}
-        value={<>{number(now.gpus_healthy)} <small>/ {number(now.gpus)}</small></>}
+        value={
+          <>
+            {number(now.gpus_healthy)} <small>/ {number(now.gpus)}</small>
+          </>
+        }
         note={t("figure.gpus_note", { nodes: number(data.nodes), namespaces: number(data.namespaces) })}
         about={definition(t("about.gpus"), "count(vgpuscope_gpu_info)")}
         tone={now.gpus !== null && now.gpus_healthy !== null && now.gpus_healthy < now.gpus ? "warn" : "plain"}
@@ -60,8 +80,15 @@ function SixFigures({ now, before, data }: { now: Figures; before: Figures | nul
       <Figure
         title={t("figure.allocated")}
         value={percent(now.memory_ratio)}
-        note={hasCluster ? t("figure.allocated_note", { used: bytes(now.memory_allocated), all: bytes(now.memory_capacity) }) : t("part.cluster_needed")}
-        about={definition(t("about.allocated"), "sum(vgpuscope_cluster_memory_allocated_bytes) / sum(vgpuscope_cluster_memory_bytes)")}
+        note={
+          hasCluster
+            ? t("figure.allocated_note", { used: bytes(now.memory_allocated), all: bytes(now.memory_capacity) })
+            : t("part.cluster_needed")
+        }
+        about={definition(
+          t("about.allocated"),
+          "sum(vgpuscope_cluster_memory_allocated_bytes) / sum(vgpuscope_cluster_memory_bytes)",
+        )}
       />
       <Figure
         title={t("figure.use")}
@@ -72,23 +99,44 @@ function SixFigures({ now, before, data }: { now: Figures; before: Figures | nul
       <Figure
         title={t("figure.idle")}
         value={<Link to="idle">{number(now.gpus_idle_held)}</Link>}
-        note={<Compared now={now.gpus_idle_held} before={before?.gpus_idle_held ?? null} show={(value) => number(value)} />}
+        note={
+          <Compared now={now.gpus_idle_held} before={before?.gpus_idle_held ?? null} show={(value) => number(value)} />
+        }
         about={definition(t("about.idle"))}
         tone={now.gpus_idle_held ? "warn" : "plain"}
       />
       <Figure
         title={t("figure.unknown")}
-        value={<Link to="gpus" query={{ "f.use_class": "unknown" }}>{number(now.gpus_unknown)}</Link>}
+        value={
+          <Link to="gpus" query={{ "f.use_class": "unknown" }}>
+            {number(now.gpus_unknown)}
+          </Link>
+        }
         note={t("figure.unknown_note")}
         about={definition(t("about.unknown"))}
       />
       <Figure
         title={t("figure.waste")}
-        value={<>{number(now.wasted_gpu_hours, 1)} <small>{t("unit.gpu_hours")}</small></>}
-        note={<Compared now={now.wasted_gpu_hours} before={before?.wasted_gpu_hours ?? null} show={(value) => number(value, 1)} />}
+        value={
+          <>
+            {number(now.wasted_gpu_hours, 1)} <small>{t("unit.gpu_hours")}</small>
+          </>
+        }
+        note={
+          <Compared
+            now={now.wasted_gpu_hours}
+            before={before?.wasted_gpu_hours ?? null}
+            show={(value) => number(value, 1)}
+          />
+        }
         about={definition(t("about.waste"))}
       />
-      <Figure title={t("figure.power")} value={watts(now.power)} note={t("figure.power_note")} about={definition(t("about.power"), "sum(vgpuscope_gpu_power_watts)")} />
+      <Figure
+        title={t("figure.power")}
+        value={watts(now.power)}
+        note={t("figure.power_note")}
+        about={definition(t("about.power"), "sum(vgpuscope_gpu_power_watts)")}
+      />
       <Figure
         title={t("figure.pending")}
         value={<Link to="scheduling">{number(now.pending_pods)}</Link>}
@@ -101,7 +149,15 @@ function SixFigures({ now, before, data }: { now: Figures; before: Figures | nul
 }
 
 /** The difference to one day before, in words and with an arrow. */
-function Compared({ now, before, show }: { now: number | null; before: number | null; show: (value: number | null) => string }) {
+function Compared({
+  now,
+  before,
+  show,
+}: {
+  now: number | null;
+  before: number | null;
+  show: (value: number | null) => string;
+}) {
   if (now === null || before === null) return <>{t("compared.none")}</>;
   const arrow = now > before ? "↑" : now < before ? "↓" : "=";
   return <>{t("compared", { arrow, value: show(before) })}</>;
@@ -137,10 +193,27 @@ function MapOf({ rows, group, zoom }: { rows: readonly GpuRow[]; group: Group; z
       <div class="toolbar">
         <Legend cells={cells} choose={(name) => go("gpus", withFilter(name))} />
         <span class="grow" />
-        <Segments label={t("heat.group")} options={GROUPS} at={group} names={(one) => t(`group.${one}`)} choose={(one) => setQuery({ group: one === "node" ? null : one })} />
-        <Segments label={t("heat.zoom")} options={ZOOMS} at={zoom} names={(one) => t(`zoom.${one}`)} choose={(one) => setQuery({ zoom: one === "auto" ? null : one })} />
+        <Segments
+          label={t("heat.group")}
+          options={GROUPS}
+          at={group}
+          names={(one) => t(`group.${one}`)}
+          choose={(one) => setQuery({ group: one === "node" ? null : one })}
+        />
+        <Segments
+          label={t("heat.zoom")}
+          options={ZOOMS}
+          at={zoom}
+          names={(one) => t(`zoom.${one}`)}
+          choose={(one) => setQuery({ zoom: one === "auto" ? null : one })}
+        />
       </div>
-      <HeatMap cells={cells} zoom={zoom} label={t("heat.label", { n: number(cells.length) })} open={(cell) => go(pathOf("gpus", ...cell.id.split("|").slice(0, 1)), withMig(cell.id))} />
+      <HeatMap
+        cells={cells}
+        zoom={zoom}
+        label={t("heat.label", { n: number(cells.length) })}
+        open={(cell) => go(pathOf("gpus", ...cell.id.split("|").slice(0, 1)), withMig(cell.id))}
+      />
       <HeatTable cells={cells} head={t(`group.${group}`)} />
     </>
   );
@@ -159,11 +232,25 @@ function withMig(id: string): URLSearchParams {
   return query;
 }
 
-export function Segments<T extends string>({ label, options, at, names, choose }: { label: string; options: readonly T[]; at: T; names: (one: T) => string; choose: (one: T) => void }) {
+export function Segments<T extends string>({
+  label,
+  options,
+  at,
+  names,
+  choose,
+}: {
+  label: string;
+  options: readonly T[];
+  at: T;
+  names: (one: T) => string;
+  choose: (one: T) => void;
+}) {
   return (
     <div class="segments" role="group" aria-label={label}>
       {options.map((one) => (
-        <button key={one} type="button" aria-pressed={one === at} onClick={() => choose(one)}>{names(one)}</button>
+        <button key={one} type="button" aria-pressed={one === at} onClick={() => choose(one)}>
+          {names(one)}
+        </button>
       ))}
     </div>
   );
@@ -179,14 +266,24 @@ function cellOf(row: GpuRow, group: Group): Cell {
   const spaces = [...new Set(row.tenants.map((tenant) => tenant.namespace))];
   return {
     id: `${row.gpu_id}|${row.mig ?? ""}`,
-    group: group === "node" ? (row.node ?? "") : group === "model" ? (row.model ?? "") : spaces.length > 1 ? t("group.several") : (spaces[0] ?? t("group.no_namespace")),
+    group:
+      group === "node"
+        ? (row.node ?? "")
+        : group === "model"
+          ? (row.model ?? "")
+          : spaces.length > 1
+            ? t("group.several")
+            : (spaces[0] ?? t("group.no_namespace")),
     useClass: shownClass(row),
     title: `${row.node ?? "?"} · ${t("gpu.index", { n: row.index ?? "?" })}${row.profile ? ` · ${row.profile}` : ""}`,
     lines: [
       `${row.model ?? ""} ${shortId(row.gpu_id)}`,
       t("heat.use", { use: percent(row.use.mean) }),
       ...(pods.length ? [pods.slice(0, 3).join(", ") + (pods.length > 3 ? ` +${pods.length - 3}` : "")] : []),
-      ...row.tenants.filter((tenant) => tenant.verdict === "idle" && row.use_class !== "idle").slice(0, 2).map((tenant) => t("heat.idle_tenant", { pod: tenant.pod })),
+      ...row.tenants
+        .filter((tenant) => tenant.verdict === "idle" && row.use_class !== "idle")
+        .slice(0, 2)
+        .map((tenant) => t("heat.idle_tenant", { pod: tenant.pod })),
     ],
   };
 }
@@ -195,14 +292,28 @@ const order = new Intl.Collator("en", { numeric: true });
 const byGroup = (a: Cell, b: Cell): number => order.compare(a.group, b.group) || order.compare(a.title, b.title);
 
 export function NoGpus() {
-  return <Empty title={t("empty.gpus")} why={t(scope.value.length ? "empty.gpus_scope" : "empty.gpus_why")} {...(scope.value.length ? {} : { command: "vgpuscope analyze --once --targets NODE:9394" })} />;
+  return (
+    <Empty
+      title={t("empty.gpus")}
+      why={t(scope.value.length ? "empty.gpus_scope" : "empty.gpus_why")}
+      {...(scope.value.length ? {} : { command: "vgpuscope analyze --once --targets NODE:9394" })}
+    />
+  );
 }
 
 // ── the course of classes ─────────────────────────────────────────────────────────────────────────────────────────
 
 export function Course({ query = {} }: { query?: Record<string, string> }) {
-  const found = useApi<ClassHistory>("/api/v1/history/classes", { range: range.value, namespace: scope.value, ...query });
-  return <Shown of={found} rows={5}>{(data) => <CourseOf data={data} />}</Shown>;
+  const found = useApi<ClassHistory>("/api/v1/history/classes", {
+    range: range.value,
+    namespace: scope.value,
+    ...query,
+  });
+  return (
+    <Shown of={found} rows={5}>
+      {(data) => <CourseOf data={data} />}
+    </Shown>
+  );
 }
 
 function CourseOf({ data }: { data: ClassHistory }) {
@@ -215,12 +326,24 @@ function CourseOf({ data }: { data: ClassHistory }) {
     [data],
   );
   if (data.source === "none" || data.times.length === 0) {
-    return <><PartNotes parts={data.parts} names={["history"]} /><Empty title={t("empty.history")} why={t("empty.history_why")} /></>;
+    return (
+      <>
+        <PartNotes parts={data.parts} names={["history"]} />
+        <Empty title={t("empty.history")} why={t("empty.history_why")} />
+      </>
+    );
   }
   return (
     <>
       <PartNotes parts={data.parts} names={["history"]} />
-      <Chart times={data.times} lines={lines} stacked label={t("overview.course", { range: range.value })} show={(value) => number(value, 1)} height={230} />
+      <Chart
+        times={data.times}
+        lines={lines}
+        stacked
+        label={t("overview.course", { range: range.value })}
+        show={(value) => number(value, 1)}
+        height={230}
+      />
     </>
   );
 }
@@ -237,12 +360,26 @@ function TopWaste({ data }: { data: Overview }) {
       ) : (
         <div class="scroll">
           <table>
-            <thead><tr><th scope="col">{t("col.namespace")}</th><th scope="col" class="num">{t("col.idle_hours")}</th><th scope="col" class="num">{t("col.idle_share")}</th></tr></thead>
+            <thead>
+              <tr>
+                <th scope="col">{t("col.namespace")}</th>
+                <th scope="col" class="num">
+                  {t("col.idle_hours")}
+                </th>
+                <th scope="col" class="num">
+                  {t("col.idle_share")}
+                </th>
+              </tr>
+            </thead>
             <tbody>
               {data.waste.slice(0, 8).map((one) => (
                 <tr key={one.namespace}>
-                  <th scope="row"><Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link></th>
-                  <td class="num"><Meter value={one.idle_gpu_hours / most} text={number(one.idle_gpu_hours, 1)} /></td>
+                  <th scope="row">
+                    <Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link>
+                  </th>
+                  <td class="num">
+                    <Meter value={one.idle_gpu_hours / most} text={number(one.idle_gpu_hours, 1)} />
+                  </td>
                   <td class="num">{percent(one.idle_ratio)}</td>
                 </tr>
               ))}
@@ -260,7 +397,11 @@ function Attention({ data }: { data: Overview }) {
       {data.attention.length === 0 ? (
         <div class="empty small">{t("empty.attention")}</div>
       ) : (
-        <ul class="attention">{data.attention.slice(0, 20).map((row, place) => <AttentionItem key={`${row.kind}${row.gpu_id}${row.pod}${place}`} row={row} />)}</ul>
+        <ul class="attention">
+          {data.attention.slice(0, 20).map((row, place) => (
+            <AttentionItem key={`${row.kind}${row.gpu_id}${row.pod}${place}`} row={row} />
+          ))}
+        </ul>
       )}
     </Panel>
   );
@@ -280,10 +421,15 @@ function AttentionItem({ row }: { row: AttentionRow }) {
     <li>
       <Tag tone={URGENT.has(row.kind) ? "bad" : "warn"}>{t(`attention.${row.kind}`)}</Tag>
       <span class="what">
-        <Subject row={row} /> {row.code && <span class="muted">{row.message ?? named(CODES[row.kind] ?? "reason", row.code)}</span>}
+        <Subject row={row} />{" "}
+        {row.code && <span class="muted">{row.message ?? named(CODES[row.kind] ?? "reason", row.code)}</span>}
       </span>
       <span class="num">{amount(row)}</span>
-      {row.since && <span class="muted hide-small"><Age at={row.since} ago /></span>}
+      {row.since && (
+        <span class="muted hide-small">
+          <Age at={row.since} ago />
+        </span>
+      )}
     </li>
   );
 }
@@ -291,21 +437,46 @@ function AttentionItem({ row }: { row: AttentionRow }) {
 function amount(row: AttentionRow): string {
   if (row.number === null) return "";
   switch (row.unit) {
-    case "seconds": return duration(row.number);
-    case "bytes": return bytes(row.number);
-    case "ratio": return percent(row.number);
-    case "xid": return `XID ${row.number}`;
-    default: return number(row.number);
+    case "seconds":
+      return duration(row.number);
+    case "bytes":
+      return bytes(row.number);
+    case "ratio":
+      return percent(row.number);
+    case "xid":
+      return `XID ${row.number}`;
+    default:
+      return number(row.number);
   }
 }
 
 /** The object that a row is about, as links. */
-export function Subject({ row }: { row: { kind?: string; namespace: string | null; pod: string | null; gpu_id: string | null; node: string | null } }) {
+export function Subject({
+  row,
+}: {
+  row: { kind?: string; namespace: string | null; pod: string | null; gpu_id: string | null; node: string | null };
+}) {
   return (
     <>
-      {row.pod && row.namespace && <Link to={pathOf(row.kind === "pending-long" ? "scheduling" : "workloads", row.namespace, row.pod)}>{row.namespace}/{row.pod}</Link>}
-      {row.gpu_id && <>{row.pod ? " · " : ""}<Link to={pathOf("gpus", row.gpu_id)} class="mono">{shortId(row.gpu_id)}</Link></>}
-      {row.node && <>{row.pod || row.gpu_id ? " · " : ""}<Link to={pathOf("nodes", row.node)}>{row.node}</Link></>}
+      {row.pod && row.namespace && (
+        <Link to={pathOf(row.kind === "pending-long" ? "scheduling" : "workloads", row.namespace, row.pod)}>
+          {row.namespace}/{row.pod}
+        </Link>
+      )}
+      {row.gpu_id && (
+        <>
+          {row.pod ? " · " : ""}
+          <Link to={pathOf("gpus", row.gpu_id)} class="mono">
+            {shortId(row.gpu_id)}
+          </Link>
+        </>
+      )}
+      {row.node && (
+        <>
+          {row.pod || row.gpu_id ? " · " : ""}
+          <Link to={pathOf("nodes", row.node)}>{row.node}</Link>
+        </>
+      )}
     </>
   );
 }

@@ -13,11 +13,24 @@ import { asks } from "./scheduling";
 
 export function PendingPage({ names }: { names: string[] }) {
   const [namespace, pod] = names as [string, string];
-  const found = useApi<PendingDetail>(`/api/v1/scheduling/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`, { lang: language.value });
+  const found = useApi<PendingDetail>(
+    `/api/v1/scheduling/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`,
+    { lang: language.value },
+  );
   return (
     <>
-      <PageHead title={<>{pod} <Copy text={pod} /></>} about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>} back={["scheduling", "nav.scheduling"]} />
-      <Shown of={found} rows={10}>{(data) => <Pending data={data} />}</Shown>
+      <PageHead
+        title={
+          <>
+            {pod} <Copy text={pod} />
+          </>
+        }
+        about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>}
+        back={["scheduling", "nav.scheduling"]}
+      />
+      <Shown of={found} rows={10}>
+        {(data) => <Pending data={data} />}
+      </Shown>
     </>
   );
 }
@@ -26,23 +39,60 @@ function Pending({ data }: { data: PendingDetail }) {
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["cluster"]} />
-      <Panel title={data.pod.outcome === "waiting" ? t("pending.waits", { time: duration(data.pod.waited_seconds) }) : t("pending.waited", { time: duration(data.pod.waited_seconds) })}>
+      <Panel
+        title={
+          data.pod.outcome === "waiting"
+            ? t("pending.waits", { time: duration(data.pod.waited_seconds) })
+            : t("pending.waited", { time: duration(data.pod.waited_seconds) })
+        }
+      >
         <PendingFacts row={data.pod} />
         <Command text={`kubectl describe pod -n ${data.pod.namespace} ${data.pod.pod}`} />
       </Panel>
-      {data.changes.length > 0 && <Panel title={t("pending.changes")}><ul class="sentences">{data.changes.map((line) => <li key={line}>{line}</li>)}</ul></Panel>}
+      {data.changes.length > 0 && (
+        <Panel title={t("pending.changes")}>
+          <ul class="sentences">
+            {data.changes.map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </Panel>
+      )}
       {data.reasons.map((one) => (
-        <Panel key={`${one.code}${one.detail}${one.component}`} title={<>{one.meaning?.[language.value] ?? one.code} {!one.current && <Tag>{t("pending.former")}</Tag>}</>}>
-          {one.facts.length > 0 && <ul class="sentences">{one.facts.map((line) => <li key={line}>{line}</li>)}</ul>}
+        <Panel
+          key={`${one.code}${one.detail}${one.component}`}
+          title={
+            <>
+              {one.meaning?.[language.value] ?? one.code} {!one.current && <Tag>{t("pending.former")}</Tag>}
+            </>
+          }
+        >
+          {one.facts.length > 0 && (
+            <ul class="sentences">
+              {one.facts.map((line) => (
+                <li key={line}>{line}</li>
+              ))}
+            </ul>
+          )}
           {one.advice && <p>{one.advice[language.value]}</p>}
           <Facts
             rows={[
-              ["col.code", <span key="code" class="mono">{one.code}</span>],
+              [
+                "col.code",
+                <span key="code" class="mono">
+                  {one.code}
+                </span>,
+              ],
               ["col.stage", named("stage", one.stage)],
               ["col.scheduler", one.component],
               ["col.count", number(one.count)],
               ["col.last", <Age key="last" at={one.last} ago />],
-              ["col.nodes", one.node_count === null ? null : `${number(one.node_count)}: ${one.nodes.slice(0, 8).join(", ")}${one.nodes.length > 8 ? " …" : ""}`],
+              [
+                "col.nodes",
+                one.node_count === null
+                  ? null
+                  : `${number(one.node_count)}: ${one.nodes.slice(0, 8).join(", ")}${one.nodes.length > 8 ? " …" : ""}`,
+              ],
             ]}
           />
           {one.detail && <p class="muted mono">{one.detail}</p>}
@@ -55,7 +105,10 @@ function Pending({ data }: { data: PendingDetail }) {
 export function PendingFacts({ row }: { row: PendingRow }) {
   return (
     <>
-      <p><Tag tone={row.outcome === "scheduled" ? "good" : "warn"}>{named("outcome", row.outcome)}</Tag> {row.meaning?.[language.value] ?? row.code}</p>
+      <p>
+        <Tag tone={row.outcome === "scheduled" ? "good" : "warn"}>{named("outcome", row.outcome)}</Tag>{" "}
+        {row.meaning?.[language.value] ?? row.code}
+      </p>
       {row.fact && <p>{row.fact}</p>}
       {row.advice && <p class="muted">{row.advice[language.value]}</p>}
       <Facts
@@ -65,7 +118,14 @@ export function PendingFacts({ row }: { row: PendingRow }) {
           ["col.attempts", number(row.attempts)],
           ["col.owner", row.owner],
           ["col.created", <Age key="created" at={row.created} ago />],
-          ["col.node", row.node ? <Link key="node" to={pathOf("nodes", row.node)}>{row.node}</Link> : null],
+          [
+            "col.node",
+            row.node ? (
+              <Link key="node" to={pathOf("nodes", row.node)}>
+                {row.node}
+              </Link>
+            ) : null,
+          ],
         ]}
       />
     </>

@@ -64,7 +64,12 @@ function data(times: readonly number[], lines: readonly Line[], stacked: boolean
 }
 
 function options({ lines, show, stacked, top }: Props, width: number, height: number): uPlot.Options {
-  const axis = { stroke: ink("ink-3"), grid: { stroke: ink("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const axis = {
+    stroke: ink("ink-3"),
+    grid: { stroke: ink("line"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui",
+  };
   return {
     width: Math.max(120, width),
     height,
@@ -86,16 +91,22 @@ function options({ lines, show, stacked, top }: Props, width: number, height: nu
         ...(line.dashed ? { dash: [5, 4] } : {}),
         points: { show: false },
         spanGaps: false,
-        value: (_: uPlot, __: number | null, ___: number, index: number | null) => show(index === null ? null : (lines[place]!.values[index] ?? null)),
+        value: (_: uPlot, __: number | null, ___: number, index: number | null) =>
+          show(index === null ? null : (lines[place]!.values[index] ?? null)),
       })),
     ],
-    ...(stacked ? { bands: lines.slice(1).map((_, place) => ({ series: [place + 2, place + 1] as [number, number] })) } : {}),
+    ...(stacked
+      ? { bands: lines.slice(1).map((_, place) => ({ series: [place + 2, place + 1] as [number, number] })) }
+      : {}),
   };
 }
 
 function clock(splits: readonly number[]): string[] {
   const locale = language.value === "zh" ? "zh-CN" : "en-GB";
   const long = (splits.at(-1) ?? 0) - (splits[0] ?? 0) > 2 * 86_400;
-  const format = new Intl.DateTimeFormat(locale, long ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
+  const format = new Intl.DateTimeFormat(
+    locale,
+    long ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" },
+  );
   return splits.map((one) => format.format(one * 1000));
 }

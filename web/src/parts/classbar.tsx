@@ -10,7 +10,11 @@ export function ClassBar({ counts }: { counts: Readonly<Record<string, number>> 
   const text = present.map((name) => `${className(name)} ${number(counts[name])}`).join(", ");
   return (
     <span class="classbar" role="img" aria-label={text} title={text}>
-      {present.map((name) => <span key={name} class={`c-${name}`} style={{ flexGrow: counts[name] }}>{present.length > 1 || total > 1 ? number(counts[name]) : SIGNS[name]}</span>)}
+      {present.map((name) => (
+        <span key={name} class={`c-${name}`} style={{ flexGrow: counts[name] }}>
+          {present.length > 1 || total > 1 ? number(counts[name]) : SIGNS[name]}
+        </span>
+      ))}
     </span>
   );
 }

@@ -11,7 +11,10 @@ export function cell(value: unknown): string {
 }
 
 export function csv(header: readonly string[], rows: readonly (readonly unknown[])[]): string {
-  return [header, ...rows].map((row) => row.map(cell).join(",")).join("\r\n").concat("\r\n");
+  return [header, ...rows]
+    .map((row) => row.map(cell).join(","))
+    .join("\r\n")
+    .concat("\r\n");
 }
 
 /** Offers a text to the user as a file. */

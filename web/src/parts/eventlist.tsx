@@ -12,9 +12,13 @@ export function EventList({ events }: { events: readonly TimelineEvent[] }) {
     <ul class="attention">
       {events.map((one) => (
         <li key={one.id}>
-          <span class="muted when"><Age at={one.at} ago /></span>
+          <span class="muted when">
+            <Age at={one.at} ago />
+          </span>
           <Tag tone={toneOf(one)}>{t(`event.${one.kind}`)}</Tag>
-          <span class="what"><Subject row={one} /> <span>{sentence(one)}</span></span>
+          <span class="what">
+            <Subject row={one} /> <span>{sentence(one)}</span>
+          </span>
         </li>
       ))}
     </ul>
@@ -29,9 +33,12 @@ function toneOf(one: TimelineEvent): "good" | "warn" | "bad" | "plain" {
 }
 
 export function sentence(one: TimelineEvent): string {
-  const value = (text: string | null): string => (text === null ? t("value.none") : one.kind === "verdict" ? className(text) : text);
+  const value = (text: string | null): string =>
+    text === null ? t("value.none") : one.kind === "verdict" ? className(text) : text;
   if (one.kind === "xid") return `XID ${one.number ?? ""} ${one.message ?? ""}`;
-  if (one.kind === "scheduling") return `${word(`outcome.${one.after}`, one.after ?? "")} ${one.number === null ? "" : t("event.waited", { time: duration(one.number) })} ${one.message ?? one.code ?? ""}`;
-  if (one.before !== null || one.after !== null) return `${value(one.before)} → ${value(one.after)} ${one.message ?? ""}`;
+  if (one.kind === "scheduling")
+    return `${word(`outcome.${one.after}`, one.after ?? "")} ${one.number === null ? "" : t("event.waited", { time: duration(one.number) })} ${one.message ?? one.code ?? ""}`;
+  if (one.before !== null || one.after !== null)
+    return `${value(one.before)} → ${value(one.after)} ${one.message ?? ""}`;
   return one.message ?? one.code ?? "";
 }

@@ -33,7 +33,11 @@ export function autoZoom(count: number, width: number, tall = 560): Exclude<Zoom
   return "s";
 }
 
-export function layout<T>(groups: readonly (readonly [string, readonly T[]])[], width: number, zoom: Exclude<Zoom, "auto">): Layout<T> {
+export function layout<T>(
+  groups: readonly (readonly [string, readonly T[]])[],
+  width: number,
+  zoom: Exclude<Zoom, "auto">,
+): Layout<T> {
   const cell = CELL[zoom];
   const label = cell >= LABEL_FROM ? LABEL : 0;
   const space = label ? SPACE : 4;
@@ -71,13 +75,18 @@ export function cellAt<T>(made: Layout<T>, x: number, y: number): { block: numbe
     const column = Math.floor((x - block.x) / made.cell);
     const row = Math.floor((y - block.y - made.label) / made.cell);
     const index = row * block.columns + column;
-    if (column >= 0 && column < block.columns && row >= 0 && index < block.items.length) return { block: number, index };
+    if (column >= 0 && column < block.columns && row >= 0 && index < block.items.length)
+      return { block: number, index };
   }
   return null;
 }
 
 /** The next cell from one, by an arrow key; null: there is none. */
-export function moved<T>(made: Layout<T>, at: { block: number; index: number }, key: string): { block: number; index: number } | null {
+export function moved<T>(
+  made: Layout<T>,
+  at: { block: number; index: number },
+  key: string,
+): { block: number; index: number } | null {
   const block = made.blocks[at.block];
   if (!block) return null;
   const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: block.columns, ArrowUp: -block.columns }[key];

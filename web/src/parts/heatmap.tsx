@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { language, theme } from "../state/preferences";
 import { t, word } from "../words";
-import { CLASSES, type UseClass, colour, ink, SIGNS } from "./classes";
+import { CLASSES, colour, ink, SIGNS, type UseClass } from "./classes";
 import { number } from "./format";
 import { autoZoom, cellAt, type Layout, layout, moved, type Zoom } from "./heatlayout";
 
@@ -67,7 +67,9 @@ export function HeatMap({ cells, zoom, label, open }: Props) {
         onBlur={() => setAt(null)}
       />
       {at && cell && <Tip made={made} at={at} cell={cell} width={width} />}
-      <p class="sr" aria-live="polite">{cell ? `${cell.title}: ${className(cell.useClass)}. ${cell.lines.join(". ")}` : ""}</p>
+      <p class="sr" aria-live="polite">
+        {cell ? `${cell.title}: ${className(cell.useClass)}. ${cell.lines.join(". ")}` : ""}
+      </p>
     </div>
   );
 }
@@ -83,7 +85,9 @@ export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (na
       {CLASSES.filter((name) => counts.has(name)).map((name) => (
         <li key={name}>
           <button type="button" class="link plain" onClick={() => choose?.(name)}>
-            <span class={`swatch c-${name}`} aria-hidden="true">{SIGNS[name]}</span>
+            <span class={`swatch c-${name}`} aria-hidden="true">
+              {SIGNS[name]}
+            </span>
             {className(name)} <b>{number(counts.get(name))}</b>
           </button>
         </li>
@@ -103,16 +107,26 @@ export function HeatTable({ cells, head }: { cells: readonly Cell[]; head: strin
           <thead>
             <tr>
               <th scope="col">{head}</th>
-              {present.map((name) => <th key={name} scope="col" class="num">{className(name)}</th>)}
+              {present.map((name) => (
+                <th key={name} scope="col" class="num">
+                  {className(name)}
+                </th>
+              ))}
             </tr>
           </thead>
           <tbody>
-            {grouped(cells).slice(0, 500).map(([name, items]) => (
-              <tr key={name}>
-                <th scope="row">{name || t("value.none")}</th>
-                {present.map((one) => <td key={one} class="num">{number(items.filter((cell) => cell.useClass === one).length)}</td>)}
-              </tr>
-            ))}
+            {grouped(cells)
+              .slice(0, 500)
+              .map(([name, items]) => (
+                <tr key={name}>
+                  <th scope="row">{name || t("value.none")}</th>
+                  {present.map((one) => (
+                    <td key={one} class="num">
+                      {number(items.filter((cell) => cell.useClass === one).length)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
           </tbody>
         </table>
       </div>
@@ -136,10 +150,20 @@ function Tip({ made, at, cell, width }: { made: Layout<Cell>; at: At; cell: Cell
   const y = block.y + made.label + (Math.floor(at.index / block.columns) + 1) * made.cell + 6;
   const right = x > width - 260;
   return (
-    <div class="tip" style={right ? { right: `${width - x - made.cell}px`, top: `${y}px` } : { left: `${x}px`, top: `${y}px` }}>
+    <div
+      class="tip"
+      style={right ? { right: `${width - x - made.cell}px`, top: `${y}px` } : { left: `${x}px`, top: `${y}px` }}
+    >
       <b>{cell.title}</b>
-      <span><span class={`swatch c-${cell.useClass}`} aria-hidden="true">{SIGNS[cell.useClass]}</span> {className(cell.useClass)}</span>
-      {cell.lines.map((line) => <span key={line}>{line}</span>)}
+      <span>
+        <span class={`swatch c-${cell.useClass}`} aria-hidden="true">
+          {SIGNS[cell.useClass]}
+        </span>{" "}
+        {className(cell.useClass)}
+      </span>
+      {cell.lines.map((line) => (
+        <span key={line}>{line}</span>
+      ))}
     </div>
   );
 }
@@ -177,7 +201,8 @@ export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: numbe
 
 function signs(pen: CanvasRenderingContext2D, name: UseClass, spots: readonly [number, number][], side: number): void {
   if (name === "busy") return; // the usual case has no sign
-  pen.fillStyle = name === "unallocated" || name === "low" || name === "idle" || name === "not-started" ? "#16191d" : "#ffffff";
+  pen.fillStyle =
+    name === "unallocated" || name === "low" || name === "idle" || name === "not-started" ? "#16191d" : "#ffffff";
   pen.font = `${Math.round(side * 0.6)}px system-ui, sans-serif`;
   pen.textAlign = "center";
   pen.textBaseline = "middle";

@@ -35,7 +35,14 @@ export function Menu({ label, icon, kind = "button", hideLabel, children }: Prop
   }, [open]);
   return (
     <div class="menu" ref={root}>
-      <button type="button" class={kind} aria-expanded={open} aria-label={hideLabel ? label : undefined} title={hideLabel ? label : undefined} onClick={() => setOpen(!open)}>
+      <button
+        type="button"
+        class={kind}
+        aria-expanded={open}
+        aria-label={hideLabel ? label : undefined}
+        title={hideLabel ? label : undefined}
+        onClick={() => setOpen(!open)}
+      >
         {icon && <Icon name={icon} />}
         {!hideLabel && <span class="menu-label">{label}</span>}
         {!icon && <Icon name="down" />}

@@ -14,7 +14,11 @@ export function PageHead({ title, about, back, children }: Props) {
   return (
     <div class="page-head">
       <div class="grow">
-        {back && <p class="crumbs"><Link to={back[0]}>{t(back[1])}</Link> ›</p>}
+        {back && (
+          <p class="crumbs">
+            <Link to={back[0]}>{t(back[1])}</Link> ›
+          </p>
+        )}
         <h1>{title}</h1>
         {about && <p class="sub">{about}</p>}
       </div>

@@ -17,7 +17,9 @@ export function current(parts: readonly Part[], name: Name): boolean {
 
 /** Notes for the named parts that are not all right. */
 export function PartNotes({ parts, names }: { parts: readonly Part[]; names: readonly Name[] }) {
-  const bad = names.map((name) => part(parts, name)).filter((one): one is Part => one !== undefined && one.state !== "ok");
+  const bad = names
+    .map((name) => part(parts, name))
+    .filter((one): one is Part => one !== undefined && one.state !== "ok");
   return (
     <>
       {bad.map((one) => (

@@ -2,8 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, Loaded } from "../api/client";
-import { carried, go, href } from "../state/url";
 import { now } from "../state/clock";
+import { carried, go, href } from "../state/url";
 import { type Key, t, word } from "../words";
 import { classOf, SIGNS } from "./classes";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
@@ -12,7 +12,19 @@ import { Icon } from "./icon";
 // ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A link within the console; scope and time range go along. */
-export function Link({ to, query, children, ...more }: { to: string; query?: Record<string, string>; children: ComponentChildren; class?: string; "aria-current"?: "page" | undefined; title?: string }) {
+export function Link({
+  to,
+  query,
+  children,
+  ...more
+}: {
+  to: string;
+  query?: Record<string, string>;
+  children: ComponentChildren;
+  class?: string;
+  "aria-current"?: "page" | undefined;
+  title?: string;
+}) {
   const wanted = carried();
   for (const [name, value] of Object.entries(query ?? {})) wanted.append(name, value);
   const text = wanted.toString();
@@ -22,7 +34,11 @@ export function Link({ to, query, children, ...more }: { to: string; query?: Rec
     go(to, wanted);
     scrollTo(0, 0);
   };
-  return <a {...more} href={href(to) + (text ? `?${text}` : "")} onClick={follow}>{children}</a>;
+  return (
+    <a {...more} href={href(to) + (text ? `?${text}` : "")} onClick={follow}>
+      {children}
+    </a>
+  );
 }
 
 export function Copy({ text, label }: { text: string; label?: string }) {
@@ -34,7 +50,13 @@ export function Copy({ text, label }: { text: string; label?: string }) {
     });
   };
   return (
-    <button type="button" class="copy" title={t("copy", { text })} aria-label={t("copy", { text: label ?? text })} onClick={copy}>
+    <button
+      type="button"
+      class="copy"
+      title={t("copy", { text })}
+      aria-label={t("copy", { text: label ?? text })}
+      onClick={copy}
+    >
       <Icon name={done ? "check" : "copy"} />
     </button>
   );
@@ -65,7 +87,12 @@ type Tone = "good" | "warn" | "bad" | "plain";
 
 export function Tag({ tone = "plain", children, title }: { tone?: Tone; children: ComponentChildren; title?: string }) {
   const sign = { good: "✓ ", warn: "! ", bad: "✕ ", plain: "" }[tone];
-  return <span class={`tag ${tone}`} title={title}>{sign && <span aria-hidden="true">{sign}</span>}{children}</span>;
+  return (
+    <span class={`tag ${tone}`} title={title}>
+      {sign && <span aria-hidden="true">{sign}</span>}
+      {children}
+    </span>
+  );
 }
 
 /** How long ago something was, with the moment on hover. */
@@ -73,17 +100,39 @@ export function Age({ at, ago = false }: { at: string | number | null | undefine
   const age = ageOf(at, now.value);
   if (age === null) return <span class="muted">{NONE}</span>;
   const text = duration(age);
-  return <time dateTime={typeof at === "string" ? at : undefined} title={momentWithZone(at)}>{ago ? t("ago", { time: text }) : text}</time>;
+  return (
+    <time dateTime={typeof at === "string" ? at : undefined} title={momentWithZone(at)}>
+      {ago ? t("ago", { time: text }) : text}
+    </time>
+  );
 }
 
 /** A ratio as a bar with its number; above 100 % the bar is full and marked. */
-export function Meter({ value, text, marks = [] }: { value: number | null | undefined; text?: string; marks?: readonly { at: number; label: string }[] }) {
-  if (value === null || value === undefined) return <span class="muted" title={t("value.not_measured")}>{NONE}</span>;
+export function Meter({
+  value,
+  text,
+  marks = [],
+}: {
+  value: number | null | undefined;
+  text?: string;
+  marks?: readonly { at: number; label: string }[];
+}) {
+  if (value === null || value === undefined)
+    return (
+      <span class="muted" title={t("value.not_measured")}>
+        {NONE}
+      </span>
+    );
   return (
     <span class="meter">
       <span class="track" aria-hidden="true">
-        <span class={value > 1 ? "fill over" : "fill"} style={{ width: `${Math.min(100, Math.max(0, value * 100))}%` }} />
-        {marks.map((mark) => <span key={mark.label} class="mark" title={mark.label} style={{ left: `${Math.min(100, mark.at * 100)}%` }} />)}
+        <span
+          class={value > 1 ? "fill over" : "fill"}
+          style={{ width: `${Math.min(100, Math.max(0, value * 100))}%` }}
+        />
+        {marks.map((mark) => (
+          <span key={mark.label} class="mark" title={mark.label} style={{ left: `${Math.min(100, mark.at * 100)}%` }} />
+        ))}
       </span>
       <span class="num">{text ?? percent(value)}</span>
     </span>
@@ -106,7 +155,19 @@ export function Facts({ rows }: { rows: readonly (readonly [Key, ComponentChildr
 
 // ── blocks ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function Panel({ title, actions, children, stale, id }: { title: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; stale?: boolean; id?: string }) {
+export function Panel({
+  title,
+  actions,
+  children,
+  stale,
+  id,
+}: {
+  title: ComponentChildren;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+  stale?: boolean;
+  id?: string;
+}) {
   return (
     <section class={stale ? "panel stale" : "panel"} id={id}>
       <header>
@@ -119,10 +180,25 @@ export function Panel({ title, actions, children, stale, id }: { title: Componen
 }
 
 /** One large number. `about`: its definition, source and query, on hover and by keyboard. */
-export function Figure({ title, value, note, about, tone }: { title: string; value: ComponentChildren; note?: ComponentChildren; about?: ComponentChildren; tone?: Tone }) {
+export function Figure({
+  title,
+  value,
+  note,
+  about,
+  tone,
+}: {
+  title: string;
+  value: ComponentChildren;
+  note?: ComponentChildren;
+  about?: ComponentChildren;
+  tone?: Tone;
+}) {
   return (
     <div class={`figure ${tone ?? ""}`}>
-      <span class="figure-title">{title}{about && <About>{about}</About>}</span>
+      <span class="figure-title">
+        {title}
+        {about && <About>{about}</About>}
+      </span>
       <span class="figure-value">{value}</span>
       {note && <span class="figure-note">{note}</span>}
     </div>
@@ -133,8 +209,12 @@ export function Figure({ title, value, note, about, tone }: { title: string; val
 export function About({ children }: { children: ComponentChildren }) {
   return (
     <span class="about">
-      <button type="button" class="about-sign" aria-label={t("about")}><Icon name="info" /></button>
-      <span class="about-text" role="tooltip">{children}</span>
+      <button type="button" class="about-sign" aria-label={t("about")}>
+        <Icon name="info" />
+      </button>
+      <span class="about-text" role="tooltip">
+        {children}
+      </span>
     </span>
   );
 }
@@ -153,7 +233,9 @@ export function definition(text: string, promql?: string | null, source?: string
 export function Skeleton({ rows = 6 }: { rows?: number }) {
   return (
     <div class="skeleton" role="status" aria-label={t("loading")}>
-      {Array.from({ length: rows }, (_, place) => <span key={place} style={{ width: `${95 - ((place * 17) % 40)}%` }} />)}
+      {Array.from({ length: rows }, (_, place) => (
+        <span key={place} style={{ width: `${95 - ((place * 17) % 40)}%` }} />
+      ))}
     </div>
   );
 }
@@ -172,7 +254,17 @@ export function Failed({ error }: { error: ApiError }) {
   );
 }
 
-export function Empty({ title, why, command, children }: { title: string; why?: string; command?: string; children?: ComponentChildren }) {
+export function Empty({
+  title,
+  why,
+  command,
+  children,
+}: {
+  title: string;
+  why?: string;
+  command?: string;
+  children?: ComponentChildren;
+}) {
   return (
     <div class="empty">
       <b>{title}</b>
@@ -184,14 +276,23 @@ export function Empty({ title, why, command, children }: { title: string; why?: 
 }
 
 /** The three states of every request. Old data stays, greyed and marked. */
-export function Shown<T>({ of, children, rows }: { of: Loaded<T>; children: (data: T) => ComponentChildren; rows?: number }) {
+export function Shown<T>({
+  of,
+  children,
+  rows,
+}: {
+  of: Loaded<T>;
+  children: (data: T) => ComponentChildren;
+  rows?: number;
+}) {
   if (of.state === "loading") return <Skeleton rows={rows ?? 6} />;
   if (of.state === "failed") return <Failed error={of.error} />;
   return (
     <div class={of.error ? "stale-data" : ""}>
       {of.error && (
         <p class="notice warn" role="status">
-          <Icon name="warning" /> {t("stale.request", { time: duration((now.value - of.at) / 1000) })} {word(`failed.${of.error.message}`, of.error.message)}
+          <Icon name="warning" /> {t("stale.request", { time: duration((now.value - of.at) / 1000) })}{" "}
+          {word(`failed.${of.error.message}`, of.error.message)}
         </p>
       )}
       {children(of.data)}
@@ -212,7 +313,9 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
     <dialog ref={box} onClose={close} onCancel={close} aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <button type="button" class="button quiet" aria-label={t("close")} onClick={close}><Icon name="close" /></button>
+        <button type="button" class="button quiet" aria-label={t("close")} onClick={close}>
+          <Icon name="close" />
+        </button>
       </header>
       {children}
     </dialog>

@@ -39,7 +39,9 @@ export function chosen<R>(rows: readonly R[], columns: readonly Readable<R>[], c
     return column ? [{ column, wanted }] : [];
   });
   const found = rows.filter(
-    (row) => filters.every(({ column, wanted }) => matches(column.value(row), wanted)) && (words.length === 0 || contains(row, columns, words)),
+    (row) =>
+      filters.every(({ column, wanted }) => matches(column.value(row), wanted)) &&
+      (words.length === 0 || contains(row, columns, words)),
   );
   const column = byKey.get(choice.sort.replace(/^-/, ""));
   return column ? ordered(found, column, choice.sort.startsWith("-")) : found;
@@ -51,7 +53,10 @@ function matches(value: Value | readonly string[], wanted: ReadonlySet<string>):
 }
 
 function contains<R>(row: R, columns: readonly Readable<R>[], words: readonly string[]): boolean {
-  const text = columns.map((column) => column.value(row)).flat().join("\n").toLowerCase();
+  const text = columns
+    .flatMap((column) => column.value(row))
+    .join("\n")
+    .toLowerCase();
   return words.every((one) => text.includes(one));
 }
 

@@ -3,8 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { GpuList, NodeList, WorkloadList } from "../api/shapes";
 import { scope } from "../state/scope";
-import { go, pathOf } from "../state/url";
-import { carried } from "../state/url";
+import { carried, go, pathOf } from "../state/url";
 import { t } from "../words";
 import { shortId } from "./format";
 import { Icon } from "./icon";
@@ -34,8 +33,13 @@ export function SearchEverywhere() {
     stop.current = control;
     const timer = setTimeout(() => {
       search(typed.trim(), control.signal).then(
-        (found) => { setHits(found); setAt(0); },
-        () => { if (!control.signal.aborted) setHits([]); },
+        (found) => {
+          setHits(found);
+          setAt(0);
+        },
+        () => {
+          if (!control.signal.aborted) setHits([]);
+        },
       );
     }, DEBOUNCE);
     return () => clearTimeout(timer);
@@ -77,7 +81,15 @@ export function SearchEverywhere() {
         <div class="panel-menu hits" id="hits" role="listbox" aria-label={t("search.everywhere")}>
           {hits.length === 0 && <p class="muted">{t("search.nothing")}</p>}
           {hits.map((hit, place) => (
-            <div key={hit.path} id={`hit-${place}`} role="option" tabIndex={-1} aria-selected={place === at} class="hit" onMouseDown={() => open(hit)}>
+            <div
+              key={hit.path}
+              id={`hit-${place}`}
+              role="option"
+              tabIndex={-1}
+              aria-selected={place === at}
+              class="hit"
+              onMouseDown={() => open(hit)}
+            >
               <span class="muted">{hit.kind}</span>
               <b>{hit.title}</b>
               <span class="muted">{hit.note}</span>
@@ -103,8 +115,18 @@ async function search(text: string, stop: AbortSignal): Promise<Hit[]> {
       title: `${row.namespace}/${row.pod}`,
       note: row.owner ?? "",
     })),
-    ...rows(gpus).map((row) => ({ path: pathOf("gpus", row.gpu_id), kind: t("kind.gpu"), title: shortId(row.gpu_id), note: `${row.node ?? ""} ${row.index ?? ""}` })),
-    ...rows(nodes).map((row) => ({ path: pathOf("nodes", row.name), kind: t("kind.node"), title: row.name, note: row.models.join(", ") })),
+    ...rows(gpus).map((row) => ({
+      path: pathOf("gpus", row.gpu_id),
+      kind: t("kind.gpu"),
+      title: shortId(row.gpu_id),
+      note: `${row.node ?? ""} ${row.index ?? ""}`,
+    })),
+    ...rows(nodes).map((row) => ({
+      path: pathOf("nodes", row.name),
+      kind: t("kind.node"),
+      title: row.name,
+      note: row.models.join(", "),
+    })),
   ];
 }
 

@@ -52,11 +52,13 @@ export function Table<R>(props: Props<R>) {
   };
   return (
     <div class="table-block">
-      {!props.plain && (
-        <Toolbar {...props} choice={choice} found={found} shown={shown} hidden={hidden} hide={hide} />
-      )}
+      {!props.plain && <Toolbar {...props} choice={choice} found={found} shown={shown} hidden={hidden} hide={hide} />}
       {found.length === 0 ? (
-        rows.length === 0 ? props.empty : <NoMatch />
+        rows.length === 0 ? (
+          props.empty
+        ) : (
+          <NoMatch />
+        )
       ) : (
         <Body {...props} found={found} shown={shown} choice={choice} />
       )}
@@ -68,7 +70,9 @@ const NO_CHOICE = (sort: string): Choice => ({ search: "", filters: new Map(), s
 
 function initialHidden<R>(name: string, columns: readonly Column<R>[]): string[] {
   const remembered = hiddenColumns(name);
-  return remembered.length ? remembered.filter((one) => one !== "-") : columns.filter((one) => one.optional).map((one) => one.key);
+  return remembered.length
+    ? remembered.filter((one) => one !== "-")
+    : columns.filter((one) => one.optional).map((one) => one.key);
 }
 
 function NoMatch() {
@@ -103,9 +107,11 @@ function Toolbar<R>(props: ToolbarProps<R>) {
   return (
     <div class="toolbar">
       <Search value={choice.search} />
-      {columns.filter((column) => column.filter).map((column) => (
-        <Filter key={column.key} column={column} rows={rows} wanted={choice.filters.get(column.key) ?? NOTHING} />
-      ))}
+      {columns
+        .filter((column) => column.filter)
+        .map((column) => (
+          <Filter key={column.key} column={column} rows={rows} wanted={choice.filters.get(column.key) ?? NOTHING} />
+        ))}
       {props.extra}
       <span class="count" aria-live="polite">
         {found.length === rows.length
@@ -147,23 +153,29 @@ function Search({ value }: { value: string }) {
 
 function Filter<R>({ column, rows, wanted }: { column: Column<R>; rows: readonly R[]; wanted: ReadonlySet<string> }) {
   const set = (values: readonly string[]): void => setQuery({ [filterName(column.key)]: values }, { replace: false });
-  const label = wanted.size ? `${t(column.title)}: ${[...wanted].map((one) => column.filter!(one)).join(", ")}` : t(column.title);
+  const label = wanted.size
+    ? `${t(column.title)}: ${[...wanted].map((one) => column.filter!(one)).join(", ")}`
+    : t(column.title);
   return (
     <Menu label={label} kind={wanted.size ? "chip on" : "chip"}>
       {() => (
         <fieldset class="choices">
           <legend class="sr">{t(column.title)}</legend>
-          {counted(rows, column).slice(0, 200).map(([value, count]) => (
-            <label key={value}>
-              <input
-                type="checkbox"
-                checked={wanted.has(value)}
-                onChange={(event) => set(event.currentTarget.checked ? [...wanted, value] : [...wanted].filter((one) => one !== value))}
-              />
-              <span class="grow">{column.filter!(value) || t("value.none")}</span>
-              <span class="muted num">{number(count)}</span>
-            </label>
-          ))}
+          {counted(rows, column)
+            .slice(0, 200)
+            .map(([value, count]) => (
+              <label key={value}>
+                <input
+                  type="checkbox"
+                  checked={wanted.has(value)}
+                  onChange={(event) =>
+                    set(event.currentTarget.checked ? [...wanted, value] : [...wanted].filter((one) => one !== value))
+                  }
+                />
+                <span class="grow">{column.filter!(value) || t("value.none")}</span>
+                <span class="muted num">{number(count)}</span>
+              </label>
+            ))}
           {wanted.size > 0 && (
             <button type="button" class="link" onClick={() => set([])}>
               {t("table.clear")}
@@ -175,7 +187,15 @@ function Filter<R>({ column, rows, wanted }: { column: Column<R>; rows: readonly
   );
 }
 
-function Columns<R>({ columns, hidden, hide }: { columns: readonly Column<R>[]; hidden: readonly string[]; hide: (next: string[]) => void }) {
+function Columns<R>({
+  columns,
+  hidden,
+  hide,
+}: {
+  columns: readonly Column<R>[];
+  hidden: readonly string[];
+  hide: (next: string[]) => void;
+}) {
   return (
     <Menu label={t("table.columns")} icon="columns" kind="button quiet">
       {() => (
@@ -187,7 +207,9 @@ function Columns<R>({ columns, hidden, hide }: { columns: readonly Column<R>[]; 
                 type="checkbox"
                 checked={!hidden.includes(column.key)}
                 onChange={(event) =>
-                  hide(event.currentTarget.checked ? hidden.filter((one) => one !== column.key) : [...hidden, column.key])
+                  hide(
+                    event.currentTarget.checked ? hidden.filter((one) => one !== column.key) : [...hidden, column.key],
+                  )
                 }
               />
               {t(column.title)}
@@ -204,17 +226,33 @@ function Export<R>({ found, columns, name }: ToolbarProps<R>) {
   const header = columns.map((column) => column.key);
   const asCsv = (): void => download(`${name}.csv`, csv(header, found.map(cells)), "text/csv");
   const asJson = (): void => {
-    const rows = found.map((row) => Object.fromEntries(columns.map((column) => [column.key, column.value(row) ?? null])));
+    const rows = found.map((row) =>
+      Object.fromEntries(columns.map((column) => [column.key, column.value(row) ?? null])),
+    );
     download(`${name}.json`, JSON.stringify(rows, null, 1), "application/json");
   };
   return (
     <Menu label={t("table.export")} icon="download" kind="button quiet">
       {(close) => (
         <div class="choices">
-          <button type="button" class="item" onClick={() => { asCsv(); close(); }}>
+          <button
+            type="button"
+            class="item"
+            onClick={() => {
+              asCsv();
+              close();
+            }}
+          >
             {t("table.csv", { n: number(found.length) })}
           </button>
-          <button type="button" class="item" onClick={() => { asJson(); close(); }}>
+          <button
+            type="button"
+            class="item"
+            onClick={() => {
+              asJson();
+              close();
+            }}
+          >
             {t("table.json", { n: number(found.length) })}
           </button>
         </div>
@@ -244,7 +282,11 @@ function Body<R>(props: BodyProps<R>) {
     <div class="table-frame" ref={frame} tabIndex={0} role="region" aria-label={props.label} onKeyDown={moveAmongRows}>
       <table aria-rowcount={found.length + 1}>
         <thead>
-          <tr>{shown.map((column) => <Heading key={column.key} column={column} choice={props.choice} plain={props.plain ?? false} />)}</tr>
+          <tr>
+            {shown.map((column) => (
+              <Heading key={column.key} column={column} choice={props.choice} plain={props.plain ?? false} />
+            ))}
+          </tr>
         </thead>
         <tbody>
           {before > 0 && <tr aria-hidden="true" style={{ height: `${before}px` }} />}
@@ -255,7 +297,13 @@ function Body<R>(props: BodyProps<R>) {
                 key={props.rowKey(row)}
                 aria-rowindex={item.index + 2}
                 class={open ? "opens" : ""}
-                onClick={open ? (event) => { if (!(event.target as Element).closest("a, button")) open(row); } : undefined}
+                onClick={
+                  open
+                    ? (event) => {
+                        if (!(event.target as Element).closest("a, button")) open(row);
+                      }
+                    : undefined
+                }
               >
                 {shown.map((column) => (
                   <td key={column.key} class={column.numeric ? "num" : ""}>
@@ -289,7 +337,9 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
       ) : (
         <button type="button" title={title} onClick={() => setQuery({ sort: next }, { replace: false })}>
           {t(column.title)}
-          <span class="arrow" aria-hidden="true">{sorted ? (descending ? "↓" : "↑") : ""}</span>
+          <span class="arrow" aria-hidden="true">
+            {sorted ? (descending ? "↓" : "↑") : ""}
+          </span>
         </button>
       )}
     </th>

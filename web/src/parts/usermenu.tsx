@@ -3,8 +3,8 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, revision } from "../api/client";
 import { logIn, logOut, readSession, session } from "../state/session";
 import { t, word } from "../words";
-import { Menu } from "./menu";
 import { momentWithZone } from "./format";
+import { Menu } from "./menu";
 import { Dialog } from "./pieces";
 
 export function UserMenu() {
@@ -20,7 +20,9 @@ export function UserMenu() {
     if (!who.can_log_in) return null;
     return (
       <>
-        <button type="button" class="button" onClick={() => setAsking(true)}>{t("session.log_in")}</button>
+        <button type="button" class="button" onClick={() => setAsking(true)}>
+          {t("session.log_in")}
+        </button>
         {asking && <LogIn close={() => setAsking(false)} />}
       </>
     );
@@ -32,7 +34,11 @@ export function UserMenu() {
           <p class="muted">{t(`role.${who.role}`)}</p>
           {who.namespaces && <p class="muted">{t("session.namespaces", { names: who.namespaces.join(", ") })}</p>}
           {who.expires && <p class="muted">{t("session.until", { time: momentWithZone(who.expires) })}</p>}
-          {who.way === "cookie" && <button type="button" class="item" onClick={() => void logOut()}>{t("session.log_out")}</button>}
+          {who.way === "cookie" && (
+            <button type="button" class="item" onClick={() => void logOut()}>
+              {t("session.log_out")}
+            </button>
+          )}
         </div>
       )}
     </Menu>
@@ -64,18 +70,37 @@ export function LogIn({ close }: { close: () => void }) {
         {ways.includes("password") && (
           <label>
             {ways.includes("token") ? t("session.user_or_none") : t("session.user")}
-            <input type="text" autocomplete="username" value={user} onInput={(event) => setUser(event.currentTarget.value)} />
+            <input
+              type="text"
+              autocomplete="username"
+              value={user}
+              onInput={(event) => setUser(event.currentTarget.value)}
+            />
           </label>
         )}
         <label>
           {user ? t("session.password") : ways.includes("token") ? t("session.token") : t("session.password")}
-          <input type="password" autocomplete="current-password" required value={secret} onInput={(event) => setSecret(event.currentTarget.value)} />
+          <input
+            type="password"
+            autocomplete="current-password"
+            required
+            value={secret}
+            onInput={(event) => setSecret(event.currentTarget.value)}
+          />
         </label>
-        {error && <p class="notice bad" role="alert">{word(`failed.${error.message}`, error.message)} {error.hint}</p>}
+        {error && (
+          <p class="notice bad" role="alert">
+            {word(`failed.${error.message}`, error.message)} {error.hint}
+          </p>
+        )}
         <p class="muted">{t("session.about")}</p>
         <div class="row">
-          <button type="button" class="button" onClick={close}>{t("cancel")}</button>
-          <button type="submit" class="button primary" disabled={busy}>{t("session.log_in")}</button>
+          <button type="button" class="button" onClick={close}>
+            {t("cancel")}
+          </button>
+          <button type="submit" class="button primary" disabled={busy}>
+            {t("session.log_in")}
+          </button>
         </div>
       </form>
     </Dialog>

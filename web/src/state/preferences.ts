@@ -7,7 +7,9 @@ export const REFRESH = [0, 15, 30, 60] as const; // seconds; 0: only when asked
 export type Refresh = (typeof REFRESH)[number];
 
 export const theme = signal<Theme>(stored("theme", ["system", "light", "dark"], "system"));
-export const language = signal<Language>(stored("language", ["en", "zh"], navigator.language.startsWith("zh") ? "zh" : "en"));
+export const language = signal<Language>(
+  stored("language", ["en", "zh"], navigator.language.startsWith("zh") ? "zh" : "en"),
+);
 export const refresh = signal<Refresh>(Number(stored("refresh", REFRESH.map(String), "15")) as Refresh);
 export const narrow = signal(stored("nav", ["wide", "narrow"], "wide") === "narrow");
 

@@ -13,4 +13,5 @@ export const range = computed<Range>(() => {
 });
 
 export const setScope = (namespaces: readonly string[]): void => setQuery({ scope: namespaces }, { replace: false });
-export const setRange = (wanted: Range): void => setQuery({ range: wanted === "24h" ? null : wanted }, { replace: false });
+export const setRange = (wanted: Range): void =>
+  setQuery({ range: wanted === "24h" ? null : wanted }, { replace: false });

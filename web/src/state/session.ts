@@ -1,9 +1,18 @@
 /** Who uses the console. The cookie is HttpOnly: this code never sees it. */
 import { computed, signal } from "@preact/signals";
 import { revision, send } from "../api/client";
-import type { components } from "../api/types.gen";
 
-export type Session = components["schemas"]["Session"];
+/** What `GET /api/v1/session` answers. */
+export interface Session {
+  readonly user: string | null;
+  readonly role: Role;
+  readonly namespaces: readonly string[] | null; // null: all
+  readonly way: "cookie" | "token" | "password" | "proxy" | "none" | "loopback";
+  readonly can_log_in: boolean;
+  readonly ways: readonly ("token" | "password")[];
+  readonly expires: string | null;
+}
+
 export const session = signal<Session | null>(null);
 
 const RANK = { read: 0, operate: 1, admin: 2 } as const;

@@ -43,7 +43,10 @@ export function partsOf(path: string): string[] {
 }
 
 /** Changes parameters of this page; null or "" removes one. */
-export function setQuery(changes: Record<string, string | readonly string[] | null>, options: { replace?: boolean } = { replace: true }): void {
+export function setQuery(
+  changes: Record<string, string | readonly string[] | null>,
+  options: { replace?: boolean } = { replace: true },
+): void {
   const query = new URLSearchParams(current.value.query);
   for (const [name, value] of Object.entries(changes)) {
     query.delete(name);
@@ -63,7 +66,10 @@ export function carried(): URLSearchParams {
 
 function decodeSafely(path: string): string {
   try {
-    return path.split("/").map((part) => decodeURIComponent(part).replaceAll("/", "%2F")).join("/");
+    return path
+      .split("/")
+      .map((part) => decodeURIComponent(part).replaceAll("/", "%2F"))
+      .join("/");
   } catch {
     return path; // a wrong URL is a page that does not exist
   }

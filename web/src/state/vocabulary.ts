@@ -26,7 +26,9 @@ function find(kind: Kind, code: string): Word | undefined {
     asked = true;
     get<Vocabulary>("/api/v1/words").then(
       (found) => {
-        words.value = new Map(Object.entries(found).flatMap(([one, list]) => list.map((word) => [`${one}/${word.code}`, word] as const)));
+        words.value = new Map(
+          Object.entries(found).flatMap(([one, list]) => list.map((word) => [`${one}/${word.code}`, word] as const)),
+        );
       },
       () => {
         asked = false; // asked again with the next code that is shown
