@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from vgpuscope.logic.console.gpus import Ledgers
-from vgpuscope.logic.console.moments import average, iso_or_none, total
+from vgpuscope.logic.console.moments import average, iso_or_none, short, total
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
@@ -17,6 +18,7 @@ def node_rows(
     *,
     cluster: Ledgers | None,
     agents: Mapping[str, AgentRow],
+    facts: Facts | None = None,
     listed: bool = True,
 ) -> tuple[NodeRow, ...]:
     """A row for each node with GPUs, in order of name. `listed`: also nodes of which no GPU is among the rows."""
@@ -24,21 +26,24 @@ def node_rows(
     for row in rows:
         groups.setdefault(row.node or "", []).append(row)
     if cluster is not None and listed:
-        for name, ledger in cluster.nodes.items():
-            if ledger.devices or ledger.offers or ledger.holders:
-                groups.setdefault(name, [])
+        for name in nodes_with_gpus(cluster):
+            groups.setdefault(name, [])
     ledgers = cluster.nodes if cluster else {}
     return tuple(
-        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name)) for name in sorted(groups)
+        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name), facts=facts)
+        for name in sorted(groups)
     )
 
 
-def node_row(name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, agent: AgentRow | None) -> NodeRow:
+def node_row(
+    name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, agent: AgentRow | None, facts: Facts | None = None
+) -> NodeRow:
     """One node."""
     gpus = {row.gpu_id: row for row in rows}
     capacity = ledger.capacity if ledger and ledger.devices else None
     devices = ledger.devices if ledger else ()
     tenants = [tenant for row in rows for tenant in row.tenants]
+    memory = [_memory(found, facts) for found in _by_gpu(rows)]
     offered = [one.gpus for one in ledger.offers] if ledger else []
     return NodeRow(
         name=name,
@@ -48,10 +53,10 @@ def node_row(name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, ag
         agent=agent or AgentRow(up=None),
         gpus=max(len(gpus), len(devices), total(offered) or 0),
         models=tuple(sorted({row.model for row in rows if row.model})),
-        memory_total=total([row.memory_total for row in rows]),
+        memory_total=total([one.total for one in memory]),
         memory_capacity=capacity.total.memory if capacity else None,
         memory_allocated=sum(one.memory_allocated for one in devices) if capacity else None,
-        memory_used=total([row.memory_used for row in rows]),
+        memory_used=total([one.used for one in memory]),
         cores_capacity=capacity.total.cores if capacity else None,
         cores_allocated=sum(one.cores_allocated for one in devices) if capacity else None,
         slots_capacity=capacity.total.slots if capacity else None,
@@ -68,6 +73,32 @@ def node_row(name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, ag
         pods=len({(one.namespace, one.pod) for one in tenants}),
         findings=sum(one.count for one in ledger.finding_counts) if ledger else None,
     )
+
+
+def nodes_with_gpus(cluster: Ledgers) -> list[str]:
+    """The nodes that have GPUs by the scheduler or the kubelet, or of which pods hold some."""
+    return [name for name, one in cluster.nodes.items() if one.devices or one.offers or one.holders]
+
+
+class _Memory(NamedTuple):
+    used: int | None
+    total: int | None
+
+
+def _memory(rows: Sequence[GpuRow], facts: Facts | None) -> _Memory:
+    """Of one GPU. MIG instances can share memory, so the agent's ledger of the whole GPU is used where there is one."""
+    found = facts.gpus.get((rows[0].gpu_id, "")) if facts and rows[0].mig else None
+    if found is not None and "free" in found.ledger:
+        whole = sum(found.ledger.values())
+        return _Memory(round(whole - found.ledger["free"]), round(whole))
+    return _Memory(total([row.memory_used for row in rows]), total([row.memory_total for row in rows]))
+
+
+def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
+    found: dict[str, list[GpuRow]] = {}
+    for row in rows:
+        found.setdefault(row.gpu_id, []).append(row)
+    return list(found.values())
 
 
 def agents_of(analysis: Analysis | None, facts: Facts | None) -> dict[str, AgentRow]:
@@ -102,7 +133,7 @@ def _agent(targets: Sequence[Target], facts: NodeFacts | None) -> AgentRow:
 
 def _sources(facts: NodeFacts) -> tuple[SourceRow, ...]:
     return tuple(
-        SourceRow(source=name, up=up, absent=facts.absent.get(name), age_seconds=facts.ages.get(name))
+        SourceRow(source=name, up=up, absent=facts.absent.get(name), age_seconds=short(facts.ages.get(name), 1))
         for name, up in sorted(facts.up.items())
     )
 

@@ -39,7 +39,7 @@ def figures(
     devices = [one for _, one in cluster.devices.values()] if cluster and whole else []
     allocated = sum(one.memory_allocated for one in devices) if devices else _allocated(rows)
     capacity = sum(one.device.memory for one in devices) if devices else None
-    measured = [use for found in gpus if (use := average([row.use.mean for row in found])) is not None]
+    measured = [use for found in gpus if (use := _use(found)) is not None]
     watts = [found[0].power for found in gpus if found[0].power is not None]
     return Figures(
         gpus=len(gpus),
@@ -52,7 +52,7 @@ def figures(
         memory_ratio=share(allocated, capacity),
         cores_ratio=share(sum(one.cores_allocated for one in devices), sum(one.device.cores for one in devices)),
         use=average([*measured]),
-        use_held=average([average([row.use.mean for row in found]) for found in held]),
+        use_held=average([_use(found) for found in held]),
         gpus_measured=len(measured),
         wasted_gpu_hours=wasted,
         power=round(sum(watts), 1) if watts else None,
@@ -110,6 +110,11 @@ def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
     for row in rows:
         found.setdefault(row.gpu_id, []).append(row)
     return list(found.values())
+
+
+def _use(rows: Sequence[GpuRow]) -> float | None:
+    """The utilisation of one GPU, as the history records it; of a MIG instance, which has none, the best signal."""
+    return average([row.use.mean if row.gpu_util.mean is None else row.gpu_util.mean for row in rows])
 
 
 def _healthy(row: GpuRow) -> bool:

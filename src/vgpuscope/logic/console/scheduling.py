@@ -1,5 +1,6 @@
 """The cluster exporter's answers → pods that wait, times of each stage, and what still fits."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -46,7 +47,7 @@ def pending_row(pod: PendingPod, *, now: UnixTime, codes: Mapping[str, Code], sa
         code=pod.code,
         stage=codes[pod.code].stage if pod.code in codes else None,
         meaning=words[0] if words else None,
-        advice=words[1] if words else None,
+        advice=_filled(words[1], pod) if words else None,
         fact=pod.fact or None,
         created=iso_or_none(pod.created),
         ended=iso_or_none(pod.ended),
@@ -56,14 +57,16 @@ def pending_row(pod: PendingPod, *, now: UnixTime, codes: Mapping[str, Code], sa
     )
 
 
-def reason_row(one: Said, *, codes: Mapping[str, Code], facts: Mapping[str, Sequence[str]], say: Say) -> ReasonRow:
+def reason_row(
+    one: Said, pod: PendingPod, *, codes: Mapping[str, Code], facts: Mapping[str, Sequence[str]], say: Say
+) -> ReasonRow:
     """One reason that a scheduler reported."""
     reason, words = one.reason, say(one.reason.code)
     return ReasonRow(
         code=reason.code,
         stage=codes[reason.code].stage if reason.code in codes else None,
         meaning=words[0] if words else None,
-        advice=words[1] if words else None,
+        advice=_filled(words[1], pod, reason.nodes) if words else None,
         detail=reason.detail,
         component=one.component or None,
         current=one.current,
@@ -74,6 +77,18 @@ def reason_row(one: Said, *, codes: Mapping[str, Code], facts: Mapping[str, Sequ
         node_count=reason.node_count,
         facts=tuple(facts.get(reason.code, ())),
     )
+
+
+def _filled(words: Words, pod: PendingPod, nodes: Sequence[str] = ()) -> Words:
+    """Advice with the names of this pod, which the list of codes leaves open."""
+    known = {"NAMESPACE": pod.namespace, "POD": pod.pod, "SCHEDULER": pod.scheduler or _DEFAULT_SCHEDULER}
+    if nodes:
+        known["NODE"] = nodes[0]
+    return Words(*(_OPEN.sub(lambda found: known.get(found[0], found[0]), text) for text in (words.en, words.zh)))
+
+
+_OPEN = re.compile(r"\b(?:NAMESPACE|POD|SCHEDULER|NODE)\b")
+_DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def by_code(pods: Iterable[PendingPod]) -> dict[str, int]:

@@ -23,8 +23,8 @@ class AgentSource(Protocol):
     async def fleet(self) -> Facts:
         """A few facts of every GPU, container and node."""
 
-    async def gpu(self, gpu_id: str, target: str) -> Facts:
-        """All facts of one GPU. `target`: the scrape target that reports it."""
+    async def gpu(self, gpu_id: str) -> Facts:
+        """All facts of one GPU."""
 
 
 class PageFacts:
@@ -38,8 +38,12 @@ class PageFacts:
     async def fleet(self) -> Facts:
         return await asyncio.to_thread(self._fleet, self._source.last_pages())
 
-    async def gpu(self, gpu_id: str, target: str) -> Facts:
-        page = self._source.last_pages().get(target)
+    async def gpu(self, gpu_id: str) -> Facts:
+        if not self._known:
+            await self.fleet()
+        pages = self._source.last_pages()
+        names = (name for name, (_, _, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
+        page = next((pages[name] for name in names if name in pages), None)
         return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)
 
     def _fleet(self, pages: dict[str, LastPage]) -> Facts:
@@ -83,7 +87,7 @@ class EngineFacts:
         every, current = await asyncio.gather(self._samples(OF_ALL), self._samples(CURRENT, only=" == 1"))
         return await asyncio.to_thread(lambda: folded((*every, *current)))
 
-    async def gpu(self, gpu_id: str, target: str) -> Facts:  # noqa: ARG002 - the engine knows no targets
+    async def gpu(self, gpu_id: str) -> Facts:
         this = promql.Matcher("gpu_uuid", "=", gpu_id)
         found = await self._samples(OF_ALL | CURRENT | OF_ONE, this)
         return await asyncio.to_thread(folded, found)

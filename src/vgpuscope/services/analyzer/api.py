@@ -1,7 +1,7 @@
 """The analyzer's API: gpu-oour's endpoints with its response formats, and /api/v1 with more detail."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -17,10 +17,9 @@ from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
+from vgpuscope.model.errors import BodyInvalid, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
-from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
@@ -52,7 +51,6 @@ _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
 _TABLE = (JSON, CSV)
-_SEARCHED = 500  # GPUs; a larger fleet is not searched for a similar UUID
 _FAULTS = 5  # faults listed in /health
 _BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
 _NAMES = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
@@ -465,13 +463,6 @@ def _later(at: float | None, last: Analysis | None) -> float | None:
 
 def _plain(value: Any) -> Any:
     return shapes.whole(value) if isinstance(value, float) else value
-
-
-def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
-    """A hint for an unknown UUID, which most often was cut off. A large fleet is not searched for similar ones."""
-    begins = sorted(one for one in known if one.startswith(given)) if given else []
-    near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
-    return sentences(near, Unknown.hint) if near else None
 
 
 def _period(since: str, end: float) -> tuple[Step, float]:

@@ -50,6 +50,7 @@ _SHARE = 20  # rows are joined again at most for 1/20 of the time, unless there 
 _TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
+_FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
 _HOUR, _DAY = 3600, 86400
 _EVENTS = 5000  # kept in memory
 _CHARTS = 64  # kept in memory
@@ -179,16 +180,17 @@ class Console:
             full_version=(*version, cluster.version, held.version),
         )
 
-    async def gpu_facts(self, gpu_id: str, target: str) -> Facts | None:
+    async def gpu_facts(self, gpu_id: str) -> Facts | None:
         """All that the agents say of one GPU; None if they cannot be asked."""
         source = self._wired().source
         if source is None:
             return None
         try:
-            async with asyncio.timeout(3.0):
-                return await source.gpu(gpu_id, target)
+            async with asyncio.timeout(_FACTS_WITHIN):
+                found = await source.gpu(gpu_id)
         except (ScopeError, TimeoutError):
             return None
+        return found if found.gpus else None
 
     async def cluster_api(self) -> ClusterPart:
         """The cluster exporter itself; SourceDown without one."""

@@ -7,7 +7,7 @@ from vgpuscope.logic.console import details, overview, scheduling
 from vgpuscope.logic.console.attention import MOST, attention
 from vgpuscope.logic.console.gpus import gpu_row
 from vgpuscope.logic.console.namespaces import namespace_rows
-from vgpuscope.logic.console.nodes import agents_of, node_rows
+from vgpuscope.logic.console.nodes import agents_of, node_rows, nodes_with_gpus
 from vgpuscope.logic.console.scope import Namespaces, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.analysis import Evidence, GpuUse, Target
@@ -34,6 +34,7 @@ def overview_of(view: View, scope: Namespaces) -> Overview:
     pending = None if view.pending is None else pods_in(view.pending, scope)
     waste = None if past is None else tuple(row for row in past.waste if scope is None or row.namespace in scope)
     idle = None if past is None else past.wasted_gpu_hours if scope is None else _hours(waste)
+    listed = nodes_with_gpus(view.ledgers) if view.ledgers and scope is None else ()
     needs = attention(
         rows,
         now=view.now,
@@ -44,7 +45,7 @@ def overview_of(view: View, scope: Namespaces) -> Overview:
     return Overview(
         at=view.at,
         stale=view.board.stale,
-        nodes=len({row.node for row in rows}),
+        nodes=len({row.node for row in rows} | set(listed)),
         namespaces=len({tenant.namespace for row in rows for tenant in row.tenants}),
         tenants=sum(len(row.tenants) for row in rows),
         now=overview.figures(rows, cluster=view.ledgers, whole=scope is None, pending=pending, wasted=idle),
@@ -80,7 +81,9 @@ def _findings(view: View, scope: Namespaces) -> list[Finding]:
 def node_rows_of(view: View, scope: Namespaces) -> tuple[NodeRow, ...]:
     """Every node, or those on which some namespaces have GPUs."""
     agents = agents_of(view.analysis, view.agents.value)
-    return node_rows(gpus_in(view.rows, scope), cluster=view.ledgers, agents=agents, listed=scope is None)
+    return node_rows(
+        gpus_in(view.rows, scope), cluster=view.ledgers, agents=agents, facts=view.agents.value, listed=scope is None
+    )
 
 
 def workload_rows_of(view: View, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:

@@ -156,7 +156,7 @@ class ConsoleApi:
             raise Unknown(f"no {what} among the results", hint=_near(asked.gpu_id, known) if not shown else None)
         gpus = view.analysis.gpus if view.analysis else ()
         gpu = next((one for one in gpus if (one.gpu_id, one.mig) == (row.gpu_id, row.mig or "")), None)
-        facts = await self._console.gpu_facts(row.gpu_id, gpu.target if gpu else "")
+        facts = await self._console.gpu_facts(row.gpu_id)
         say = saying(asked.lang)
         return await asyncio.to_thread(gpu_detail, view, row, rows=shown, gpu=gpu, facts=facts, scope=scope, say=say)
 
@@ -245,9 +245,14 @@ class ConsoleApi:
             raise _no_pod(asked)
         pod = min(found.pending, key=lambda one: (one.outcome != "waiting", -(one.created or 0.0)))
         return PendingDetail(
-            pod=scheduling.pending_row(pod, now=found.now, codes=found.codes, say=scheduling_words),
+            pod=scheduling.pending_row(
+                replace(pod, fact=pod.fact or next(iter(found.facts.get(pod.code, ())), "")),
+                now=found.now,
+                codes=found.codes,
+                say=scheduling_words,
+            ),
             reasons=tuple(
-                scheduling.reason_row(one, codes=found.codes, facts=found.facts, say=scheduling_words)
+                scheduling.reason_row(one, pod, codes=found.codes, facts=found.facts, say=scheduling_words)
                 for one in pod.said
             ),
             changes=found.advice,

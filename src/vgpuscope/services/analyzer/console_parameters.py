@@ -14,7 +14,7 @@ from vgpuscope.model.console.timeline import EVENT_KINDS
 from vgpuscope.model.console.workloads import WorkloadGroup, WorkloadRow
 from vgpuscope.runtime.duration import LONG
 from vgpuscope.services.analyzer.parameters import Count, Format, Moment, Score
-from vgpuscope.views.fleet.api import Language
+from vgpuscope.views.fleet.evidence import Language
 
 Names: TypeAlias = tuple[
     Annotated[str, Meta(description="Only these namespaces; other tenants of shared GPUs are added up as others.")], ...

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _PAGE_KEPT: Seconds = 15.0  # the page of a large cluster has tens of megabytes
 _SHARE = 20  # and is read at most for 1/20 of the time
 _REJECTED = frozenset({httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN})
+_PLAIN = {"Accept-Encoding": "identity"}  # the page has several gzip members, and the client would read only one
 _STAGE = s.STAGE_SECONDS.name
 WANTED = frozenset(
     {
@@ -105,7 +106,7 @@ class ClusterPart(ClusterApi[Any]):
         if began < self._page_due:
             return None
         try:
-            answer = await self.get("/metrics")
+            answer = await self.get("/metrics", headers=_PLAIN)
             if answer.status_code != httpx2.codes.OK:
                 raise SourceDown(f"{self.url}/metrics answers {answer.status_code}")
             found = await asyncio.to_thread(self._reader.read, answer.content)
