@@ -86,7 +86,7 @@ def test_the_gpu_of_an_agent_that_was_killed_stays_listed_and_survives_a_new_sta
             assert page.one("vgpuscope_analyzer_verdict", gpu_id=row["gpu_id"], verdict="unknown") == 1
             (down,) = found.get("/api/v1/summary")["down_targets"]
             assert (down["name"], down["up"]) == (two.url, False)
-            (detail,) = found.get(f"/api/v1/gpus/{row['gpu_id']}")
+            detail = found.get(f"/api/v1/gpus/{row['gpu_id']}")
             assert two.url in detail["why"][0]
         with analyzer(tmp_path, *targets, *WINDOW, *history, **QUICK) as found:
             found.wait(lambda: by_node(found).get("node-a", {}).get("pod") == "train-a")
@@ -113,6 +113,6 @@ def test_behind_a_prometheus_the_gpu_of_an_agent_that_was_killed_stays_listed_to
         assert by_node(found)["node-a"]["pod"] == "train-a"
         (down,) = found.get("/api/v1/summary")["down_targets"]
         assert (down["name"], down["up"]) == (addresses[1], False)
-        (detail,) = found.get(f"/api/v1/gpus/{by_node(found)['node-b']['gpu_id']}")
+        detail = found.get(f"/api/v1/gpus/{by_node(found)['node-b']['gpu_id']}")
         assert detail["evidence"]["reasons"] == ["VERDICT_NOT_SEEN", "VERDICT_TARGET_DOWN"]
         assert found.page().one("vgpuscope_analyzer_targets", state="down") == 1

@@ -11,7 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vgpuscope.http.answer_limits import COMPRESS_FROM, GZIP_LEVEL, OFF_LOOP_FROM
+from vgpuscope.http.answer_limits import COMPRESS_FROM, GZIP_LEVEL, KEPT_BYTES, OFF_LOOP_FROM
 from vgpuscope.http.negotiation import wants_gzip
 
 JSON = "application/json"
@@ -37,6 +37,42 @@ class Answer(Struct, frozen=True, kw_only=True):
     make: Callable[[], Content]
     version: object = None  # None: the content itself is hashed
     headers: Mapping[str, str] = {}
+    kept: "KeptAnswers | None" = None  # with a version: the answer is made once, however many clients ask for it
+
+
+class KeptAnswers:
+    """Finished answers of one process, compressed where asked: the newest ones, up to a number of bytes."""
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self._most, self._size = most, 0
+        self._found: dict[tuple[str, str], asyncio.Task[Content]] = {}
+
+    async def content(self, path: str, tag: str, make: Callable[[], Content]) -> Content:
+        """The answer under an ETag; callers who ask for it at once wait for the same one."""
+        key = (path, tag)
+        task = self._found.pop(key, None)
+        if task is None:
+            task = asyncio.create_task(self._made(key, make), name=f"answer {path}")
+        self._found[key] = task  # the last one that was asked for is the last one to be dropped
+        return await asyncio.shield(task)
+
+    async def _made(self, key: tuple[str, str], make: Callable[[], Content]) -> Content:
+        try:
+            content = await asyncio.to_thread(make)
+        except BaseException:
+            self._found.pop(key, None)
+            raise
+        self._size += len(content.body)
+        self._drop()
+        return content
+
+    def _drop(self) -> None:
+        for key, task in tuple(self._found.items()):
+            if self._size <= self._most:
+                return
+            if task.done():
+                del self._found[key]
+                self._size -= len(task.result().body)
 
 
 def json_content(value: Any, **headers: str) -> Content:
@@ -56,6 +92,14 @@ async def respond(request: Request, answer: Any, *, asked: object, status: int, 
     tag = _tag(repr((answer.version, asked)).encode(), gzip=gzip) if answer.version is not None else ""
     if tag and known.has(tag):
         return Response(status_code=304, headers={**common, "etag": tag})
+    if tag and answer.kept is not None:
+        content = await answer.kept.content(request.url.path, tag, lambda: _packed(answer.make(), gzip=gzip))
+        return Response(
+            content.body,
+            status_code=status,
+            media_type=content.media,
+            headers={**common, **content.headers, "etag": tag},
+        )
     return await asyncio.to_thread(lambda: _response(answer.make(), known, gzip=gzip, headers=common, tag=tag))
 
 
@@ -89,6 +133,14 @@ def _response(content: Content, known: _Known, *, gzip: bool, headers: Mapping[s
         body = compressed(body)
         found["content-encoding"] = "gzip"
     return Response(body, status_code=known.status, media_type=content.media, headers=found)
+
+
+def _packed(content: Content, *, gzip: bool) -> Content:
+    """The content as it is sent."""
+    if not gzip or len(content.body) < COMPRESS_FROM or not content.media.startswith(_TEXT_KINDS):
+        return content
+    headers = {**content.headers, "content-encoding": "gzip"}
+    return Content(body=compressed(content.body), media=content.media, headers=headers)
 
 
 def compressed(body: bytes) -> bytes:

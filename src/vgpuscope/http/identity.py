@@ -4,9 +4,10 @@ Ways of identification are asked one after the other, and the first that knows t
 
 API token ─► tokens and users of the web configuration ─► session ─► user named by a proxy ─► program on this machine
 
-A request that none of them knows comes from anyone. To add a way, add a Way. Handlers see the Caller only. A browser sends some credentials
-with a request from any page, and reaches a loopback address under any host name. So a request from a page of another
-site has at most the role `read`, unless it carries a token.
+A request that none of them knows comes from anyone. To add a way, add a Way. Handlers see the Caller only.
+
+A browser sends some credentials with a request from any page, and reaches a loopback address under any host name. So a
+request from a page of another site has at most the role `read`, unless it carries a token.
 """
 
 import ipaddress

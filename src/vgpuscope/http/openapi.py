@@ -56,6 +56,7 @@ def document(operations: Table, *, title: str, description: str, protected: bool
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorBody], ref_template="#/components/schemas/{name}"
     )
+    _require(components, besides=[_body(o) for o in shown])
     by_type = {str(t): schema for t, schema in zip([*types, ErrorBody], schemas, strict=True)}
     paths: dict[str, Any] = {}
     for operation in shown:
@@ -69,6 +70,18 @@ def document(operations: Table, *, title: str, description: str, protected: bool
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
     return json.dumps(made, ensure_ascii=False).encode()
+
+
+def _require(components: dict[str, Any], *, besides: Sequence[Any]) -> None:
+    """Mark every field of an answer as required: answers send fields with their defaults too.
+
+    Fields that may be missing have no default in the schema. `besides`: the bodies of requests.
+    """
+    given = msgspec.json.schema_components([t for t in besides if t is not None and t is not Any])[1]
+    for name, schema in components.items():
+        if name not in given and "properties" in schema:
+            always = {field for field, found in schema["properties"].items() if "default" in found}
+            schema["required"] = [*schema.get("required", ()), *sorted(always - set(schema.get("required", ())))]
 
 
 def described(made: Callable[[], bytes]) -> Operation:

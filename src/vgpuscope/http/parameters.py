@@ -36,7 +36,7 @@ class Param(Struct, frozen=True, kw_only=True):
     help: str = ""
     choices: tuple[str, ...] = ()
     pattern: str = ""  # a pattern for the whole text; `help` describes it in words
-    many: bool = False  # several of the choices, separated by commas
+    many: bool = False  # several values, separated by commas or given one by one
     least: float | None = None
     most: float | None = None
     default: Any = None  # None: not given
@@ -119,9 +119,10 @@ def read(
         param = known.get(name)
         if param is None:
             raise QueryInvalid(f"unknown parameter {name[:80]!r}", hint=instead(name, known) or _NO_PARAMS)
-        if name in values:
+        if name in values and not param.many:
             raise QueryInvalid(f"{name} is given more than once")
-        values[name] = _value(param, text)
+        found = _value(param, text)
+        values[name] = tuple(dict.fromkeys((*values[name], *found))) if name in values else found
     if missing := [param.name for param in params if param.required and param.name not in values]:
         raise QueryInvalid(f"{missing[0]} is required")
     return query(**values)

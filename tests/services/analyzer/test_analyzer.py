@@ -218,8 +218,8 @@ async def test_a_window_that_cannot_hold_the_scrapes_is_named_in_health_and_evid
         await analyzer.analysed()
         (fault,) = (await analyzer.json("/health"))["faults"]
         assert fault == "WINDOW_TOO_SHORT: 1 GPUs have a sample only every 180 s, too rarely for the window"
-        (detail,) = await analyzer.json(f"/api/v1/gpus/{uuid(0)}")
-        assert detail["verdict"] == "unknown"
+        detail = await analyzer.json(f"/api/v1/gpus/{uuid(0)}")
+        assert detail["gpu"]["verdict"] == "unknown"
         assert "time_window_min to at least 15 min" in detail["why"][0]
 
 
@@ -249,9 +249,9 @@ async def test_when_an_interval_has_passed_and_samples_may_no_longer_be_late_not
         assert (await analyzer.json("/results/stats"))["by_verdict"] == {"in_use": 0, "idle": 0, "unknown": 2}
         low = await analyzer.json("/results/low")
         assert (low["stale"], low["count"], low["gpus"]) == (True, 0, [])
-        (detail,) = await analyzer.json(f"/api/v1/gpus/{uuid(1)}")
-        assert (detail["verdict"], detail["tenants"][0]["tenant"]["verdict"]) == ("unknown", "unknown")
-        assert [row["idle_gpus"] for row in await analyzer.json("/api/v1/workloads")] == [0, 0]
+        detail = await analyzer.json(f"/api/v1/gpus/{uuid(1)}")
+        assert (detail["gpu"]["verdict"], detail["tenants"][0]["tenant"]["verdict"]) == ("unknown", "unknown")
+        assert {row["verdict"] for row in (await analyzer.json("/api/v1/workloads"))["rows"]} == {"unknown"}
         health = await analyzer.json("/health")
         assert (health["status"], health["analysis_timeout"]) == ("warning", True)
         page = await analyzer.metrics()

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.store import fleets
 from vgpuscope.model.analysis import Score, Stat
-from vgpuscope.views.fleet.api import GpuDetail, detail, groups, summary, whole, workloads
+from vgpuscope.views.fleet.api import summary, whole
 from vgpuscope.views.fleet.results import ResultRow, iso, low, rows, stats
 
 GIB = 1024**3
@@ -58,10 +58,6 @@ def test_nothing_is_concluded_from_what_is_old(analysis):
     for row in rows(analysis, stale=True):
         assert (row.verdict, row.use_class, row.status, row.stale) == ("unknown", "unknown", "unknown", True)
         assert {tenant.verdict for tenant in row.tenants} <= {"unknown"}
-    for gpu in analysis.gpus:
-        shown = detail(gpu, lang="en", stale=True)
-        said = {shown.verdict, *(one.tenant.verdict for one in (*shown.tenants, *shown.former))}
-        assert said == {"unknown"}
 
 
 @given(fleets.analyses())
@@ -90,35 +86,17 @@ def test_a_score_that_is_not_known_is_not_low():
 
 
 @given(fleets.analyses())
-def test_rows_and_details_are_json_that_reads_back(analysis):
+def test_rows_are_json_that_reads_back(analysis):
     made = rows(analysis)
     encoded = msgspec.json.encode(made)
     json.loads(encoded, parse_constant=pytest.fail)
     assert tuple(msgspec.json.decode(encoded, type=list[ResultRow])) == made
-    for gpu in analysis.gpus:
-        msgspec.json.decode(msgspec.json.encode(detail(gpu, lang="zh", stale=False)), type=GpuDetail)
 
 
 @given(fleets.analyses())
-def test_groups_and_workloads_count_every_card_once_for_each_of_theirs(analysis):
+def test_the_summary_counts_every_row(analysis):
     made = rows(analysis)
-    nodes = groups(made, by="hostname")
-    assert sum(row.gpus for row in nodes) == len(made)
-    assert all(row.in_use + row.idle + row.unknown == row.gpus for row in nodes)
-    owned = {(t.namespace, t.owner or f"Pod/{t.pod}", row.gpu_id, row.mig) for row in made for t in row.tenants}
-    found = workloads(made)
-    assert sum(row.gpus for row in found) == len(owned)
-    assert all(row.idle_gpus + row.unknown_gpus <= row.gpus for row in found)
     assert summary(analysis, made, stats(made, threshold=0, timestamp=None), stale=False, errors=0).rows == len(made)
-
-
-def test_a_workload_with_one_busy_tenant_on_a_card_is_not_idle_there():
-    both = (
-        fleets.tenant("a", own=True, owner="Job/x", verdict="idle"),
-        fleets.tenant("b", own=True, owner="Job/x", verdict="in_use"),
-    )
-    (row,) = workloads(rows(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=both, verdict="in_use"))))
-    assert (row.pods, row.gpus, row.idle_gpus, row.unknown_gpus) == (2, 1, 0, 0)
 
 
 def test_times_carry_their_zone():

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tests.store import fleets
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Score, Stat
-from vgpuscope.views.fleet.api import detail, groups, summary, workloads
+from vgpuscope.views.fleet.api import summary
 from vgpuscope.views.fleet.results import iso, low, rows, stats, units
 
 GIB = fleets.GIB
@@ -77,18 +77,6 @@ def test_each_namespace_has_the_score_of_its_own_tenants(fleet):
     made = rows(fleet)
     scores = {name: found.avg_score for name, found in stats(made, threshold=20, timestamp=None).by_namespace.items()}
     assert scores == {"batch": 0.0, "notebooks": 7.1, "train": 55.0}
-    found = {row.name: row for row in groups(made, by="namespace")}
-    assert {name: row.avg_score for name, row in found.items()} == scores
-    assert (found["notebooks"].gpus, found["notebooks"].idle, found["notebooks"].in_use) == (12, 12, 0)
-    assert (found["notebooks"].tenants, found["notebooks"].tenants_idle_held) == (12, 12)
-    assert (found["train"].in_use, found["train"].tenants_idle) == (12, 0)
-
-
-def test_a_workload_has_the_score_of_its_own_tenants(fleet):
-    found = {row.owner: row for row in workloads(rows(fleet))}
-    notebook, worker = found["StatefulSet/notebook"], found["StatefulSet/worker"]
-    assert (notebook.score, notebook.idle_gpus, notebook.tenants, notebook.tenants_idle) == (7.1, 12, 12, 12)
-    assert (worker.score, worker.idle_gpus, worker.gpus) == (55.0, 0, 12)
 
 
 def test_low_lists_every_idle_or_low_tenant_by_its_own_pod_and_score(fleet):
@@ -158,12 +146,6 @@ def test_a_row_says_since_when_it_is_idle_how_it_is_and_when_it_was_last_seen():
     assert (quiet.health, quiet.xids, quiet.last_seen, quiet.idle_since) == ("ok", (), None, iso(SINCE))
 
 
-def test_the_detail_has_each_tenants_score_term_by_term(fleet):
-    shown = detail(fleet.gpus[0], lang="en", stale=False)
-    assert [one.score.value for one in shown.tenants] == [55.0, 7.1, 0.0]
-    assert (shown.idle_since, shown.health, shown.xids, shown.last_seen) == (None, "", (), None)
-
-
 def test_the_summary_says_how_many_tenants_there_are(fleet):
     made = rows(fleet)
     found = summary(fleet, made, stats(made, threshold=20, timestamp=None), stale=False, errors=0)
@@ -184,11 +166,6 @@ def test_tenants_add_up_in_every_view(analysis):
     tenants = sum(len(row.tenants) for row in made)
     for counts in (sums.tenants_by_status, sums.tenants_by_verdict, sums.tenants_by_class):
         assert sum(counts.values()) == sums.tenants_total == tenants
-    for found in (groups(made, by="namespace"), groups(made, by="hostname"), workloads(made)):
-        assert sum(row.tenants for row in found) == tenants
-    for row in groups(made, by="namespace"):
-        assert row.tenants_in_use + row.tenants_idle + row.tenants_unknown == row.tenants
-        assert row.in_use + row.idle + row.unknown == row.gpus
 
 
 @given(fleets.analyses())

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -11,25 +11,23 @@ from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
 from vgpuscope.http import docs
-from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS, STEPS_AT_ONCE
+from vgpuscope.http.answer_limits import LONGEST_PERIOD
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
-from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
-from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError, Unknown
+from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
-from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.services.analyzer.console import Console
+from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
-    FormatQuery,
-    GpuQuery,
     HistoryQuery,
     RowFilters,
     RowsQuery,
@@ -38,12 +36,13 @@ from vgpuscope.services.analyzer.parameters import (
     WasteQuery,
 )
 from vgpuscope.services.analyzer.settings import CHANGEABLE
+from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
 from vgpuscope.views.fleet.results import ResultRow, Stats, iso, low, stats, units
 from vgpuscope.views.fleet.selection import as_csv, as_json, matching, select
-from vgpuscope.views.fleet.visible import visible_detail, visible_rows, visible_summary
+from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (
@@ -55,7 +54,6 @@ _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
 _TABLE = (JSON, CSV)
-_SEARCHED = 500  # GPUs; a larger fleet is not searched for a similar UUID
 _FAULTS = 5  # faults listed in /health
 _BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
 _NAMES = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
@@ -117,6 +115,8 @@ class AnalyzerState(Protocol):
     async def board(self) -> Board: ...
     def config(self) -> Config: ...
     def state(self) -> ServiceState: ...
+    @property
+    def console(self) -> Console: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
     async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
@@ -143,7 +143,7 @@ class AnalyzerApi:
     """The operations, as a table."""
 
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
-        """`guarded`: a web configuration file requires credentials for every operation. `more`: operations of others."""
+        """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self._document)
@@ -209,22 +209,9 @@ class AnalyzerApi:
         )
 
     def _v1(self) -> tuple[Operation, ...]:
-        table: dict[str, Any] = {"media": _TABLE}
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            self._rows_of("/api/v1/gpus"),
-            self._data(
-                "/api/v1/gpus/{gpu_id}",
-                "one GPU: terms, tenants and the evidence of its verdict",
-                self._gpu,
-                list[shapes.GpuDetail],
-                statuses=(404,),
-            ),
-            self._data("/api/v1/nodes", "every node", self._nodes, list[shapes.GroupResult], **table),
-            self._data("/api/v1/namespaces", "every namespace", self._spaces, list[shapes.GroupResult], **table),
-            self._data(
-                "/api/v1/workloads", "every owner of pods with GPUs", self._workloads, list[shapes.WorkloadRow], **table
-            ),
+            *ConsoleApi(lambda: self._state.console, data=self._data, changes=CHANGES).operations(),
             self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods",
@@ -389,35 +376,6 @@ class AnalyzerApi:
 
         return Answer(make=make, version=(_version(board), stale, errors))
 
-    async def _gpu(self, call: Call[GpuQuery, None]) -> list[shapes.GpuDetail]:
-        board, gpu_id = await self._board(call), call.asked.gpu_id
-        found = [gpu for gpu in (board.analysis.gpus if board.analysis else ()) if gpu.gpu_id == gpu_id]
-        if not found:
-            known = {gpu.gpu_id for gpu in board.analysis.gpus} if board.analysis else ()
-            raise Unknown(f"no GPU {gpu_id[:80]!r} among the results", hint=_nearest_gpu(gpu_id, known))
-        details = [shapes.detail(gpu, lang=call.asked.lang, stale=board.stale) for gpu in found]
-        return [visible_detail(one, call.caller) for one in details]
-
-    async def _nodes(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="hostname"), shapes.GroupResult)
-
-    async def _spaces(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, lambda rows: shapes.groups(rows, by="namespace"), shapes.GroupResult)
-
-    async def _workloads(self, call: Call[FormatQuery, None]) -> Answer:
-        return await self._grouped(call, shapes.workloads, shapes.WorkloadRow)
-
-    async def _grouped(
-        self, call: Call[FormatQuery, None], group: Callable[[Iterable[ResultRow]], Sequence[Struct]], row: type[Struct]
-    ) -> Answer:
-        board = await self._board(call)
-
-        def make() -> Content:
-            found = group(board.rows)
-            return _csv(found, row) if call.csv else json_content(found)
-
-        return Answer(make=make, version=_version(board))
-
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
         _check_namespace(call.caller, call.asked)
         found = await self._state.points(call.asked)
@@ -427,12 +385,7 @@ class AnalyzerApi:
         end = time.time()
         step, begin = _period(call.asked.since, end)
         analysis = (await self._board(call)).analysis
-        ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
-        at, stride = begin, STEPS_AT_ONCE * STEP_SECONDS[step]
-        while at < end:
-            gpus, pods = [await self._points(step, at, min(at + stride, end), namespace=of) for of in (None, "")]
-            await asyncio.to_thread(ledger.add, gpus, pods)
-            at += stride
+        ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
         stored = self._state.config().analyzer.history not in {"", "none"}
         caller = call.caller
         found = ledger.waste(
@@ -445,10 +398,6 @@ class AnalyzerApi:
         found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
         headers = {"x-total-count": str(found.count)}
         return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
-
-    async def _points(self, step: Step, begin: float, end: float, *, namespace: str | None) -> list[HistoryPoint]:
-        asked = HistoryQuery(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace)
-        return await self._state.points(asked)
 
     async def _events(self, call: Plain) -> Stream:
         return Stream(self._state.feed.listen(analysis_event(await self._board(call))))
@@ -546,13 +495,6 @@ def _later(at: float | None, last: Analysis | None) -> float | None:
 
 def _plain(value: Any) -> Any:
     return shapes.whole(value) if isinstance(value, float) else value
-
-
-def _nearest_gpu(given: str, known: Collection[str]) -> str | None:
-    """A hint for an unknown UUID, which most often was cut off. A large fleet is not searched for similar ones."""
-    begins = sorted(one for one in known if one.startswith(given)) if given else []
-    near = f"Did you mean {begins[0]}?" if begins else nearest(given, known) if len(known) <= _SEARCHED else ""
-    return sentences(near, Unknown.hint) if near else None
 
 
 def _period(since: str, end: float) -> tuple[Step, float]:

@@ -200,17 +200,7 @@ class Cycle:
                 owners, fault = await self._asked_owners()
         except TimeoutError:
             raise QueryTimeout(f"nothing was read within {within:g} s") from None
-        gpus = await asyncio.to_thread(
-            assemble,
-            reading,
-            previous=self._previous,
-            weights=_weights(config),
-            thresholds=_thresholds(config),
-            rules=_rules(config),
-            default_power=config.gpu_defaults.power_w,
-            default_memory=_default_memory(config),
-            owners=owners,
-        )
+        gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
         return Analysis(
             number=self.tally.analyses + 1,
@@ -224,6 +214,30 @@ class Cycle:
             faults=(*reading.faults, *fault, *_too_short(gpus)),
             targets=targets,
         )
+
+    def _judged(self, reading: Reading, config: Config, owners: Owners) -> tuple[GpuUse, ...]:
+        return assemble(
+            reading,
+            previous=self._previous,
+            weights=_weights(config),
+            thresholds=_thresholds(config),
+            rules=_rules(config),
+            default_power=config.gpu_defaults.power_w,
+            default_memory=_default_memory(config),
+            owners=owners,
+        )
+
+    async def judged_by(self, config: Config) -> tuple[tuple[GpuUse, ...], tuple[GpuUse, ...]]:
+        """A reading of now, judged by the settings in effect and by others; nothing is remembered of it."""
+        current = self._config()
+        within = current.prometheus.deadline + _SLACK
+        try:
+            async with asyncio.timeout(within):
+                window = current.prometheus.time_window_min * 60
+                reading = await self._source().read(end=self._clock(), seconds=window)
+        except TimeoutError:
+            raise QueryTimeout(f"nothing was read within {within:g} s") from None
+        return await asyncio.to_thread(lambda: (self._judged(reading, current, {}), self._judged(reading, config, {})))
 
     async def _with_missed(
         self, gpus: tuple[GpuUse, ...], reading: Reading, config: Config

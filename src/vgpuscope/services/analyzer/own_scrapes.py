@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, get_args
 
 import httpx2
+from msgspec import Struct
 
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
@@ -32,6 +33,18 @@ _FROZEN = 60.0  # seconds, or two intervals: an agent that shows one sample for 
 _SLICE = 0.005  # seconds of reading before other tasks get a turn
 _EVERYWHERE: Final = ("all://", "http://", "https://")  # URL patterns to which the environment may assign a proxy
 _ACCEPT: Final = {"Accept": "text/plain;version=0.0.4,*/*;q=0.1", "Accept-Encoding": "gzip"}
+
+
+class LastPage(Struct, frozen=True):
+    """The last page of a target, as it arrived."""
+
+    body: bytes
+    packed: bool
+
+
+def unpacked(page: LastPage) -> bytes:
+    """The text of a page; SourceDown if it is too large."""
+    return _unpacked(page.body) if page.packed else page.body
 
 
 class ScrapeSource:
@@ -98,6 +111,10 @@ class ScrapeSource:
             faults=self._faults(),
             targets=tuple(target.state() for target in self._followed()),
         )
+
+    def last_pages(self) -> dict[str, LastPage]:
+        """The last page of each target that answers, by its name."""
+        return {target.name: target.page for target in self._followed() if target.up and target.page is not None}
 
     async def close(self) -> None:
         """Close all connections, once `run` has ended."""
@@ -198,7 +215,8 @@ class ScrapeSource:
                 raise SourceDown("answers with HTML, not with metrics", hint=_CHECK)
             packed = answer.headers.get("content-encoding", "") == "gzip"
             body = await _body(answer)
-        return _unpacked(body) if packed else body
+        target.page = LastPage(body, packed)
+        return unpacked(target.page)
 
 
 class _Target:
@@ -210,6 +228,7 @@ class _Target:
         self.pages = Pages(choice, instance=name)
         self.error: ScopeError | None = None  # of the last scrape
         self.up = False  # the last scrape was answered
+        self.page: LastPage | None = None
         self.answered: UnixTime | None = None  # time of the last answered scrape; None: never
         self._reader: PageReader[Meaning] = PageReader(wanted=WANTED, meaning=self.pages.meaning)
         self._task: asyncio.Task[None] | None = None

@@ -10,7 +10,6 @@ from vgpuscope.model.analysis import Status, UseClass, Verdict
 from vgpuscope.model.history import Step
 from vgpuscope.model.waste import GroupBy
 from vgpuscope.runtime.duration import LONG
-from vgpuscope.views.fleet.api import Language
 from vgpuscope.views.fleet.results import ResultRow
 from vgpuscope.views.fleet.selection import Selection
 
@@ -22,12 +21,6 @@ Format: TypeAlias = Annotated[Literal["json", "csv"] | None, Meta(description="T
 Score: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 Moment: TypeAlias = Annotated[float, Meta(ge=0, le=1e11)]
-
-
-class FormatQuery(Struct, frozen=True, kw_only=True):
-    """A table as JSON or CSV."""
-
-    format: Format = None
 
 
 class RowFilters(Struct, frozen=True, kw_only=True):
@@ -90,13 +83,6 @@ class RowsQuery(RowFilters, frozen=True, kw_only=True):
             limit=self.limit,
             fields=self.fields,
         )
-
-
-class GpuQuery(Struct, frozen=True, kw_only=True):
-    """One GPU."""
-
-    gpu_id: Annotated[str, Meta(description="The GPU's whole UUID.")]
-    lang: Annotated[Language, Meta(description="Language of the sentences.")] = "en"
 
 
 class AnalyzeQuery(Struct, frozen=True, kw_only=True):

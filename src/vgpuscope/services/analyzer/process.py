@@ -14,7 +14,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from vgpuscope.config import AnalyzerConfig, Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.admission import Admission
 from vgpuscope.http.client_limits import ClientLimits
+from vgpuscope.http.console_files import with_console
 from vgpuscope.http.events import Feed
 from vgpuscope.http.identity import ApiToken, Identity
 from vgpuscope.http.openapi import METRICS
@@ -33,7 +34,7 @@ from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.http.session_api import PATH as SESSION_PATH
 from vgpuscope.http.session_api import SessionApi
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
-from vgpuscope.model.analysis import Analysis
+from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPoint
@@ -42,10 +43,11 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
-from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
+from vgpuscope.services.analyzer.console import Console
+from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.parameters import HistoryQuery
-from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.settings import Settings, changed
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Restartable, Service, run
@@ -129,6 +131,7 @@ class Analyzer(Service):
             done=self._followers.tell,
             nodes=self._sources.nodes,
         )
+        self.console = Console(self)
         self._look: SourceCheck | None = None  # the last check of the source
         self._cards = CardsPage()
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
@@ -176,7 +179,7 @@ class Analyzer(Service):
             metrics=self._metrics,
             ready=self.readiness,
             guard=guard,
-            routes=routes(api.operations, self),
+            routes=with_console(routes(api.operations, self)),
             admit=lambda request: self.admit(request, METRICS),
             identity=lambda: self._admission.identity,
             public=lambda request: request.url.path == SESSION_PATH,
@@ -189,6 +192,7 @@ class Analyzer(Service):
     async def close(self) -> None:
         """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
+        await self.console.close()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
         await self._sources.close()
@@ -201,6 +205,23 @@ class Analyzer(Service):
 
     def config(self) -> Config:
         return self._settings.config
+
+    def settings(self) -> Settings:
+        return self._settings
+
+    def source(self) -> Source:
+        return self._sources.current
+
+    def staleness(self) -> Stale | None:
+        return self._cycle.staleness()
+
+    def last_error(self) -> ScopeError | None:
+        return self._cycle.tally.last_error
+
+    async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
+        self._check_leads()
+        config = await asyncio.to_thread(self._settings.tried, changes)
+        return await self._cycle.judged_by(config)
 
     def state(self) -> ServiceState:
         """The state of the service, without waiting."""
@@ -222,7 +243,9 @@ class Analyzer(Service):
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]:
         self._check_leads()
         async with self._changing:
+            before = self._settings.loaded
             done = await asyncio.to_thread(self._settings.update, changes)
+        self.console.settings_changed(changed(before, self._settings.loaded))
         log.info("settings changed", extra=fields(**{path.replace(".", "_"): value for path, value in done.items()}))
         self._apply()
         return done
@@ -294,6 +317,7 @@ class Analyzer(Service):
             return
         if latest is not None and await self._cycle.restore(latest):
             await self._show_cards(latest)
+            await self.console.follow(self._cycle.shown())
 
     async def _lead_forever(self) -> None:
         try:
@@ -352,6 +376,7 @@ class Analyzer(Service):
 
     async def _reload(self) -> None:
         """Read the settings again; invalid settings are logged and ignored."""
+        before = self._settings.loaded
         try:
             late = await asyncio.to_thread(self._settings.reload)
         except ConfigInvalid as e:
@@ -359,6 +384,7 @@ class Analyzer(Service):
             log.warning("settings rejected", extra=error_fields(e))
             return
         log.info("settings reloaded")
+        self.console.settings_changed(changed(before, self._settings.loaded))
         if late:
             log.warning("settings take effect after a restart", extra=fields(settings=", ".join(late)))
         self._apply()
@@ -378,6 +404,7 @@ class Analyzer(Service):
         """To add a follower, add a row; followers are independent of each other."""
         return (
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
+            Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
             Follower(name="store", follow=self._save_board, deadline=_STORE_WITHIN),
         )
@@ -393,6 +420,9 @@ class Analyzer(Service):
         assert board.analysis is not None
         await self._show_cards(board.analysis)
         self.feed.publish(analysis_event(board))
+
+    async def _record_events(self, board: Board) -> None:
+        await self.console.follow(board)
 
     async def _log_board(self, board: Board) -> None:
         assert board.analysis is not None

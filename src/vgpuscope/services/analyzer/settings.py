@@ -35,7 +35,7 @@ CHANGEABLE = tuple(
     setting for setting in configuration.SETTINGS if setting.section in _CHANGEABLE or setting.path in _CHANGEABLE_TOO
 )
 # only read when the process starts
-_AT_START = frozenset(
+AT_START = frozenset(
     f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
 ) | {"log.format"}
 # who has access: never removed while running, because a file may be empty or cut off
@@ -68,6 +68,17 @@ class Settings:
     def config(self) -> Config:
         return self._loaded.config
 
+    @property
+    def loaded(self) -> Loaded:
+        """The settings in effect, and where each came from."""
+        return self._loaded
+
+    def tried(self, changes: Mapping[str, Any]) -> Config:
+        """The settings with these changes, which do not take effect; ConfigInvalid or BodyInvalid if they cannot."""
+        for path in changes:
+            _check_changeable(path)
+        return self._load({**self._updates, **changes}).config
+
     def file_changed(self) -> bool:
         """Whether the file has changed since it was last read, and has not changed since the last check.
 
@@ -80,7 +91,7 @@ class Settings:
         """Read the file again; on ConfigInvalid the old settings stay. Returns changed settings that need a restart."""
         self._read = self._looked = self._signature()
         before, self._loaded = self._loaded, self._load(self._updates)
-        return tuple(sorted(path for path in _AT_START if before.value(path) != self._loaded.value(path)))
+        return tuple(sorted(path for path in AT_START if before.value(path) != self._loaded.value(path)))
 
     def update(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change settings by path, all or none; returns the changed settings with the values in effect."""
@@ -148,6 +159,13 @@ class Settings:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def changed(before: Loaded, after: Loaded) -> dict[str, tuple[str, str]]:
+    """The settings whose values differ, with both values as text; secrets are masked."""
+    own = (setting for setting in configuration.SETTINGS if setting.section in SECTIONS)
+    pairs = ((setting, before.value(setting.path), after.value(setting.path)) for setting in own)
+    return {setting.path: (setting.shown(old), setting.shown(new)) for setting, old, new in pairs if old != new}
 
 
 _WRITABLE = "Mount it writable, or set analyzer.config_updates to memory."

@@ -18,6 +18,7 @@ from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.sources.clients.cluster import CLUSTER
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
 from vgpuscope.sources.fleet.owners import Owners
+from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.sources.fleet.targets import ServiceTargets, StaticTargets
 from vgpuscope.sources.kube import Api, open_client
 
@@ -36,7 +37,7 @@ class Sources:
         self._make = make or make_source
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
-        self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
+        self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), cluster_url(config)
         self._config, self._door = config, _Door()
         self._changed = asyncio.Event()
 
@@ -53,8 +54,8 @@ class Sources:
             log.warning("new source rejected; the old one stays", extra=error_fields(e))
 
     def _renew_owners(self, config: Config) -> None:
-        if _cluster_url(config) != self._owners_at:
-            self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
+        if cluster_url(config) != self._owners_at:
+            self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), cluster_url(config)
 
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
@@ -152,6 +153,24 @@ def make_source(config: Config) -> Source:
     return _scrapes(config)
 
 
+def prom_api(config: Config, *, largest: int, at_once: int) -> PromApi:
+    """A client of the engine that the settings name, for queries beside an analysis."""
+    found = config.prometheus
+    assert found.url is not None
+    return PromApi(
+        url=found.url,
+        headers=_headers(found.headers),
+        basic=(found.username, found.password or "") if found.username else None,
+        token=found.bearer_token,
+        token_file=found.bearer_token_file,
+        ca_file=found.ca_file,
+        insecure=found.insecure,
+        retries=1,
+        concurrency=at_once,
+        largest=largest,
+    )
+
+
 async def _let_go(source: Source) -> None:
     if isinstance(source, PrometheusSource):
         await source.aclose()
@@ -221,16 +240,16 @@ def check_source(config: Config) -> None:
 
 
 def _owners(config: Config) -> Owners | None:
-    url = _cluster_url(config)
+    url = cluster_url(config)
     return Owners(url, token=config.analyzer.scrape_token) if url else None
 
 
 def _nodes(config: Config) -> ClusterNodes | None:
-    url = _cluster_url(config)
+    url = cluster_url(config)
     return ClusterNodes(url, token=config.analyzer.scrape_token) if url else None
 
 
-def _cluster_url(config: Config) -> str | None:
+def cluster_url(config: Config) -> str | None:
     """The URL of the cluster exporter: as set, or the target that has the exporter's port."""
     found = (target for target in config.analyzer.targets if _port(target) == CLUSTER.port)
     return config.analyzer.cluster_url or next(found, None)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -68,13 +69,13 @@ class ServedApi(Generic[T]):
             raise self._refused(answer)
         return self._decoded(answer), answer.headers
 
-    async def get(self, path: str) -> httpx2.Response:
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 limits each read, not the whole body
-                answer = await self._client.get(self._base + path)
+                answer = await self._client.get(self._base + path, headers=headers)
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:

@@ -93,6 +93,11 @@ class PromApi:
             form["time"] = f"{at:.3f}"
         return await self._patiently("/api/v1/query", form, by=by, sent=sent)
 
+    async def query_range(self, text: str, *, begin: UnixTime, end: UnixTime, step: Seconds, by: float) -> bytes:
+        """The response to a query over a range. Raises QueryFailed and its subclasses."""
+        form = {"query": text, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}", "nocache": "1"}
+        return await self._patiently("/api/v1/query_range", form, by=by, sent=lambda: None)
+
     async def label_values(
         self, label: str, *, match: str, begin: UnixTime, end: UnixTime, by: float, sent: Callable[[], None]
     ) -> bytes:

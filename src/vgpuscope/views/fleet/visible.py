@@ -5,18 +5,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from vgpuscope.model.caller import Caller
-from vgpuscope.views.fleet.api import GpuDetail, Summary, TenantDetail
+from vgpuscope.views.fleet.api import Summary
 from vgpuscope.views.fleet.results import ResultRow
 
 
 def visible_rows(rows: Iterable[ResultRow], caller: Caller) -> tuple[ResultRow, ...]:
     """The rows without tenants of other namespaces. A shared GPU stays one: its numbers are not a single tenant's."""
     return tuple([_visible(row, caller) for row in rows])
-
-
-def visible_detail(detail: GpuDetail, caller: Caller) -> GpuDetail:
-    """One GPU, without present and former tenants of other namespaces."""
-    return replace(detail, tenants=_seen(detail.tenants, caller), former=_seen(detail.former, caller))
 
 
 def visible_summary(summary: Summary, caller: Caller) -> Summary:
@@ -27,7 +22,3 @@ def visible_summary(summary: Summary, caller: Caller) -> Summary:
 def _visible(row: ResultRow, caller: Caller) -> ResultRow:
     own = tuple([one for one in row.tenants if caller.sees(one.namespace)])
     return row if len(own) == len(row.tenants) else replace(row, tenants=own, namespace="", pod="")
-
-
-def _seen(tenants: Iterable[TenantDetail], caller: Caller) -> tuple[TenantDetail, ...]:
-    return tuple([one for one in tenants if caller.sees(one.tenant.namespace)])

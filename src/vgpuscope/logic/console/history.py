@@ -1,0 +1,216 @@
+"""Points of the history → columns of a chart, in as many steps as were asked for."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from vgpuscope.model.console.history import UNITS, ClassColumn, ClassGroup, Quantity, SeriesColumn
+from vgpuscope.model.console.overview import GPU_CLASSES, GpuClass
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
+
+MOST_GROUPS = 12  # that are shown separately; the others are added up
+OTHERS = "others"
+
+
+class Grid:
+    """The steps of a chart: whole multiples of the step, from before the beginning to the end."""
+
+    def __init__(self, begin: UnixTime, end: UnixTime, *, least: Seconds, points: int) -> None:
+        """At most `points` steps, each at least `least` long."""
+        span = max(end - begin, least)
+        times = max(1, -(-span // (least * max(1, points - 1))))
+        self.step: Seconds = least * times
+        first = int(begin // self.step)
+        self.times = tuple(
+            int(bucket * self.step) for bucket in range(first, int(-(-end // self.step))) if bucket * self.step < end
+        )
+        self._first = first
+
+    def place(self, at: UnixTime) -> int | None:
+        """The step that a moment is in; None: it is outside."""
+        place = int(at // self.step) - self._first
+        return place if 0 <= place < len(self.times) else None
+
+
+class ClassFold:
+    """Adds up points: seconds of GPUs by step, group and class."""
+
+    def __init__(self, grid: Grid, *, group: Callable[[HistoryPoint], str | None]) -> None:
+        """`group` None: the point is left out."""
+        self._grid, self._group = grid, group
+        self._seconds: dict[tuple[str, GpuClass], list[Seconds]] = {}
+        self._covered = [0.0] * len(grid.times)
+
+    def add(self, points: Sequence[HistoryPoint]) -> None:
+        """Add all points of some whole steps of the history; no point may be added twice."""
+        places = [self._grid.place(_begin(point)) for point in points]
+        parts = _parts(points, places)
+        for point, place in zip(points, places, strict=True):
+            if place is not None and (name := self._group(point)) is not None:
+                self._count(point, place, name, parts[place, point.gpu_id])
+
+    def cover(self, gpus: Iterable[HistoryPoint]) -> None:
+        """Note for how much of each step there are results, from the points of GPUs of the same time."""
+        seconds: dict[tuple[int, str, str], Seconds] = {}
+        for point in gpus:
+            place = self._grid.place(_begin(point))
+            if place is not None:
+                key = (place, point.gpu_id, point.mig)
+                seconds[key] = seconds.get(key, 0.0) + point.seconds
+        covered: dict[int, Seconds] = {}
+        for (place, *_), found in seconds.items():
+            covered[place] = max(covered.get(place, 0.0), found)
+        for place, found in covered.items():
+            self._covered[place] = min(self._grid.step, self._covered[place] + found)
+
+    def _count(self, point: HistoryPoint, place: int, name: str, part: Ratio) -> None:
+        free = max(0.0, point.seconds - point.held_seconds) if not point.pod else 0.0
+        for use_class, seconds in point.by_class.items():
+            unallocated = min(seconds, free) if use_class == "idle" else 0.0
+            self._add(name, "unallocated", place, unallocated * part)
+            self._add(name, use_class, place, (seconds - unallocated) * part)
+
+    def _add(self, name: str, use_class: GpuClass, place: int, seconds: Seconds) -> None:
+        if seconds:
+            self._seconds.setdefault((name, use_class), [0.0] * len(self._grid.times))[place] += seconds
+
+    def columns(self, by: ClassGroup) -> tuple[tuple[ClassColumn, ...], int]:
+        """A column for each group and class, the largest groups first, and how many groups were added up."""
+        totals: dict[str, Seconds] = {}
+        for (name, _), found in self._seconds.items():
+            totals[name] = totals.get(name, 0.0) + sum(found)
+        names = sorted(totals, key=lambda name: (-totals[name], name))
+        shown, rest = names[:MOST_GROUPS], names[MOST_GROUPS:]
+        columns = [self._column(by, [name], name, use_class) for name in shown for use_class in GPU_CLASSES]
+        columns += [self._column(by, rest, OTHERS, use_class) for use_class in GPU_CLASSES if rest]
+        return tuple(one for one in columns if any(one.gpus)), len(rest)
+
+    def _column(self, by: ClassGroup, names: Sequence[str], shown: str, use_class: GpuClass) -> ClassColumn:
+        found = [self._seconds[name, use_class] for name in names if (name, use_class) in self._seconds]
+        gpus = [
+            round(sum(column[place] for column in found) / covered, 3) if covered else None
+            for place, covered in enumerate(self._covered)
+        ]
+        return ClassColumn(group=None if by == "none" else shown, use_class=use_class, gpus=tuple(gpus))
+
+
+def grouped(by: ClassGroup) -> Callable[[HistoryPoint], str]:
+    """What a point is counted under."""
+    match by:
+        case "none":
+            return lambda _: ""
+        case "namespace":
+            return lambda point: point.namespace
+        case "node":
+            return lambda point: point.hostname
+        case "model":
+            return lambda point: point.model
+        case "owner":
+            return lambda point: f"{point.namespace}/{point.owner or f'Pod/{point.pod}'}"
+
+
+class SeriesFold:
+    """Adds up points of GPUs or pods: means over time, sums over GPUs."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._cells: list[dict[tuple[str, ...], _Cell]] = [{} for _ in grid.times]
+
+    def add(self, points: Iterable[HistoryPoint]) -> None:
+        for point in points:
+            place = self._grid.place(_begin(point))
+            if place is not None:
+                of = (point.gpu_id, point.mig, point.namespace, point.pod)
+                self._cells[place].setdefault(of, _Cell()).add(point)
+
+    def columns(self, wanted: Sequence[str]) -> tuple[SeriesColumn, ...]:
+        """The quantities that the history knows; power is not one of them."""
+        return tuple(
+            SeriesColumn(quantity=quantity, unit=UNITS[quantity], values=tuple(map(make, self._cells)))
+            for quantity, make in _COLUMNS.items()
+            if not wanted or quantity in wanted
+        )
+
+
+class _Cell:
+    """One GPU, or one pod on a GPU, in one step."""
+
+    __slots__ = ("score", "score_weight", "used", "used_max", "used_weight", "util", "util_max", "util_weight")
+
+    def __init__(self) -> None:
+        self.util = self.util_weight = self.used = self.used_weight = self.score = self.score_weight = 0.0
+        self.util_max: float | None = None
+        self.used_max: float | None = None
+
+    def add(self, point: HistoryPoint) -> None:
+        if point.util is not None:
+            self.util += point.util * point.seconds
+            self.util_weight += point.seconds
+        if point.memory_used is not None:
+            self.used += point.memory_used * point.seconds
+            self.used_weight += point.seconds
+        if point.score is not None:
+            self.score += point.score * point.seconds
+            self.score_weight += point.seconds
+        self.util_max = _larger(self.util_max, point.util_max)
+        self.used_max = _larger(self.used_max, point.memory_max)
+
+
+_Cells = dict[tuple[str, ...], _Cell]
+
+
+def _use(cells: _Cells) -> float | None:
+    known = [one.util / one.util_weight for one in cells.values() if one.util_weight]
+    return round(sum(known) / len(known), 4) if known else None
+
+
+def _use_max(cells: _Cells) -> float | None:
+    return max((round(one.util_max, 4) for one in cells.values() if one.util_max is not None), default=None)
+
+
+def _memory(cells: _Cells) -> float | None:
+    known = [one.used / one.used_weight for one in cells.values() if one.used_weight]
+    return float(round(sum(known))) if known else None
+
+
+def _memory_max(cells: _Cells) -> float | None:
+    known = [one.used_max for one in cells.values() if one.used_max is not None]
+    return float(round(sum(known))) if known else None
+
+
+def _score(cells: _Cells) -> float | None:
+    known = [one.score / one.score_weight for one in cells.values() if one.score_weight]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+_COLUMNS: dict[Quantity, Callable[[_Cells], float | None]] = {
+    "use": _use,
+    "use_max": _use_max,
+    "memory_used": _memory,
+    "memory_max": _memory_max,
+    "score": _score,
+}
+
+
+def _begin(point: HistoryPoint) -> UnixTime:
+    """A moment within the time that a point stands for: an hour's point begins then, an analysis' window ends then."""
+    return point.time - 0.001 if point.step == "analysis" else point.time
+
+
+def _parts(points: Iterable[HistoryPoint], places: Iterable[int | None]) -> dict[tuple[int, str], Ratio]:
+    """The part of its GPU that an instance or a pod is: together they are at most the GPU."""
+    spent: dict[tuple[int, str], Seconds] = {}
+    each: dict[tuple[int, str, str, str, str], Seconds] = {}
+    for point, place in zip(points, places, strict=True):
+        if place is None:
+            continue
+        spent[place, point.gpu_id] = spent.get((place, point.gpu_id), 0.0) + point.seconds
+        who = (place, point.gpu_id, point.mig, point.namespace, point.pod)
+        each[who] = each.get(who, 0.0) + point.seconds
+    longest: dict[int, Seconds] = {}
+    for (place, *_), seconds in each.items():
+        longest[place] = max(longest.get(place, 0.0), seconds)
+    return {of: longest[of[0]] / seconds if seconds > longest[of[0]] else 1.0 for of, seconds in spent.items()}
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)

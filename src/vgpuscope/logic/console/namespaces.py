@@ -1,0 +1,71 @@
+"""Rows of GPUs, quotas, waiting pods and idle hours → a row for each namespace."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from vgpuscope.logic.console.moments import average, total
+from vgpuscope.model.console.gpus import GpuRow, TenantRow
+from vgpuscope.model.console.namespaces import NamespaceRow, QuotaRow
+from vgpuscope.model.console.overview import WasteBy
+from vgpuscope.model.pending import PendingPod
+
+
+def namespace_rows(
+    rows: Iterable[GpuRow],
+    *,
+    quotas: Mapping[str, tuple[QuotaRow, ...]] | None,
+    pending: Sequence[PendingPod] | None,
+    waste: Mapping[str, WasteBy] | None,
+) -> tuple[NamespaceRow, ...]:
+    """Each namespace with tenants, quotas or waiting pods, in order of name."""
+    groups: dict[str, list[tuple[GpuRow, TenantRow]]] = {}
+    for row in rows:
+        for tenant in row.tenants:
+            groups.setdefault(tenant.namespace, []).append((row, tenant))
+    waiting = Counter(pod.namespace for pod in pending or () if pod.outcome == "waiting")
+    names = groups.keys() | (quotas or {}).keys() | waiting.keys()
+    return tuple(
+        _row(
+            name,
+            groups.get(name, []),
+            quotas=(quotas or {}).get(name, ()),
+            pending=None if pending is None else waiting[name],
+            waste=(waste or {}).get(name),
+            wasted=waste is not None,
+        )
+        for name in sorted(names)
+    )
+
+
+def _row(
+    name: str,
+    held: Sequence[tuple[GpuRow, TenantRow]],
+    *,
+    quotas: tuple[QuotaRow, ...],
+    pending: int | None,
+    waste: WasteBy | None,
+    wasted: bool,
+) -> NamespaceRow:
+    """`wasted`: idle hours are known, so a namespace without a row of waste had none."""
+    tenants = [tenant for _, tenant in held]
+    power = [tenant.power for tenant in tenants if tenant.power is not None]
+    score = average([tenant.score for tenant in tenants])
+    return NamespaceRow(
+        name=name,
+        gpus=len({(gpu.gpu_id, gpu.mig) for gpu, _ in held}),
+        pods=len({tenant.pod for tenant in tenants}),
+        tenants=len(tenants),
+        by_class=dict(Counter(tenant.use_class for tenant in tenants)),
+        by_verdict=dict(Counter(tenant.verdict for tenant in tenants)),
+        memory_allocated=total([one.memory_allocated for one in tenants]),
+        memory_limit=total([one.memory_limit for one in tenants]),
+        memory_used=total([one.memory_used for one in tenants]),
+        cores_allocated=total([one.cores_allocated for one in tenants]),
+        use=average([one.use.mean for one in tenants]),
+        power=round(sum(power), 1) if power else None,
+        score=None if score is None else round(score, 1),
+        quotas=quotas,
+        idle_gpu_hours=waste.idle_gpu_hours if waste else 0.0 if wasted else None,
+        held_gpu_hours=waste.held_gpu_hours if waste else None,
+        pending_pods=pending,
+    )

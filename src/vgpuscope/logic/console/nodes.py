@@ -1,0 +1,144 @@
+"""Rows of GPUs, the cluster's ledgers and the agents' state → a row for each node."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vgpuscope.logic.console.gpus import Ledgers
+from vgpuscope.logic.console.moments import average, iso_or_none, short, total
+from vgpuscope.model.analysis import Analysis, Target
+from vgpuscope.model.cluster import NodeLedger
+from vgpuscope.model.console.facts import Facts, NodeFacts
+from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.nodes import AgentRow, NodeRow, SourceRow
+
+
+def node_rows(
+    rows: Iterable[GpuRow],
+    *,
+    cluster: Ledgers | None,
+    agents: Mapping[str, AgentRow],
+    facts: Facts | None = None,
+    listed: bool = True,
+) -> tuple[NodeRow, ...]:
+    """A row for each node with GPUs, in order of name. `listed`: also nodes of which no GPU is among the rows."""
+    groups: dict[str, list[GpuRow]] = {}
+    for row in rows:
+        groups.setdefault(row.node or "", []).append(row)
+    if cluster is not None and listed:
+        for name in nodes_with_gpus(cluster):
+            groups.setdefault(name, [])
+    ledgers = cluster.nodes if cluster else {}
+    return tuple(
+        node_row(name, groups[name], ledger=ledgers.get(name), agent=agents.get(name), facts=facts)
+        for name in sorted(groups)
+    )
+
+
+def node_row(
+    name: str, rows: Sequence[GpuRow], *, ledger: NodeLedger | None, agent: AgentRow | None, facts: Facts | None = None
+) -> NodeRow:
+    """One node."""
+    gpus = {row.gpu_id: row for row in rows}
+    capacity = ledger.capacity if ledger and ledger.devices else None
+    devices = ledger.devices if ledger else ()
+    tenants = [tenant for row in rows for tenant in row.tenants]
+    memory = [_memory(found, facts) for found in _by_gpu(rows)]
+    offered = [one.gpus for one in ledger.offers] if ledger else []
+    return NodeRow(
+        name=name,
+        known=ledger.known if ledger else None,
+        ready=ledger.ready if ledger else None,
+        schedulable=ledger.schedulable if ledger else None,
+        agent=agent or AgentRow(up=None),
+        gpus=max(len(gpus), len(devices), total(offered) or 0),
+        models=tuple(sorted({row.model for row in rows if row.model})),
+        memory_total=total([one.total for one in memory]),
+        memory_capacity=capacity.total.memory if capacity else None,
+        memory_allocated=sum(one.memory_allocated for one in devices) if capacity else None,
+        memory_used=total([one.used for one in memory]),
+        cores_capacity=capacity.total.cores if capacity else None,
+        cores_allocated=sum(one.cores_allocated for one in devices) if capacity else None,
+        slots_capacity=capacity.total.slots if capacity else None,
+        slots_allocated=sum(one.shared for one in devices) if capacity else None,
+        slots_free=capacity.free.slots if capacity else None,
+        largest_memory=capacity.largest_memory if capacity else None,
+        largest_cores=capacity.largest_cores if capacity else None,
+        whole_gpus=capacity.whole_cards if capacity else None,
+        fragmentation=capacity.fragmentation if capacity else None,
+        use=average([row.use.mean for row in rows]),
+        power=_power(rows),
+        by_class=dict(Counter(row.use_class for row in rows)),
+        tenants=len(tenants),
+        pods=len({(one.namespace, one.pod) for one in tenants}),
+        findings=sum(one.count for one in ledger.finding_counts) if ledger else None,
+    )
+
+
+def nodes_with_gpus(cluster: Ledgers) -> list[str]:
+    """The nodes that have GPUs by the scheduler or the kubelet, or of which pods hold some."""
+    return [name for name, one in cluster.nodes.items() if one.devices or one.offers or one.holders]
+
+
+class _Memory(NamedTuple):
+    used: int | None
+    total: int | None
+
+
+def _memory(rows: Sequence[GpuRow], facts: Facts | None) -> _Memory:
+    """Of one GPU. MIG instances can share memory, so the agent's ledger of the whole GPU is used where there is one."""
+    found = facts.gpus.get((rows[0].gpu_id, "")) if facts and rows[0].mig else None
+    if found is not None and "free" in found.ledger:
+        whole = sum(found.ledger.values())
+        return _Memory(round(whole - found.ledger["free"]), round(whole))
+    return _Memory(total([row.memory_used for row in rows]), total([row.memory_total for row in rows]))
+
+
+def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
+    found: dict[str, list[GpuRow]] = {}
+    for row in rows:
+        found.setdefault(row.gpu_id, []).append(row)
+    return list(found.values())
+
+
+def agents_of(analysis: Analysis | None, facts: Facts | None) -> dict[str, AgentRow]:
+    """The agent of each node: from the scrape targets of its GPUs, and what the agents say of themselves."""
+    targets = {target.name: target for target in analysis.targets} if analysis else {}
+    by_node: dict[str, set[str]] = {}
+    for gpu in analysis.gpus if analysis else ():
+        if gpu.hostname and gpu.target:
+            by_node.setdefault(gpu.hostname, set()).add(gpu.target)
+    nodes = facts.nodes if facts else {}
+    return {
+        name: _agent(
+            [targets.get(one) or Target(name=one, up=True) for one in sorted(by_node.get(name, ()))], nodes.get(name)
+        )
+        for name in by_node.keys() | nodes.keys()
+    }
+
+
+def _agent(targets: Sequence[Target], facts: NodeFacts | None) -> AgentRow:
+    """An agent is down if one of the node's targets is: its GPUs are not seen."""
+    down = next((target for target in targets if not target.up), None)
+    shown = down or next(iter(targets), None)
+    return AgentRow(
+        up=down is None if shown or facts else None,
+        target=shown.name if shown else None,
+        version=facts.version if facts else None,
+        last_seen=iso_or_none(down.since) if down else None,
+        reason=down.reason or None if down else None,
+        sources=_sources(facts) if facts else (),
+    )
+
+
+def _sources(facts: NodeFacts) -> tuple[SourceRow, ...]:
+    return tuple(
+        SourceRow(source=name, up=up, absent=facts.absent.get(name), age_seconds=short(facts.ages.get(name), 1))
+        for name, up in sorted(facts.up.items())
+    )
+
+
+def _power(rows: Iterable[GpuRow]) -> float | None:
+    """Of each GPU once: some exporters repeat the power of the GPU for each MIG instance."""
+    watts = {row.gpu_id: row.power for row in rows if row.power is not None}
+    return round(sum(watts.values()), 1) if watts else None

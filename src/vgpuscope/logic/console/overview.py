@@ -1,0 +1,129 @@
+"""Rows of GPUs and what else is known → the fleet in figures, and its classes."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from vgpuscope.logic.console.gpus import Ledgers
+from vgpuscope.logic.console.moments import average, share, total
+from vgpuscope.logic.console.workloads import verdict_of
+from vgpuscope.model.analysis import USE_CLASSES, UseClass
+from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.overview import GPU_CLASSES, Figures, GpuClass, WasteBy
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.pending import PendingPod
+
+
+class PastFacts(Struct, frozen=True, kw_only=True):
+    """What the history says: idle hours of the last day and of the day before, and the fleet a day ago."""
+
+    waste: tuple[WasteBy, ...]  # by namespace, most first
+    wasted_gpu_hours: float | None
+    before: Figures | None
+
+
+def figures(
+    rows: Sequence[GpuRow],
+    *,
+    cluster: Ledgers | None,
+    whole: bool,
+    pending: Sequence[PendingPod] | None,
+    wasted: float | None,
+) -> Figures:
+    """The figures of these GPUs. `whole`: they are the whole fleet, so that all of the capacity is theirs."""
+    gpus = _by_gpu(rows)
+    held = [found for found in gpus if any(row.held for row in found)]
+    verdicts = [verdict_of(row.verdict for row in found) for found in gpus]
+    idle_held = [found for found in held if verdict_of(row.verdict for row in found if row.held) == "idle"]
+    devices = [one for _, one in cluster.devices.values()] if cluster and whole else []
+    allocated = sum(one.memory_allocated for one in devices) if devices else _allocated(rows)
+    capacity = sum(one.device.memory for one in devices) if devices else None
+    measured = [use for found in gpus if (use := _use(found)) is not None]
+    watts = [found[0].power for found in gpus if found[0].power is not None]
+    return Figures(
+        gpus=len(gpus),
+        gpus_healthy=sum(all(_healthy(row) for row in found) for found in gpus),
+        gpus_held=len(held),
+        gpus_idle_held=len(idle_held),
+        gpus_unknown=verdicts.count("unknown"),
+        memory_capacity=capacity,
+        memory_allocated=allocated,
+        memory_ratio=share(allocated, capacity),
+        cores_ratio=share(sum(one.cores_allocated for one in devices), sum(one.device.cores for one in devices)),
+        use=average([*measured]),
+        use_held=average([_use(found) for found in held]),
+        gpus_measured=len(measured),
+        wasted_gpu_hours=wasted,
+        power=round(sum(watts), 1) if watts else None,
+        pending_pods=None if pending is None else sum(pod.outcome == "waiting" for pod in pending),
+    )
+
+
+def figures_before(points: Iterable[HistoryPoint], *, wasted: float | None) -> Figures | None:
+    """The figures of an hour of the past; the history knows use and classes, not allocation or power."""
+    gpus: dict[str, list[HistoryPoint]] = {}
+    for point in points:
+        gpus.setdefault(point.gpu_id, []).append(point)
+    if not gpus:
+        return None
+    used = [use for found in gpus.values() if (use := average([one.util for one in found])) is not None]
+    held = [found for found in gpus.values() if any(2 * one.held_seconds > one.seconds for one in found)]
+    return Figures(
+        gpus=len(gpus),
+        gpus_healthy=None,
+        gpus_held=len(held),
+        gpus_idle_held=sum(all(_mostly(one, "idle") for one in found) for found in held),
+        gpus_unknown=sum(all(_mostly(one, "unknown") for one in found) for found in gpus.values()),
+        memory_capacity=None,
+        memory_allocated=None,
+        memory_ratio=None,
+        cores_ratio=None,
+        use=average([*used]),
+        use_held=average([average([one.util for one in found]) for found in held]),
+        gpus_measured=len(used),
+        wasted_gpu_hours=wasted,
+        power=None,
+        pending_pods=None,
+    )
+
+
+def gpu_class(row: GpuRow) -> GpuClass:
+    """The class of a GPU, in which an idle GPU that no pod has is unallocated: free, not wasted."""
+    return "unallocated" if row.use_class == "idle" and not row.held else row.use_class
+
+
+def classes(rows: Iterable[GpuRow]) -> dict[GpuClass, int]:
+    """GPUs and MIG instances by class; every class is listed."""
+    counts = Counter(gpu_class(row) for row in rows)
+    return {name: counts[name] for name in GPU_CLASSES}
+
+
+def tenant_classes(rows: Iterable[GpuRow]) -> dict[UseClass, int]:
+    """Tenants by class; every class is listed."""
+    counts = Counter(tenant.use_class for row in rows for tenant in row.tenants)
+    return {name: counts[name] for name in USE_CLASSES}
+
+
+def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
+    found: dict[str, list[GpuRow]] = {}
+    for row in rows:
+        found.setdefault(row.gpu_id, []).append(row)
+    return list(found.values())
+
+
+def _use(rows: Sequence[GpuRow]) -> float | None:
+    """The utilisation of one GPU, as the history records it; of a MIG instance, which has none, the best signal."""
+    return average([row.use.mean if row.gpu_util.mean is None else row.gpu_util.mean for row in rows])
+
+
+def _healthy(row: GpuRow) -> bool:
+    return row.health in (None, "ok") and (row.allocation is None or row.allocation.lost != "unhealthy")
+
+
+def _allocated(rows: Iterable[GpuRow]) -> int | None:
+    return total([tenant.memory_allocated for row in rows for tenant in row.tenants])
+
+
+def _mostly(point: HistoryPoint, verdict: str) -> bool:
+    return 2 * sum(seconds for name, seconds in point.by_verdict.items() if name == verdict) > point.seconds

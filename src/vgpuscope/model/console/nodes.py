@@ -1,0 +1,87 @@
+"""Nodes as the console shows them: capacity, allocation and use, and the state of their agents."""
+
+from msgspec import Struct
+
+from vgpuscope.model.analysis import UseClass
+from vgpuscope.model.cluster import Finding, OfferLedger
+from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.parts import Part
+from vgpuscope.model.console.scheduling import FreeCapacity
+from vgpuscope.model.console.workloads import WorkloadRow
+from vgpuscope.model.quantity import Bytes, Ratio, Seconds, Watts
+
+
+class SourceRow(Struct, frozen=True, kw_only=True):
+    """One source of an agent."""
+
+    source: str
+    up: bool
+    absent: bool | None  # true: not on this node, which is not a fault
+    age_seconds: Seconds | None
+    code: str | None = None  # null: up, or the metrics do not say
+
+
+class AgentRow(Struct, frozen=True, kw_only=True):
+    """The agent or exporter of a node."""
+
+    up: bool | None  # null: no agent is known
+    target: str | None = None
+    version: str | None = None
+    last_seen: str | None = None  # null: it answers, or never did
+    reason: str | None = None
+    sources: tuple[SourceRow, ...] = ()
+
+
+class NodeRow(Struct, frozen=True, kw_only=True):
+    """One node."""
+
+    name: str
+    known: bool | None  # false: pods have GPUs on it, but the cluster has no such node; null: not known
+    ready: bool | None
+    schedulable: bool | None
+    agent: AgentRow
+    gpus: int
+    models: tuple[str, ...]
+    memory_total: Bytes | None  # of the GPUs themselves
+    memory_capacity: Bytes | None  # as registered, so perhaps scaled
+    memory_allocated: Bytes | None
+    memory_used: Bytes | None
+    cores_capacity: int | None
+    cores_allocated: int | None
+    slots_capacity: int | None
+    slots_allocated: int | None
+    slots_free: int | None
+    largest_memory: Bytes | None
+    largest_cores: int | None
+    whole_gpus: int | None
+    fragmentation: Ratio | None
+    use: Ratio | None  # mean over the GPUs that are measured
+    power: Watts | None
+    by_class: dict[UseClass, int]  # GPUs
+    tenants: int
+    pods: int
+    findings: int | None
+
+
+class NodeList(Struct, frozen=True, kw_only=True):
+    """A page of nodes."""
+
+    at: str | None
+    stale: bool
+    total: int
+    rows: tuple[NodeRow, ...]
+    parts: tuple[Part, ...]
+
+
+class NodeDetail(Struct, frozen=True, kw_only=True):
+    """One node."""
+
+    at: str | None
+    stale: bool
+    node: NodeRow
+    gpus: tuple[GpuRow, ...]
+    workloads: tuple[WorkloadRow, ...]
+    types: tuple[FreeCapacity, ...]
+    offers: tuple[OfferLedger, ...]  # GPUs that are known only by their number
+    findings: tuple[Finding, ...]
+    parts: tuple[Part, ...]

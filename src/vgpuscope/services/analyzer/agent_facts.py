@@ -1,0 +1,107 @@
+"""What agents show beside the analysis: from the pages of our own scrapes, or from the PromQL engine."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
+from vgpuscope.formats.prom import promql
+from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.logic.console.facts import folded, together
+from vgpuscope.model.console.facts import Facts, Seen
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource, unpacked
+from vgpuscope.sources.fleet.promapi import PromApi
+
+_DEADLINE: Seconds = 30.0
+_PODS = frozenset({"namespace", "pod", "container", "exported_namespace", "exported_pod", "exported_container"})
+
+
+class AgentSource(Protocol):
+    """Where agents' facts come from."""
+
+    async def fleet(self) -> Facts:
+        """A few facts of every GPU, container and node."""
+
+    async def gpu(self, gpu_id: str) -> Facts:
+        """All facts of one GPU."""
+
+
+class PageFacts:
+    """Facts from the last page of each scrape target; a page is read once."""
+
+    def __init__(self, source: ScrapeSource) -> None:
+        self._source = source
+        self._known: dict[str, tuple[LastPage, PageReader[Seen], Facts]] = {}
+        self._whole = Facts()
+
+    async def fleet(self) -> Facts:
+        return await asyncio.to_thread(self._fleet, self._source.last_pages())
+
+    async def gpu(self, gpu_id: str) -> Facts:
+        if not self._known:
+            await self.fleet()
+        pages = self._source.last_pages()
+        names = (name for name, (_, _, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
+        page = next((pages[name] for name in names if name in pages), None)
+        return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)
+
+    def _fleet(self, pages: dict[str, LastPage]) -> Facts:
+        known = {name: self._read(name, page) for name, page in pages.items()}
+        changed = known.keys() != self._known.keys() or any(known[n][0] is not self._known[n][0] for n in known)
+        self._known = known
+        if changed:
+            self._whole = together(facts for _, _, facts in known.values())
+        return self._whole
+
+    def _read(self, name: str, page: LastPage) -> tuple[LastPage, PageReader[Seen], Facts]:
+        known = self._known.get(name)
+        if known is not None and known[0] is page:
+            return known
+        reader = known[1] if known else PageReader(wanted=OF_ALL | CURRENT, meaning=Seen)
+        return page, reader, folded(reader.read(unpacked(page)))
+
+
+def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
+    reader: PageReader[Seen] = PageReader(wanted=OF_ALL | CURRENT | OF_ONE, meaning=Seen)
+    return _only(folded(reader.read(unpacked(page))), gpu_id)
+
+
+def _only(facts: Facts, gpu_id: str) -> Facts:
+    return Facts(
+        gpus={key: found for key, found in facts.gpus.items() if key[0] == gpu_id},
+        tenants={key: found for key, found in facts.tenants.items() if key.gpu_id == gpu_id},
+        nodes=facts.nodes,
+    )
+
+
+class EngineFacts:
+    """Facts from a PromQL engine, by queries of our own."""
+
+    def __init__(self, api: PromApi, *, condition: str) -> None:
+        self._api = api
+        matchers = promql.parse_condition(condition)
+        self._matchers = tuple(one for one in matchers if one.label not in _PODS)  # those select tenants, not GPUs
+
+    async def fleet(self) -> Facts:
+        every, current = await asyncio.gather(self._samples(OF_ALL), self._samples(CURRENT, only=" == 1"))
+        return await asyncio.to_thread(lambda: folded((*every, *current)))
+
+    async def gpu(self, gpu_id: str) -> Facts:
+        this = promql.Matcher("gpu_uuid", "=", gpu_id)
+        found = await self._samples(OF_ALL | CURRENT | OF_ONE, this)
+        return await asyncio.to_thread(folded, found)
+
+    async def _samples(self, names: Iterable[str], *more: promql.Matcher, only: str = "") -> list[tuple[Seen, float]]:
+        named = promql.one_of("__name__", sorted(names))
+        query = promql.selector("", (named, *self._matchers, *more)) + only
+        data = await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + _DEADLINE)
+        return await asyncio.to_thread(_decoded, data)
+
+    async def close(self) -> None:
+        await self._api.aclose()
+
+
+def _decoded(data: bytes) -> list[tuple[Seen, float]]:
+    rows = promql.decode_vector(data).rows
+    return [(Seen(*promql.decode_named(row.metric)), row.value[1]) for row in rows]

@@ -1,0 +1,438 @@
+"""What the console's API is made from: the board, joined with what the cluster exporter, agents and history know.
+
+Every part has its own deadline and is fetched once for all callers (sources/console/parts.py). The join is made once
+for each analysis and each change of a part, off the event loop.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
+
+from vgpuscope.config import Config
+from vgpuscope.http.answers import KeptAnswers
+from vgpuscope.logic.console import overview, timeline
+from vgpuscope.logic.console.gpus import Ledgers, gpu_rows, ledgers
+from vgpuscope.logic.console.moments import iso, iso_or_none
+from vgpuscope.logic.console.preview import compared
+from vgpuscope.logic.fleet.waste import WasteLedger
+from vgpuscope.model.analysis import Analysis, GpuUse
+from vgpuscope.model.console.facts import ClusterFacts, Facts
+from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.overview import WasteBy
+from vgpuscope.model.console.parts import Part
+from vgpuscope.model.console.settings import Preview, SettingList
+from vgpuscope.model.console.timeline import TimelineEvent
+from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
+from vgpuscope.services.analyzer.cycle import Board, Source, Stale
+from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.parameters import HistoryQuery
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
+from vgpuscope.services.analyzer.setting_rows import setting_list
+from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.sources import cluster_url, prom_api
+from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted
+from vgpuscope.sources.console.cluster import ClusterPart
+from vgpuscope.sources.console.parts import Held, PartReader
+from vgpuscope.sources.fleet.promapi import PromApi
+
+T = TypeVar("T")
+
+JOINED = ("analysis", "cluster", "agents")  # the parts of every list
+_SHARE = 20  # rows are joined again at most for 1/20 of the time, unless there is a new analysis
+_TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
+_PAST_KEPT: Seconds = 300.0
+_PAST_LONGEST: Seconds = 600.0
+_FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
+_HOUR, _DAY = 3600, 86400
+_EVENTS = 5000  # kept in memory
+_CHARTS = 64  # kept in memory
+_CHART_KEPT: Seconds = 15.0
+_CHART_WITHIN: Seconds = 10.0
+_LARGEST = 256 * 2**20  # bytes of an engine's answer
+_NO_CLUSTER = SourceDown(
+    "no cluster exporter is configured", hint="Start `vgpuscope cluster`, and set analyzer.cluster_url."
+)
+_NO_AGENTS = SourceDown(
+    "no agents are known", hint="Set prometheus.url, analyzer.targets or analyzer.discover_services."
+)
+_NO_HISTORY = HistoryDown("results are not stored", hint="Set analyzer.history to a file or a postgresql:// URL.")
+
+
+class Desk(Protocol):
+    """What the console reads from the analyzer."""
+
+    async def board(self) -> Board: ...
+    def config(self) -> Config: ...
+    def staleness(self) -> Stale | None: ...
+    def last_error(self) -> ScopeError | None: ...
+    def source(self) -> Source: ...
+    def settings(self) -> Settings: ...
+    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
+    async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
+        """The GPUs of now, judged by the settings in effect and by changed ones."""
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """Everything that an answer is made from, as it was at one moment."""
+
+    now: UnixTime
+    board: Board
+    cluster: Held[ClusterFacts]
+    agents: Held[Facts]
+    past: Held[overview.PastFacts]
+    ledgers: Ledgers | None
+    rows: tuple[GpuRow, ...]
+    parts: tuple[Part, ...]
+    version: tuple[object, ...]  # of the rows and the states of the parts
+    full_version: tuple[object, ...]  # also of waiting pods, quotas and the history
+
+    @property
+    def analysis(self) -> Analysis | None:
+        return self.board.analysis
+
+    @property
+    def at(self) -> str | None:
+        return iso(self.analysis.window.end) if self.analysis else None
+
+    @property
+    def pending(self) -> tuple[PendingPod, ...] | None:
+        """Pods that wait or waited; None: not known."""
+        return self.cluster.value.pending.pending if self.cluster.value else None
+
+    def part(self, *names: str) -> tuple[Part, ...]:
+        """The parts that an answer uses."""
+        return tuple(part for part in self.parts if part.name in names)
+
+
+class _Wiring(NamedTuple):
+    """The parts, made for some settings and a source."""
+
+    made_for: tuple[object, ...]
+    api: ClusterPart | None
+    cluster: PartReader[ClusterFacts]
+    source: AgentSource | None
+    agents: PartReader[Facts]
+    engine: PromApi | None
+
+
+class _Join(NamedTuple):
+    made_for: tuple[object, ...]
+    ledgers: Ledgers | None
+    rows: tuple[GpuRow, ...]
+    began: Seconds
+    took: Seconds
+
+
+class Console:
+    """Makes views, and records events."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        self._desk, self._clock, self._wall = desk, clock, wall
+        self._wiring: _Wiring | None = None
+        self._join: _Join | None = None
+        self._joining = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._charts: dict[str, PartReader[Any]] = {}  # the last ones that were asked for
+        self._past = self._past_reader(stored=False)
+        self._stored = False
+        self._digest: timeline.Digest | None = None
+        self._noted = 0
+        self.events: deque[TimelineEvent] = deque(maxlen=_EVENTS)
+        self.recorded_since = iso(wall())
+        self.kept = KeptAnswers()
+
+    # ── views ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def view(self, *, past: bool = False) -> View:
+        """What is known now. `past`: the history is asked too."""
+        wiring = self._wired()
+        board, cluster, agents, held = await asyncio.gather(
+            self._desk.board(), wiring.cluster.read(), wiring.agents.read(), self._read_past(past=past)
+        )
+        joined, now = await self._joined(board, cluster, agents), self._wall()
+        parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, agents, held)))
+        states = tuple((part.name, part.state, part.code) for part in parts)
+        version = (*joined.made_for, int(now // _TICK), states)
+        return View(
+            now=now,
+            board=board,
+            cluster=cluster,
+            agents=agents,
+            past=held,
+            ledgers=joined.ledgers,
+            rows=joined.rows,
+            parts=parts,
+            version=version,
+            full_version=(*version, cluster.version, held.version),
+        )
+
+    async def gpu_facts(self, gpu_id: str) -> Facts | None:
+        """All that the agents say of one GPU; None if they cannot be asked."""
+        source = self._wired().source
+        if source is None:
+            return None
+        try:
+            async with asyncio.timeout(_FACTS_WITHIN):
+                found = await source.gpu(gpu_id)
+        except (ScopeError, TimeoutError):
+            return None
+        return found if found.gpus else None
+
+    async def cluster_api(self) -> ClusterPart:
+        """The cluster exporter itself; SourceDown without one."""
+        api = self._wired().api
+        if api is None:
+            raise _NO_CLUSTER
+        return api
+
+    @property
+    def engine(self) -> PromApi | None:
+        """The PromQL engine; None without one."""
+        return self._wired().engine
+
+    @property
+    def config(self) -> Config:
+        return self._desk.config()
+
+    def now(self) -> UnixTime:
+        return self._wall()
+
+    async def size(self, *, pods: bool) -> int:
+        """How many rows one analysis has in the store: GPUs, and with `pods` their pods."""
+        analysis = (await self._desk.board()).analysis
+        gpus = analysis.gpus if analysis else ()
+        return len(gpus) + (sum(len(gpu.tenants) for gpu in gpus) if pods else 0)
+
+    async def chart(self, key: object, fetch: Callable[[], Awaitable[T]]) -> Held[T]:
+        """A chart, read from the history once for all who ask for the same."""
+        name = repr(key)
+        reader = self._charts.pop(name, None) or self._chart_reader(fetch)
+        self._charts[name] = reader
+        while len(self._charts) > _CHARTS:
+            del self._charts[next(iter(self._charts))]
+        return await reader.read()
+
+    def _chart_reader(self, fetch: Callable[[], Awaitable[Any]]) -> PartReader[Any]:
+        stored = self._desk.config().analyzer.history not in {"", "none"} or self.engine is not None
+        return PartReader(
+            "history",
+            fetch if stored else None,
+            missing=_NO_HISTORY,
+            kept=_CHART_KEPT,
+            deadline=_CHART_WITHIN,
+            longest=_PAST_LONGEST,
+            wall=self._wall,
+        )
+
+    def settings(self) -> SettingList:
+        """Every setting of the analyzer."""
+        return setting_list(self._desk.settings())
+
+    async def preview(self, changes: Mapping[str, Any]) -> Preview:
+        """What a change of settings would change, on a reading of now; nothing is changed."""
+        before, after = await self._desk.judged_by(changes)
+        return await asyncio.to_thread(compared, before, after, changes=changes)
+
+    @property
+    def read_points(self) -> ReadPoints:
+        return self._desk.points
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._wiring is not None:
+            await _let_go(self._wiring)
+        await self._past.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _joined(self, board: Board, cluster: Held[ClusterFacts], agents: Held[Facts]) -> _Join:
+        analysis = board.analysis
+        shown = (analysis.number, analysis.started, board.stale) if analysis else ()
+        wanted = (shown, cluster.value.revision if cluster.value else None, agents.version)
+        async with self._joining:
+            known = self._join
+            if known is not None and (known.made_for == wanted or self._too_soon(known, shown)):
+                return known
+            began = self._clock()
+            index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
+            self._join = _Join(wanted, index, rows, began, self._clock() - began)
+            return self._join
+
+    def _too_soon(self, known: _Join, shown: tuple[object, ...]) -> bool:
+        return known.made_for[0] == shown and self._clock() < known.began + _SHARE * known.took
+
+    def _analysis_part(self, board: Board, now: UnixTime) -> Part:
+        stale, error, analysis = self._desk.staleness(), self._desk.last_error(), board.analysis
+        if analysis is None:
+            code = error.code if error else None
+            message = str(error) if error else "the first analysis is not done yet"
+            hint = error.advice if error else None
+            return Part(name="analysis", state="down" if error else "absent", code=code, message=message, hint=hint)
+        return Part(
+            name="analysis",
+            state="stale" if stale else "ok",
+            at=iso(analysis.window.end),
+            age_seconds=round(max(0.0, now - analysis.window.end), 1),
+            code=error.code if stale and error else None,
+            message=stale.reason if stale else None,
+            hint=error.advice if stale and error else None,
+        )
+
+    # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wired(self) -> _Wiring:
+        """The parts for the settings of now; parts for former settings are closed."""
+        config, source = self._desk.config(), self._desk.source()
+        wanted = (cluster_url(config), config.analyzer.scrape_token, source, config.prometheus)
+        known = self._wiring
+        if known is not None and known.made_for == wanted:
+            return known
+        if known is not None:
+            task = asyncio.create_task(_let_go(known), name="former parts")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._wiring = self._wire(config, source, wanted)
+        return self._wiring
+
+    def _wire(self, config: Config, source: Source, wanted: tuple[object, ...]) -> _Wiring:
+        url = cluster_url(config)
+        api = ClusterPart(url, token=config.analyzer.scrape_token) if url else None
+        engine = prom_api(config, largest=_LARGEST, at_once=4) if isinstance(source, PrometheusSource) else None
+        agents = _agent_source(config, source, engine)
+        return _Wiring(
+            wanted,
+            api,
+            PartReader("cluster", api.read if api else None, missing=_NO_CLUSTER, wall=self._wall),
+            agents,
+            PartReader("agents", agents.fleet if agents else None, missing=_NO_AGENTS, wall=self._wall),
+            engine,
+        )
+
+    # ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read_past(self, *, past: bool) -> Held[overview.PastFacts]:
+        stored = self._desk.config().analyzer.history not in {"", "none"}
+        if stored != self._stored:
+            self._stored, self._past = stored, self._past_reader(stored=stored)
+        return await self._past.read() if past else self._past.held()
+
+    def _past_reader(self, *, stored: bool) -> PartReader[overview.PastFacts]:
+        fetch: Callable[[], Awaitable[overview.PastFacts]] | None = self._fetch_past if stored else None
+        return PartReader(
+            "history", fetch, missing=_NO_HISTORY, kept=_PAST_KEPT, longest=_PAST_LONGEST, wall=self._wall
+        )
+
+    async def _fetch_past(self) -> overview.PastFacts:
+        """Idle hours of the last day and the one before it, and the fleet a day ago."""
+        end = self._wall()
+        begin = (end - _DAY) // _HOUR * _HOUR
+        read, analysis = self._desk.points, (await self._desk.board()).analysis
+        day = await wasted(read, analysis, step="hour", begin=begin, end=end)
+        before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
+        hour = await points(read, "hour", begin, begin + _HOUR, namespace=None)
+        waste, idle = _waste_rows(day, begin, end)
+        _, idle_before = _waste_rows(before, begin - _DAY, begin)
+        return overview.PastFacts(
+            waste=waste,
+            wasted_gpu_hours=idle,
+            before=overview.figures_before(hour, wasted=idle_before),
+        )
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def follow(self, board: Board) -> None:
+        """Record what happened since the analysis before."""
+        if board.analysis is not None:
+            await asyncio.to_thread(self._follow, board.analysis)
+
+    def _follow(self, analysis: Analysis) -> None:
+        before, self._digest = self._digest, timeline.digest(analysis)
+        if before is not None:
+            self.events.extend(timeline.between(before, self._digest, at=analysis.window.end))
+
+    def settings_changed(self, changes: Mapping[str, tuple[Any, Any]]) -> None:
+        """Record changed settings: path → value before and after."""
+        at = iso(self._wall())
+        for path, (before, after) in changes.items():
+            self._noted += 1
+            self.events.append(
+                TimelineEvent(
+                    id=f"setting-{self._noted}",
+                    at=at,
+                    kind="settings",
+                    code=path,
+                    before=_text(before),
+                    after=_text(after),
+                )
+            )
+
+
+def _join(board: Board, cluster: ClusterFacts | None, facts: Facts | None) -> tuple[Ledgers | None, tuple[GpuRow, ...]]:
+    index = ledgers(cluster.nodes) if cluster else None
+    return index, gpu_rows(board.analysis, stale=board.stale, cluster=index, facts=facts)
+
+
+def _agent_source(config: Config, source: Source, engine: PromApi | None) -> AgentSource | None:
+    if isinstance(source, ScrapeSource):
+        return PageFacts(source)
+    return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
+
+
+def part_of(held: Held[Any], now: UnixTime) -> Part:
+    """The state of a part as an answer shows it."""
+    error, state, fault = held.error, held.state, getattr(held.value, "fault", None)
+    if state == "ok" and isinstance(fault, ScopeError):
+        error, state = fault, "stale"
+    return Part(
+        name=held.name,
+        state=state,
+        at=iso_or_none(held.at),
+        age_seconds=None if held.at is None else round(max(0.0, now - held.at), 1),
+        code=error.code if error else None,
+        message=str(error) if error else None,
+        hint=error.advice if error else None,
+    )
+
+
+def _waste_rows(ledger: WasteLedger, begin: UnixTime, end: UnixTime) -> tuple[tuple[WasteBy, ...], float | None]:
+    """Idle hours by namespace and in all; None: nothing was analysed in that time."""
+    found = ledger.waste(group_by="namespace", begin=begin, end=end)
+    rows = tuple(
+        WasteBy(
+            namespace=row.namespace or "",
+            idle_gpu_hours=row.idle_gpu_hours,
+            held_gpu_hours=round(row.idle_gpu_hours + row.in_use_gpu_hours + row.unknown_gpu_hours, 4),
+            idle_ratio=row.idle_ratio,
+            pods=row.pods,
+            gpus=row.gpus,
+        )
+        for row in found.rows
+    )
+    return rows, found.idle_gpu_hours if found.gpu_hours else None
+
+
+async def _let_go(wiring: _Wiring) -> None:
+    await wiring.cluster.close()
+    await wiring.agents.close()
+    if wiring.api is not None:
+        await wiring.api.__aexit__()
+    if wiring.engine is not None:
+        await wiring.engine.aclose()
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,133 @@
+"""Parts that answers are joined from: fetched on demand, once for all callers, and kept for a while.
+
+However many callers ask, a part is fetched by one task at a time. A caller waits for it until the part's deadline. Then
+it gets the last good value, or none. The fetch goes on, so that a slow part is there for the next caller.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from vgpuscope.model.console.parts import PartName, PartState
+from vgpuscope.model.errors import KubeForbidden, QueryForbidden, QueryTimeout, ScopeError
+from vgpuscope.model.quantity import Seconds, UnixTime
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_DEADLINE: Seconds = 3.0
+_KEPT: Seconds = 5.0
+_SHARE = 20  # a part is fetched at most for 1/20 of the time
+_LONGEST: Seconds = 60.0  # for a fetch that nobody waits for any more
+_TRUSTED: Seconds = 600.0  # an older value is not shown
+
+
+class Held(Struct, Generic[T], frozen=True, kw_only=True):
+    """A part as it is known now."""
+
+    name: PartName
+    state: PartState
+    value: T | None = None
+    version: int = 0  # another one for another value
+    at: UnixTime | None = None  # when the value was read
+    error: ScopeError | None = None
+
+
+class PartReader(Generic[T]):
+    """One part."""
+
+    def __init__(
+        self,
+        name: PartName,
+        fetch: Callable[[], Awaitable[T]] | None,
+        *,
+        missing: ScopeError | None = None,
+        deadline: Seconds = _DEADLINE,
+        kept: Seconds = _KEPT,
+        longest: Seconds = _LONGEST,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`fetch` None: the part is not configured, and `missing` says how to configure it.
+
+        A fetch that returns the same object as before says that nothing has changed.
+        """
+        self._name, self._fetch, self._missing = name, fetch, missing
+        self._deadline, self._kept, self._longest = deadline, kept, longest
+        self._clock, self._wall = clock, wall
+        self._task: asyncio.Task[None] | None = None
+        self._began = self._due = float("-inf")
+        self._value: T | None = None
+        self._version, self._at = 0, None  # type: tuple[int, UnixTime | None]
+        self._error: ScopeError | None = None
+
+    async def read(self) -> Held[T]:
+        """The part, at most a deadline later; never raises."""
+        if self._fetch is None:
+            return Held(name=self._name, state="absent", error=self._missing)
+        if self._task is None and self._clock() >= self._due:
+            self._began = self._clock()
+            self._task = asyncio.create_task(self._refresh(self._fetch), name=f"part {self._name}")
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=max(0.0, self._began + self._deadline - self._clock()))
+        return self.held()
+
+    def held(self) -> Held[T]:
+        """The part as it is known, without waiting."""
+        if self._fetch is None:
+            return Held(name=self._name, state="absent", error=self._missing)
+        error = self._late() or self._error
+        trusted = self._at is not None and self._wall() - self._at <= _TRUSTED
+        return Held(
+            name=self._name,
+            state=_state(error, trusted=trusted),
+            value=self._value if trusted else None,
+            version=self._version if trusted else 0,
+            at=self._at,
+            error=error,
+        )
+
+    async def close(self) -> None:
+        """End a fetch that is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _late(self) -> ScopeError | None:
+        if self._task is None or self._clock() < self._began + self._deadline:
+            return None
+        return QueryTimeout(f"no answer within {self._deadline:g} s", hint="The last good values are shown meanwhile.")
+
+    async def _refresh(self, fetch: Callable[[], Awaitable[T]]) -> None:
+        at = self._wall()
+        try:
+            async with asyncio.timeout(self._longest):
+                value = await fetch()
+        except TimeoutError:
+            self._error = QueryTimeout(f"no answer within {self._longest:g} s")
+        except ScopeError as e:
+            self._error = e
+        except Exception as e:
+            log.exception("a part of the console failed", extra={"fields": {"part": self._name}})
+            self._error = ScopeError(f"{self._name}: {e!r}")
+        else:
+            if value is not self._value:
+                self._value, self._version = value, self._version + 1
+            self._at, self._error = at, None
+        finally:
+            now = self._clock()
+            self._due = now + max(self._kept, _SHARE * (now - self._began))
+            self._task = None
+
+
+def _state(error: ScopeError | None, *, trusted: bool) -> PartState:
+    if isinstance(error, (QueryForbidden, KubeForbidden)):
+        return "forbidden"
+    if error is None and trusted:
+        return "ok"
+    return "stale" if trusted else "down"

@@ -1,0 +1,177 @@
+"""Workloads, namespaces and nodes add up to the GPUs they are made from."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.logic.console.clusters import GIB, device, holder, node
+from tests.store import fleets
+from vgpuscope.catalog import node as m
+from vgpuscope.logic.console.facts import folded
+from vgpuscope.logic.console.gpus import gpu_rows, ledgers
+from vgpuscope.logic.console.namespaces import namespace_rows
+from vgpuscope.logic.console.nodes import agents_of, node_rows
+from vgpuscope.logic.console.overview import classes, figures, gpu_class, tenant_classes
+from vgpuscope.logic.console.workloads import workload_rows
+from vgpuscope.model.analysis import Evidence, Score, Stat, Target
+from vgpuscope.model.console.facts import Seen
+from vgpuscope.model.console.namespaces import QuotaRow
+from vgpuscope.model.console.overview import WasteBy
+from vgpuscope.model.console.workloads import WORKLOAD_GROUPS
+from vgpuscope.model.pending import PendingPod
+
+GPU = fleets.gpu(0).gpu_id
+
+
+def made(analysis, nodes=(), facts=None):
+    return gpu_rows(analysis, stale=False, cluster=ledgers(nodes) if nodes else None, facts=facts)
+
+
+@given(fleets.analyses(), st.sampled_from(WORKLOAD_GROUPS))
+def test_every_tenant_is_in_one_workload(analysis, group_by):
+    rows = made(analysis)
+    found = workload_rows(rows, group_by=group_by)
+    assert sum(row.tenants for row in found) == sum(len(row.tenants) for row in rows)
+    assert all(sum(row.by_class.values()) == row.tenants for row in found)
+    known = {(row.gpu_id, row.mig) for row in rows}
+    assert {(gpu.gpu_id, gpu.mig) for row in found for gpu in row.gpus} <= known
+    used = sum(one.memory_used or 0 for row in rows for one in row.tenants)
+    assert sum(row.memory_used or 0 for row in found) == used
+
+
+@given(fleets.analyses())
+def test_every_tenant_is_in_one_namespace(analysis):
+    rows = made(analysis)
+    found = namespace_rows(rows, quotas=None, pending=None, waste=None)
+    assert sum(row.tenants for row in found) == sum(len(row.tenants) for row in rows)
+    assert all(sum(row.by_class.values()) == sum(row.by_verdict.values()) == row.tenants for row in found)
+    assert {(row.pending_pods, row.idle_gpu_hours) for row in found} <= {(None, None)}
+
+
+@given(fleets.analyses())
+def test_every_gpu_is_in_one_class_and_an_idle_one_without_a_pod_is_free(analysis):
+    rows = made(analysis)
+    assert sum(classes(rows).values()) == len(rows)
+    assert sum(tenant_classes(rows).values()) == sum(len(row.tenants) for row in rows)
+    for row in rows:
+        assert (gpu_class(row) == "unallocated") == (row.use_class == "idle" and not row.tenants)
+
+
+def test_a_workload_is_idle_only_if_all_of_it_is():
+    idle = fleets.tenant("a", owner="Job/x", verdict="idle", use_class="idle-held", idle_since=fleets.NOON)
+    busy = fleets.tenant("b", owner="Job/x", verdict="in_use", use_class="busy")
+    rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(idle, busy), verdict="in_use")))
+    (owner,) = workload_rows(rows, group_by="owner")
+    assert (owner.verdict, owner.use_class, owner.idle_since, owner.pods) == ("in_use", None, None, 2)
+    first, second = workload_rows(rows, group_by="pod")
+    assert (first.pod, first.verdict, first.use_class, first.idle_since) == (
+        "a",
+        "idle",
+        "idle-held",
+        "2026-09-21T12:00:00Z",
+    )
+    assert (second.pod, second.verdict, second.owner) == ("b", "in_use", "Job/x")
+
+
+def test_pods_that_wait_are_workloads_too():
+    waits = PendingPod(namespace="ml", pod="later", pod_uid="u", created=fleets.NOON - 60, code="SCHED_NOT_TRIED")
+    (row,) = workload_rows((), group_by="pod", pending=(waits,), now=fleets.NOON)
+    assert (row.state, row.code, row.waited_seconds, row.gpus, row.use_class) == (
+        "pending",
+        "SCHED_NOT_TRIED",
+        60.0,
+        (),
+        None,
+    )
+
+
+def test_a_namespace_has_its_quotas_its_waiting_pods_and_its_idle_hours():
+    rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(fleets.tenant("a"),))))
+    quota = QuotaRow(resource="nvidia.com/gpumem", used=4.0, limit=8.0, ratio=0.5)
+    waits = [
+        PendingPod(namespace="new", pod=name, pod_uid=name, outcome=how)
+        for name, how in (("p", "waiting"), ("q", "scheduled"))
+    ]
+    waste = WasteBy(namespace="ml", idle_gpu_hours=3.0, held_gpu_hours=4.0, idle_ratio=0.75, pods=1, gpus=1)
+    found = namespace_rows(rows, quotas={"ml": (quota,), "quiet": ()}, pending=waits, waste={"ml": waste})
+    assert [(row.name, row.gpus, row.pending_pods, row.idle_gpu_hours, row.held_gpu_hours) for row in found] == [
+        ("ml", 1, 0, 3.0, 4.0),
+        ("new", 0, 1, 0.0, None),
+        ("quiet", 0, 0, 0.0, None),
+    ]
+    assert found[0].quotas == (quota,)
+
+
+def test_a_node_without_an_agent_is_listed_with_what_the_scheduler_knows():
+    nodes = [
+        node(
+            "dark",
+            device(fleets.gpu(7).gpu_id, allocated=GIB),
+            holders=(holder(fleets.gpu(7).gpu_id, "p"),),
+            ready=False,
+        )
+    ]
+    analysis = fleets.analysis(fleets.NOON, fleets.gpu(0))
+    rows = made(analysis, nodes)
+    dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None))
+    assert (dark.name, dark.ready, dark.agent.up, dark.gpus, dark.memory_allocated) == ("dark", False, None, 1, GIB)
+    assert (dark.use, dark.power, dark.memory_used) == (None, None, None)
+    assert (seen.name, seen.ready, seen.known, seen.memory_capacity, seen.findings) == (
+        "node-0",
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def test_an_agent_is_down_where_its_target_is():
+    gpus = [fleets.gpu(0, target="http://a"), fleets.gpu(8, target="http://b")]
+    analysis = fleets.analysis(fleets.NOON, *gpus)
+    down = Target(name="http://b", up=False, since=fleets.NOON, reason="refused")
+    fields = {name: getattr(analysis, name) for name in analysis.__struct_fields__}
+    known = type(analysis)(**(fields | {"targets": (Target(name="http://a", up=True), down)}))
+    up = Seen(m.SOURCE_UP.name, {"node": "node-0", "source": "nvml", "instance": "a"})
+    facts = folded([(up, 1.0), (Seen(m.BUILD_INFO.name, {"version": "1.2", "instance": "a"}), 1.0)])
+    agents = agents_of(known, facts)
+    assert (agents["node-0"].up, agents["node-0"].version, agents["node-0"].sources[0].up) == (True, "1.2", True)
+    assert (agents["node-1"].up, agents["node-1"].reason, agents["node-1"].last_seen) == (
+        False,
+        "refused",
+        "2026-09-21T12:00:00Z",
+    )
+
+
+def test_memory_that_two_instances_share_is_counted_once_on_their_node():
+    pool = {"mem_used": Stat(mean=3.0 * GIB), "mem_total": Stat(mean=20.0 * GIB)}
+    both = [fleets.gpu(0, mig=mig, terms=pool) for mig in ("MIG-a", "MIG-b")]
+    ledger = {"containers": 2.0 * GIB, "system": 1.0 * GIB, "unattributed": 0.0, "free": 77.0 * GIB}
+    facts = folded(
+        [(Seen(m.GPU_MEMORY_LEDGER.name, {"gpu_uuid": GPU, "owner": who}), size) for who, size in ledger.items()]
+    )
+    analysis = fleets.analysis(fleets.NOON, *both)
+    (row,) = node_rows(made(analysis), cluster=None, agents={}, facts=facts)
+    assert (row.memory_used, row.memory_total, row.gpus) == (3 * GIB, 80 * GIB, 1)
+
+
+def test_the_figures_of_the_fleet():
+    idle = {"verdict": "idle", "use_class": "idle-held"}
+    gpus = (
+        fleets.gpu(0, terms={"gpu_util": Stat(mean=0.5)}, tenants=(fleets.tenant("a"),), verdict="in_use"),
+        fleets.gpu(1, terms={"gpu_util": Stat(mean=0.0)}, tenants=(fleets.tenant("b", **idle),), **idle),
+        fleets.gpu(2, terms={"gpu_util": Stat(mean=0.1)}, verdict="idle", use_class="idle", health="ok"),
+        fleets.gpu(3, health="lost", score=Score(value=None), evidence=Evidence()),
+    )
+    nodes = [node("n", *(device(gpu.gpu_id, allocated=40 * GIB, cores=10) for gpu in gpus[:2]))]
+    waits = [PendingPod(namespace="ml", pod="p", pod_uid="p")]
+    rows = made(fleets.analysis(fleets.NOON, *gpus), nodes)
+    found = figures(rows, cluster=ledgers(nodes), whole=True, pending=waits, wasted=2.5)
+    assert (found.gpus, found.gpus_healthy, found.gpus_held, found.gpus_idle_held, found.gpus_unknown) == (
+        4,
+        3,
+        2,
+        1,
+        1,
+    )
+    assert (found.use, found.use_held, found.gpus_measured) == (0.2, 0.25, 3)
+    assert (found.memory_allocated, found.memory_ratio, found.cores_ratio) == (80 * GIB, 0.5, 0.1)
+    assert (found.pending_pods, found.wasted_gpu_hours, found.power) == (1, 2.5, None)

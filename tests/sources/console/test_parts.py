@@ -1,0 +1,147 @@
+"""A part: fetched once for all, waited for no longer than its deadline, and its last good value is not forgotten."""
+
+import asyncio
+
+import pytest
+
+from tests.loopclock import forward
+from vgpuscope.model.errors import QueryForbidden, QueryTimeout, ScopeError, SourceDown
+from vgpuscope.sources.console.parts import PartReader
+
+
+class Source:
+    """Answers when it is let go, with what it is told."""
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.answer: object = "first"
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+
+    async def fetch(self):
+        self.fetches += 1
+        await self.let_go.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+async def source():
+    forward(0)
+    return Source()
+
+
+def reader(source, **more):
+    clock = asyncio.get_running_loop().time
+    return PartReader("cluster", source.fetch, clock=clock, wall=clock, **more)
+
+
+async def test_many_callers_at_once_cost_one_fetch(source):
+    source.let_go.clear()
+    part = reader(source)
+    asked = [asyncio.create_task(part.read()) for _ in range(50)]
+    await asyncio.sleep(0)
+    source.let_go.set()
+    found = await asyncio.gather(*asked)
+    assert (source.fetches, {one.value for one in found}, {one.state for one in found}) == (1, {"first"}, {"ok"})
+
+
+async def test_a_value_is_kept_for_a_while_and_then_fetched_again(source):
+    part = reader(source, kept=5.0)
+    before = await part.read()
+    source.answer = "second"
+    assert (await part.read()) == before
+    forward(5.1)
+    again = await part.read()
+    assert (again.value, again.version, source.fetches) == ("second", before.version + 1, 2)
+
+
+async def test_the_same_object_is_no_new_version(source):
+    part = reader(source)
+    first = await part.read()
+    forward(6)
+    assert (await part.read()).version == first.version
+    assert source.fetches == 2
+
+
+async def test_a_part_that_hangs_is_waited_for_once_and_shows_its_last_value(source):
+    part = reader(source, deadline=3.0)
+    await part.read()
+    source.let_go.clear()
+    forward(6)
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(3.1)
+    late = await waiting
+    assert (late.value, late.state, late.error.code) == ("first", "stale", QueryTimeout.code)
+    again = await asyncio.wait_for(part.read(), 1.0)  # by the loop's clock: nobody waits for it a second time
+    assert (again.state, source.fetches) == ("stale", 2)
+    source.let_go.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (await part.read()).state == "ok"
+    await part.close()
+
+
+async def test_a_part_that_hangs_from_the_start_is_down_after_its_deadline(source):
+    source.let_go.clear()
+    part = reader(source, deadline=3.0)
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(3.1)
+    found = await waiting
+    assert (found.state, found.value, found.at) == ("down", None, None)
+    await part.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(SourceDown("gone"), "stale"), (QueryForbidden("no"), "forbidden"), (RuntimeError("bug"), "stale")],
+)
+async def test_a_part_that_fails_says_why_and_keeps_its_value(source, error, state):
+    part = reader(source)
+    await part.read()
+    source.answer = error
+    forward(6)
+    found = await part.read()
+    assert (found.state, found.value) == (state, "first")
+    assert found.error.code == (error.code if isinstance(error, ScopeError) else "INTERNAL")
+
+
+async def test_a_part_that_fails_is_not_asked_again_by_every_caller(source):
+    source.answer = SourceDown("gone")
+    part = reader(source)
+    states = [(await part.read()).state for _ in range(10)]
+    assert (set(states), source.fetches) == ({"down"}, 1)
+
+
+async def test_a_value_that_is_too_old_is_not_shown(source):
+    part = reader(source)
+    await part.read()
+    source.answer = SourceDown("gone")
+    forward(601)
+    found = await part.read()
+    assert (found.state, found.value, found.version) == ("down", None, 0)
+
+
+async def test_a_slow_part_is_fetched_for_a_twentieth_of_the_time_at_most(source):
+    part = reader(source, kept=5.0, deadline=60.0)
+    source.let_go.clear()
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(2)
+    source.let_go.set()
+    await waiting
+    forward(30)
+    await part.read()
+    assert source.fetches == 1
+    forward(11)
+    await part.read()
+    assert source.fetches == 2
+
+
+async def test_a_part_that_is_not_configured_is_absent_and_says_how_to_configure_it():
+    missing = SourceDown("none is configured", hint="Set it.")
+    found = await PartReader("cluster", None, missing=missing).read()
+    assert (found.state, found.error) == ("absent", missing)

@@ -1,0 +1,118 @@
+/** Requests to the analyzer: one hook, one error type, old data kept and marked while new data is on its way. */
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { apiRoot } from "../state/url";
+
+const WITHIN = 20_000; // ms until an answer must be complete
+
+/** An error as the API reports it, or one of the network. */
+export class ApiError extends Error {
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly hint: string | null = null,
+    readonly status = 0,
+  ) {
+    super(message);
+  }
+}
+
+export type Loaded<T> =
+  | { state: "loading"; data?: undefined; error?: undefined }
+  | { state: "failed"; data?: undefined; error: ApiError }
+  | { state: "ok"; data: T; at: number; error?: ApiError | undefined }; // with error: the data is old
+
+/** Increases when all shown data should be read again. */
+export const revision = signal(0);
+/** When an answer last arrived, in ms. */
+export const updated = signal<number | null>(null);
+/** Whether the last request failed on the way: the analyzer is not reachable. */
+export const offline = signal(false);
+
+export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
+
+export async function get<T>(path: string, query: Query = {}, stop?: AbortSignal): Promise<T> {
+  return send<T>("GET", withQuery(path, query), undefined, stop);
+}
+
+export async function send<T>(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<T> {
+  const limit = AbortSignal.timeout(WITHIN);
+  const signal = stop ? AbortSignal.any([stop, limit]) : limit;
+  let answer: Response;
+  try {
+    answer = await fetch(apiRoot + path.replace(/^\//, ""), {
+      method,
+      signal,
+      credentials: "same-origin",
+      headers:
+        body === undefined
+          ? { accept: "application/json" }
+          : { accept: "application/json", "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  } catch (error) {
+    if (stop?.aborted) throw error;
+    offline.value = true;
+    if (limit.aborted) throw new ApiError("NO_ANSWER", "slow");
+    throw new ApiError("NO_CONNECTION", "unreachable");
+  }
+  offline.value = false;
+  const text = await answer.text().catch(() => "");
+  if (!answer.ok) throw errorOf(answer.status, text);
+  updated.value = Date.now();
+  try {
+    return (text === "" ? undefined : JSON.parse(text)) as T;
+  } catch {
+    throw new ApiError("HALF_ANSWER", "half", null, answer.status);
+  }
+}
+
+export function withQuery(path: string, query: Query): string {
+  const made = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === "") continue;
+    for (const one of Array.isArray(value) ? value : [value]) made.append(name, String(one));
+  }
+  const text = made.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+function errorOf(status: number, text: string): ApiError {
+  try {
+    const { code, message, hint } = (
+      JSON.parse(text) as { error: { code: string; message: string; hint: string | null } }
+    ).error;
+    return new ApiError(code, message, hint, status);
+  } catch {
+    return new ApiError(`HTTP_${status}`, "refused", null, status);
+  }
+}
+
+/** Reads an address now and at every revision; null reads nothing. Data of another address is never shown. */
+export function useApi<T>(path: string | null, query: Query = {}): Loaded<T> {
+  const address = path === null ? null : withQuery(path, query);
+  const [found, setFound] = useState<{ address: string | null; loaded: Loaded<T> }>({
+    address,
+    loaded: { state: "loading" },
+  });
+  const now = revision.value;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new revision reads the same address again
+  useEffect(() => {
+    if (address === null) return;
+    const stop = new AbortController();
+    send<T>("GET", address, undefined, stop.signal).then(
+      (data) => setFound({ address, loaded: { state: "ok", data, at: Date.now() } }),
+      (error: unknown) => {
+        if (stop.signal.aborted) return;
+        const failure = error instanceof ApiError ? error : new ApiError("CONSOLE", String(error));
+        setFound((before) =>
+          before.address === address && before.loaded.state === "ok"
+            ? { address, loaded: { ...before.loaded, error: failure } }
+            : { address, loaded: { state: "failed", error: failure } },
+        );
+      },
+    );
+    return () => stop.abort();
+  }, [address, now]);
+  return found.address === address ? found.loaded : { state: "loading" };
+}

@@ -1,0 +1,37 @@
+/** Short names of the API's types. */
+import type { components } from "./types.gen";
+
+type Schemas = components["schemas"];
+export type Overview = Schemas["Overview"];
+export type Figures = Schemas["Figures"];
+export type AttentionRow = Schemas["AttentionRow"];
+export type GpuList = Schemas["GpuList"];
+export type GpuRow = Schemas["GpuRow"];
+export type GpuDetail = Schemas["GpuDetail"];
+export type TenantRow = Schemas["TenantRow"];
+export type TenantDetail = Schemas["TenantDetail"];
+export type MemoryLedger = Schemas["MemoryLedger"];
+export type NodeList = Schemas["NodeList"];
+export type NodeRow = Schemas["NodeRow"];
+export type NodeDetail = Schemas["NodeDetail"];
+export type WorkloadList = Schemas["WorkloadList"];
+export type WorkloadRow = Schemas["WorkloadRow"];
+export type WorkloadDetail = Schemas["WorkloadDetail"];
+export type Scheduling = Schemas["Scheduling"];
+export type PendingRow = Schemas["PendingRow"];
+export type PendingDetail = Schemas["PendingDetail"];
+export type FreeCapacity = Schemas["FreeCapacity"];
+export type NamespaceList = Schemas["NamespaceList"];
+export type NamespaceRow = Schemas["NamespaceRow"];
+export type NamespaceDetail = Schemas["NamespaceDetail"];
+export type ClassHistory = Schemas["ClassHistory"];
+export type SeriesHistory = Schemas["SeriesHistory"];
+export type Timeline = Schemas["Timeline"];
+export type TimelineEvent = Schemas["TimelineEvent"];
+export type SettingList = Schemas["SettingList"];
+export type SettingRow = Schemas["SettingRow"];
+export type Preview = Schemas["Preview"];
+export type Part = Schemas["Part"];
+export type PartList = Schemas["PartList"];
+export type Vocabulary = Schemas["Vocabulary"];
+export type Waste = Schemas["Waste"];

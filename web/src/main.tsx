@@ -1,0 +1,8 @@
+import { render } from "preact";
+import { follow } from "./api/live";
+import { App } from "./app";
+import "./style/base.css";
+import "./style/frame.css";
+
+render(<App />, document.getElementById("app")!);
+follow();

@@ -1,0 +1,133 @@
+/** Why one pod waits: each reason in words, the numbers behind it, and what would make it fit. */
+import { useApi } from "../api/client";
+import type { PendingDetail, PendingRow } from "../api/shapes";
+import { duration, number } from "../parts/format";
+import { PageHead } from "../parts/pagehead";
+import { PartNotes } from "../parts/partnote";
+import { Age, Command, Copy, Facts, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { language } from "../state/preferences";
+import { pathOf } from "../state/url";
+import { named } from "../state/vocabulary";
+import { t } from "../words";
+import { asks } from "./scheduling";
+
+export function PendingPage({ names }: { names: string[] }) {
+  const [namespace, pod] = names as [string, string];
+  const found = useApi<PendingDetail>(
+    `/api/v1/scheduling/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`,
+    { lang: language.value },
+  );
+  return (
+    <>
+      <PageHead
+        title={
+          <>
+            {pod} <Copy text={pod} />
+          </>
+        }
+        about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>}
+        back={["scheduling", "nav.scheduling"]}
+      />
+      <Shown of={found} rows={10}>
+        {(data) => <Pending data={data} />}
+      </Shown>
+    </>
+  );
+}
+
+function Pending({ data }: { data: PendingDetail }) {
+  return (
+    <div class="stack">
+      <PartNotes parts={data.parts} names={["cluster"]} />
+      <Panel
+        title={
+          data.pod.outcome === "waiting"
+            ? t("pending.waits", { time: duration(data.pod.waited_seconds) })
+            : t("pending.waited", { time: duration(data.pod.waited_seconds) })
+        }
+      >
+        <PendingFacts row={data.pod} />
+        <Command text={`kubectl describe pod -n ${data.pod.namespace} ${data.pod.pod}`} />
+      </Panel>
+      {data.changes.length > 0 && (
+        <Panel title={t("pending.changes")}>
+          <ul class="sentences">
+            {data.changes.map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </Panel>
+      )}
+      {data.reasons.map((one) => (
+        <Panel
+          key={`${one.code}${one.detail}${one.component}`}
+          title={
+            <>
+              {one.meaning?.[language.value] ?? one.code} {!one.current && <Tag>{t("pending.former")}</Tag>}
+            </>
+          }
+        >
+          {one.facts.length > 0 && (
+            <ul class="sentences">
+              {one.facts.map((line) => (
+                <li key={line}>{line}</li>
+              ))}
+            </ul>
+          )}
+          {one.advice && <p>{one.advice[language.value]}</p>}
+          <Facts
+            rows={[
+              [
+                "col.code",
+                <span key="code" class="mono">
+                  {one.code}
+                </span>,
+              ],
+              ["col.stage", named("stage", one.stage)],
+              ["col.scheduler", one.component],
+              ["col.count", number(one.count)],
+              ["col.last", <Age key="last" at={one.last} ago />],
+              [
+                "col.nodes",
+                one.node_count === null
+                  ? null
+                  : `${number(one.node_count)}: ${one.nodes.slice(0, 8).join(", ")}${one.nodes.length > 8 ? " …" : ""}`,
+              ],
+            ]}
+          />
+          {one.detail && <p class="muted mono">{one.detail}</p>}
+        </Panel>
+      ))}
+    </div>
+  );
+}
+
+export function PendingFacts({ row }: { row: PendingRow }) {
+  return (
+    <>
+      <p>
+        <Tag tone={row.outcome === "scheduled" ? "good" : "warn"}>{named("outcome", row.outcome)}</Tag>{" "}
+        {row.meaning?.[language.value] ?? row.code}
+      </p>
+      {row.fact && <p>{row.fact}</p>}
+      {row.advice && <p class="muted">{row.advice[language.value]}</p>}
+      <Facts
+        rows={[
+          ["col.asks", asks(row)],
+          ["col.scheduler", row.scheduler],
+          ["col.attempts", number(row.attempts)],
+          ["col.owner", row.owner],
+          ["col.created", <Age key="created" at={row.created} ago />],
+          [
+            "col.node",
+            row.node ? (
+              <Link key="node" to={pathOf("nodes", row.node)}>
+                {row.node}
+              </Link>
+            ) : null,
+          ],
+        ]}
+      />
+    </>
+  );
+}

@@ -1,0 +1,311 @@
+/** The settings in effect and where they come from; thresholds and weights can be tried and changed here. */
+import { useState } from "preact/hooks";
+import { ApiError, revision, send, useApi } from "../api/client";
+import type { Preview, SettingList, SettingRow } from "../api/shapes";
+import { number, shortId } from "../parts/format";
+import { PageHead } from "../parts/pagehead";
+import { ClassBadge, Dialog, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { LogIn } from "../parts/usermenu";
+import { may, session } from "../state/session";
+import { pathOf } from "../state/url";
+import { t, word } from "../words";
+
+const TRIED = new Set(["scoring", "thresholds", "verdict"]);
+
+export function SettingsPage() {
+  const found = useApi<SettingList>("/api/v1/settings");
+  return (
+    <>
+      <PageHead title={t("nav.settings")} about={t("settings.about")}>
+        {may("operate") && <AnalyzeNow />}
+      </PageHead>
+      <Shown of={found} rows={14}>
+        {(data) => <All data={data} />}
+      </Shown>
+    </>
+  );
+}
+
+function AnalyzeNow() {
+  const [told, setTold] = useState<string | null>(null);
+  const [asking, setAsking] = useState(false);
+  const start = async (): Promise<void> => {
+    setAsking(false);
+    try {
+      setTold((await send<{ message: string }>("POST", "/analyze")).message);
+    } catch (error) {
+      setTold(error instanceof ApiError ? `${error.message} ${error.hint ?? ""}` : String(error));
+    }
+  };
+  return (
+    <>
+      {told && (
+        <span class="muted" role="status">
+          {told}
+        </span>
+      )}
+      <button type="button" class="button" onClick={() => setAsking(true)}>
+        {t("settings.analyze")}
+      </button>
+      {asking && (
+        <Dialog title={t("settings.analyze")} close={() => setAsking(false)}>
+          <p>{t("settings.analyze_about")}</p>
+          <div class="form">
+            <div class="row">
+              <button type="button" class="button" onClick={() => setAsking(false)}>
+                {t("cancel")}
+              </button>
+              <button type="button" class="button primary" onClick={() => void start()}>
+                {t("settings.analyze")}
+              </button>
+            </div>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function All({ data }: { data: SettingList }) {
+  const [changes, setChanges] = useState<Record<string, string>>({});
+  const sections = [...new Set(data.rows.map((row) => row.section))];
+  const changed = data.rows.filter((row) => row.path in changes && changes[row.path] !== String(row.value ?? ""));
+  return (
+    <div class="stack">
+      {!may("operate") && (
+        <p class="notice">{t(session.value?.can_log_in ? "settings.log_in" : "settings.read_only")}</p>
+      )}
+      {changed.length > 0 && <Change rows={changed} changes={changes} done={() => setChanges({})} />}
+      {sections.map((section) => (
+        <Panel key={section} title={<span class="mono">{section}</span>}>
+          <div class="scroll-none">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">{t("col.setting")}</th>
+                  <th scope="col">{t("col.value")}</th>
+                  <th scope="col">{t("col.default")}</th>
+                  <th scope="col">{t("col.from")}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {data.rows
+                  .filter((row) => row.section === section)
+                  .map((row) => (
+                    <tr key={row.path}>
+                      <th scope="row" class="setting">
+                        <span class="mono">{row.path.replace(`${section}.`, "")}</span>
+                        <span class="muted">{row.description}</span>
+                      </th>
+                      <td>
+                        {row.editable && TRIED.has(section) && may("operate") ? (
+                          <Field
+                            row={row}
+                            value={changes[row.path]}
+                            set={(value) => setChanges({ ...changes, [row.path]: value })}
+                          />
+                        ) : (
+                          <Value row={row} />
+                        )}
+                      </td>
+                      <td class="muted">{row.default_text}</td>
+                      <td>
+                        <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>
+                        {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
+                      </td>
+                    </tr>
+                  ))}
+              </tbody>
+            </table>
+          </div>
+        </Panel>
+      ))}
+    </div>
+  );
+}
+
+function Value({ row }: { row: SettingRow }) {
+  if (row.secret) return <span class="muted">{t(row.is_set ? "settings.secret_set" : "settings.secret_unset")}</span>;
+  const value = row.value as unknown;
+  return (
+    <span class="mono">
+      {value === null || value === undefined || (Array.isArray(value) && value.length === 0)
+        ? "–"
+        : Array.isArray(value)
+          ? value.join(", ")
+          : String(value)}
+    </span>
+  );
+}
+
+function Field({ row, value, set }: { row: SettingRow; value: string | undefined; set: (value: string) => void }) {
+  return (
+    <input
+      type="number"
+      step="any"
+      aria-label={row.path}
+      {...(row.minimum === null ? {} : { min: row.minimum })}
+      {...(row.maximum === null ? {} : { max: row.maximum })}
+      value={value ?? String(row.value ?? "")}
+      onInput={(event) => set(event.currentTarget.value)}
+    />
+  );
+}
+
+/** Tries changes on the data of this moment, then asks once more before they take effect. */
+function Change({
+  rows,
+  changes,
+  done,
+}: {
+  rows: readonly SettingRow[];
+  changes: Record<string, string>;
+  done: () => void;
+}) {
+  const [preview, setPreview] = useState<Preview | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [asking, setAsking] = useState(false);
+  const [logIn, setLogIn] = useState(false);
+  const body = sections(rows, changes);
+  const attempt = async (what: () => Promise<void>): Promise<void> => {
+    try {
+      setError(null);
+      await what();
+    } catch (failure) {
+      const known = failure instanceof ApiError ? failure : new ApiError("CONSOLE", String(failure));
+      if (known.status === 401) setLogIn(true);
+      setError(known);
+    }
+  };
+  const names = rows.map((row) => `${row.path} = ${changes[row.path]}`);
+  return (
+    <Panel
+      title={t("settings.changed", { n: rows.length })}
+      actions={
+        <>
+          <button type="button" class="button" onClick={done}>
+            {t("settings.undo")}
+          </button>
+          <button
+            type="button"
+            class="button"
+            onClick={() =>
+              void attempt(async () => setPreview(await send<Preview>("POST", "/api/v1/settings/preview", body)))
+            }
+          >
+            {t("settings.preview")}
+          </button>
+          {may("admin") && (
+            <button type="button" class="button primary" onClick={() => setAsking(true)}>
+              {t("settings.apply")}
+            </button>
+          )}
+        </>
+      }
+    >
+      <ul class="sentences mono">
+        {names.map((name) => (
+          <li key={name}>{name}</li>
+        ))}
+      </ul>
+      {error && (
+        <p class="notice bad" role="alert">
+          {word(`failed.${error.message}`, error.message)} {error.hint}
+        </p>
+      )}
+      {preview && <PreviewTable preview={preview} />}
+      {logIn && <LogIn close={() => setLogIn(false)} />}
+      {asking && (
+        <Dialog title={t("settings.apply")} close={() => setAsking(false)}>
+          <p>{t("settings.confirm")}</p>
+          <ul class="sentences mono">
+            {names.map((name) => (
+              <li key={name}>{name}</li>
+            ))}
+          </ul>
+          <div class="form">
+            <div class="row">
+              <button type="button" class="button" onClick={() => setAsking(false)}>
+                {t("cancel")}
+              </button>
+              <button
+                type="button"
+                class="button primary"
+                onClick={() =>
+                  void attempt(async () => {
+                    setAsking(false);
+                    await send("POST", "/config/update", body);
+                    done();
+                    revision.value += 1;
+                  })
+                }
+              >
+                {t("settings.apply")}
+              </button>
+            </div>
+          </div>
+        </Dialog>
+      )}
+    </Panel>
+  );
+}
+
+function sections(
+  rows: readonly SettingRow[],
+  changes: Record<string, string>,
+): Record<string, Record<string, number>> {
+  const body: Record<string, Record<string, number>> = {};
+  for (const row of rows) {
+    const section = row.path.split(".")[0]!;
+    body[section] = { ...body[section], [row.path.slice(section.length + 1)]: Number(changes[row.path]) };
+  }
+  return body;
+}
+
+function PreviewTable({ preview }: { preview: Preview }) {
+  return (
+    <>
+      <p>
+        {t("settings.preview_result", {
+          gpus: number(preview.gpus_changed),
+          all: number(preview.gpus),
+          tenants: number(preview.tenants_changed),
+          all_tenants: number(preview.tenants),
+        })}
+      </p>
+      {preview.rows.length > 0 && (
+        <div class="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t("col.who")}</th>
+                <th scope="col">{t("settings.before")}</th>
+                <th scope="col">{t("settings.after")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {preview.rows.map((row) => (
+                <tr key={`${row.gpu_id}${row.mig}${row.pod}${row.container}`}>
+                  <th scope="row">
+                    {row.namespace && row.pod ? (
+                      <Link to={pathOf("workloads", row.namespace, row.pod)}>
+                        {row.namespace}/{row.pod}
+                      </Link>
+                    ) : (
+                      <Link to={pathOf("gpus", row.gpu_id)}>{shortId(row.gpu_id)}</Link>
+                    )}
+                  </th>
+                  {[row.before, row.after].map((one, place) => (
+                    <td key={place}>
+                      {t(`status.${one.status}`)} · <ClassBadge name={one.use_class} /> · {number(one.score, 1)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  );
+}

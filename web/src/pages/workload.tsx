@@ -1,0 +1,204 @@
+/** One pod: what it asked for, how near its limits it is, whether it works, and why we think so. */
+import { useApi } from "../api/client";
+import type { Timeline, WorkloadDetail } from "../api/shapes";
+import { EventList } from "../parts/eventlist";
+import { bytes, number, percent, watts } from "../parts/format";
+import { PageHead } from "../parts/pagehead";
+import { PartNotes } from "../parts/partnote";
+import {
+  About,
+  Age,
+  ClassBadge,
+  Copy,
+  definition,
+  Facts,
+  Figure,
+  Link,
+  Meter,
+  Panel,
+  Shown,
+  Tag,
+} from "../parts/pieces";
+import { language } from "../state/preferences";
+import { pathOf } from "../state/url";
+import { t, word } from "../words";
+import { Trend } from "./gpu";
+import { GpuLink } from "./gpus";
+import { PendingFacts } from "./pending";
+import { NearLimit } from "./workloads";
+
+export function WorkloadPage({ names }: { names: string[] }) {
+  const [namespace, pod] = names as [string, string];
+  const found = useApi<WorkloadDetail>(
+    `/api/v1/workloads/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`,
+    { lang: language.value },
+  );
+  return (
+    <>
+      <PageHead
+        title={
+          <>
+            {pod} <Copy text={pod} />
+          </>
+        }
+        about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>}
+        back={["workloads", "nav.workloads"]}
+      />
+      <Shown of={found} rows={12}>
+        {(data) => <Workload data={data} />}
+      </Shown>
+    </>
+  );
+}
+
+function Workload({ data }: { data: WorkloadDetail }) {
+  const { workload } = data;
+  return (
+    <div class="stack">
+      <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
+      <div class="tags">
+        <ClassBadge name={workload.use_class} />
+        {workload.state === "pending" && <Tag tone="warn">{t("workload.pending")}</Tag>}
+        {workload.blocked && <Tag tone="warn">{t("workload.blocked")}</Tag>}
+        {workload.owner && <Tag>{workload.owner}</Tag>}
+        {workload.nodes.map((name) => (
+          <Link key={name} to={pathOf("nodes", name)}>
+            {name}
+          </Link>
+        ))}
+      </div>
+      <div class="figures">
+        <Figure
+          title={t("col.use")}
+          value={percent(workload.use.mean)}
+          note={t("figure.p95_max", { p95: percent(workload.use.p95), max: percent(workload.use.max) })}
+          about={definition(t("about.use_tenant"))}
+        />
+        <Figure
+          title={t("col.memory")}
+          value={bytes(workload.memory_used)}
+          note={<NearLimit row={workload} />}
+          about={definition(t("about.near"))}
+        />
+        <Figure
+          title={t("col.request")}
+          value={bytes(workload.memory_allocated)}
+          note={workload.cores_allocated === null ? "" : t("workload.cores", { n: number(workload.cores_allocated) })}
+          about={definition(t("about.request"))}
+        />
+        <Figure
+          title={t("col.limit")}
+          value={bytes(workload.memory_limit)}
+          note={workload.cores_limit === null ? "" : t("workload.cores", { n: number(workload.cores_limit) })}
+          about={definition(t("about.limit"))}
+        />
+        <Figure
+          title={t("col.last_kernel")}
+          value={<Age at={workload.last_kernel} />}
+          note={workload.priority === null ? "" : t("workload.priority", { n: workload.priority })}
+          about={definition(t("about.last_kernel"))}
+        />
+        <Figure
+          title={t("col.idle_for")}
+          value={workload.idle_since ? <Age at={workload.idle_since} /> : "–"}
+          note={t(`verdict.${workload.verdict}`)}
+          about={definition(t("about.idle_for"))}
+        />
+      </div>
+      {data.gpus.map((one) => (
+        <Panel
+          key={`${one.gpu_id}${one.mig}${one.detail.tenant.container}`}
+          title={
+            <>
+              <GpuLink row={{ ...one, profile: null }} /> <span class="muted">{one.detail.tenant.container}</span>
+            </>
+          }
+        >
+          <div class="tags">
+            <ClassBadge name={one.detail.tenant.use_class} />
+            {one.gpu_class !== one.detail.tenant.use_class && (
+              <span class="muted">
+                {t("workload.gpu_is")} <ClassBadge name={one.gpu_class} />
+              </span>
+            )}
+            {!one.detail.tenant.own_numbers && <About>{t("about.no_own_numbers")}</About>}
+          </div>
+          <div class="columns">
+            <div class="half">
+              <h3>{t("gpu.why", { verdict: t(`verdict.${one.detail.tenant.verdict}`) })}</h3>
+              <ul class="sentences">
+                {one.detail.why.map((line) => (
+                  <li key={line}>{line}</li>
+                ))}
+              </ul>
+            </div>
+            <div class="half">
+              <Facts
+                rows={[
+                  ["col.use", <Meter key="use" value={one.detail.tenant.use.mean} />],
+                  ["col.p95", percent(one.detail.tenant.use.p95)],
+                  ["col.max", percent(one.detail.tenant.use.max)],
+                  ["col.memory", bytes(one.detail.tenant.memory_used)],
+                  ["col.limit", bytes(one.detail.tenant.memory_limit)],
+                  [
+                    "col.cores",
+                    one.detail.tenant.cores_limit === null ? null : `${number(one.detail.tenant.cores_limit)} %`,
+                  ],
+                  ["col.power", watts(one.detail.tenant.power)],
+                  [
+                    "col.state",
+                    one.detail.tenant.state
+                      ? word(`container_state.${one.detail.tenant.state}`, one.detail.tenant.state)
+                      : null,
+                  ],
+                  ["col.confidence", percent(one.detail.tenant.confidence)],
+                ]}
+              />
+            </div>
+          </div>
+        </Panel>
+      ))}
+      <div class="columns">
+        <div class="half">
+          <Trend
+            title={t("gpu.use")}
+            query={{ namespace: [workload.namespace], pod: workload.pod }}
+            quantities={["use", "use_max"]}
+          />
+        </div>
+        <div class="half">
+          <Trend
+            title={t("gpu.memory")}
+            query={{ namespace: [workload.namespace], pod: workload.pod }}
+            quantities={["memory_used"]}
+            {...(workload.memory_limit ? { top: workload.memory_limit } : {})}
+          />
+        </div>
+        {data.scheduling && (
+          <div class="half">
+            <Panel
+              title={t("nav.scheduling")}
+              actions={<Link to={pathOf("scheduling", workload.namespace, workload.pod ?? "")}>{t("see_all")}</Link>}
+            >
+              <PendingFacts row={data.scheduling} />
+            </Panel>
+          </div>
+        )}
+        <div class="half">
+          <Panel title={t("gpu.events")}>
+            <PodEvents namespace={workload.namespace} pod={workload.pod ?? ""} />
+          </Panel>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function PodEvents({ namespace, pod }: { namespace: string; pod: string }) {
+  const found = useApi<Timeline>("/api/v1/timeline", { namespace: [namespace], pod, limit: 20 });
+  return (
+    <Shown of={found} rows={4}>
+      {(data) => <EventList events={data.rows} />}
+    </Shown>
+  );
+}

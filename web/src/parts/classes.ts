@@ -1,0 +1,40 @@
+/** The classes of use, in the order in which they are stacked, with a colour and a sign for each. */
+
+export const CLASSES = [
+  "busy",
+  "busy-unproductive",
+  "low",
+  "not-started",
+  "stalled",
+  "idle-held",
+  "idle",
+  "unallocated",
+  "unknown",
+] as const;
+export type UseClass = (typeof CLASSES)[number];
+
+/** A sign for each class, for people who do not see its colour. */
+export const SIGNS: Record<UseClass, string> = {
+  busy: "●",
+  "busy-unproductive": "◐",
+  low: "◔",
+  "not-started": "◌",
+  stalled: "✕",
+  "idle-held": "■",
+  idle: "○",
+  unallocated: "·",
+  unknown: "?",
+};
+
+export function classOf(name: string | null | undefined): UseClass {
+  return CLASSES.includes(name as UseClass) ? (name as UseClass) : "unknown";
+}
+
+/** The colour of a class in the theme that is shown now. */
+export function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--c-${name}`).trim() || "#888";
+}
+
+export function ink(name: "ink" | "ink-2" | "ink-3" | "line" | "paper" | "accent" | "raised"): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888";
+}

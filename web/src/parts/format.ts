@@ -1,0 +1,101 @@
+/** Numbers, sizes and times as text, by language. What is not known is a dash, never 0. */
+import { language } from "../state/preferences";
+import { t } from "../words";
+
+export const NONE = "–";
+type Maybe<T> = T | null | undefined;
+
+const locale = (): string => (language.value === "zh" ? "zh-CN" : "en-GB");
+const made = new Map<string, Intl.NumberFormat>();
+
+export function number(value: Maybe<number>, digits = 0): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const key = `${locale()}/${digits}`;
+  let format = made.get(key);
+  if (!format) {
+    format = new Intl.NumberFormat(locale(), { maximumFractionDigits: digits });
+    made.set(key, format);
+  }
+  return format.format(value);
+}
+
+/** A ratio as percent; above 1 it is more than 100 %. */
+export function percent(value: Maybe<number>, digits = 0): string {
+  if (value === null || value === undefined) return NONE;
+  const shown = value * 100;
+  const small = shown > 0 && shown < 1 && digits === 0;
+  return `${number(shown, small ? 1 : digits)} %`;
+}
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
+
+export function bytes(value: Maybe<number>): string {
+  if (value === null || value === undefined) return NONE;
+  let step = 0;
+  let size = Math.abs(value);
+  while (size >= 1024 && step < UNITS.length - 1) {
+    size /= 1024;
+    step += 1;
+  }
+  return `${value < 0 ? "−" : ""}${number(size, size < 10 && step > 0 ? 1 : 0)} ${UNITS[step]}`;
+}
+
+/** The exact number of bytes, for a tooltip. */
+export function exactBytes(value: Maybe<number>): string {
+  return value === null || value === undefined ? NONE : `${number(value)} B`;
+}
+
+export function watts(value: Maybe<number>): string {
+  return value === null || value === undefined ? NONE : `${number(value)} W`;
+}
+
+export function degrees(value: Maybe<number>): string {
+  return value === null || value === undefined ? NONE : `${number(value)} °C`;
+}
+
+/** A duration with its two largest units at most: 3 d 4 h. */
+export function duration(seconds: Maybe<number>): string {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NONE;
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return t("unit.seconds", { n: number(whole) });
+  if (whole < 3600) return t("unit.minutes", { n: number(Math.floor(whole / 60)) });
+  if (whole < 86_400) return pair(whole, 3600, 60, "unit.hours", "unit.minutes");
+  return pair(whole, 86_400, 3600, "unit.days", "unit.hours");
+}
+
+type Unit = "unit.minutes" | "unit.hours" | "unit.days";
+
+function pair(whole: number, large: number, small: number, first: Unit, second: Unit): string {
+  const rest = Math.floor((whole % large) / small);
+  const text = t(first, { n: number(Math.floor(whole / large)) });
+  return rest ? `${text} ${t(second, { n: rest })}` : text;
+}
+
+/** A moment in the browser's time zone. */
+export function moment(at: Maybe<string | number>): string {
+  const date = dateOf(at);
+  return date === null ? NONE : date.toLocaleString(locale(), { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** A moment with its zone, for tooltips. */
+export function momentWithZone(at: Maybe<string | number>): string {
+  const date = dateOf(at);
+  return date === null ? NONE : date.toLocaleString(locale(), { dateStyle: "full", timeStyle: "long" });
+}
+
+/** Seconds from a moment until now; null if it is not known. */
+export function ageOf(at: Maybe<string | number>, now: number): number | null {
+  const date = dateOf(at);
+  return date === null ? null : (now - date.getTime()) / 1000;
+}
+
+function dateOf(at: Maybe<string | number>): Date | null {
+  if (at === null || at === undefined || at === "") return null;
+  const date = new Date(typeof at === "number" ? at * 1000 : at);
+  return Number.isNaN(date.getTime()) ? null : date;
+}
+
+/** The beginning of a UUID that people compare: GPU- and twelve characters. */
+export function shortId(id: string): string {
+  return id.length > 20 ? `${id.slice(0, 16)}…` : id;
+}

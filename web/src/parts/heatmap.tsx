@@ -1,0 +1,252 @@
+/** All GPUs at a glance: one cell each, on a canvas, with a table of the same numbers for those who do not see it. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { language, theme } from "../state/preferences";
+import { t, word } from "../words";
+import { CLASSES, colour, ink, SIGNS, type UseClass } from "./classes";
+import { number } from "./format";
+import { autoZoom, cellAt, type Layout, layout, moved, type Zoom } from "./heatlayout";
+
+export interface Cell {
+  readonly id: string;
+  readonly group: string;
+  readonly useClass: UseClass;
+  readonly title: string; // node and index
+  readonly lines: readonly string[]; // what the tooltip says besides
+}
+
+interface Props {
+  readonly cells: readonly Cell[];
+  readonly zoom: Zoom;
+  readonly label: string;
+  readonly open: (cell: Cell) => void;
+}
+
+type At = { block: number; index: number };
+
+export function HeatMap({ cells, zoom, label, open }: Props) {
+  const frame = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const width = useWidth(frame);
+  const [at, setAt] = useState<At | null>(null);
+  const groups = useMemo(() => grouped(cells), [cells]);
+  const size = zoom === "auto" ? autoZoom(cells.length, width) : zoom;
+  const made = useMemo(() => layout(groups, width, size), [groups, width, size]);
+  const dark = useDark();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: colours follow the theme
+  useEffect(() => {
+    if (canvas.current) draw(canvas.current, made, width);
+  }, [made, width, dark]);
+  const cell = at ? made.blocks[at.block]?.items[at.index] : undefined;
+  const find = (event: MouseEvent): At | null => cellAt(made, event.offsetX, event.offsetY);
+  const key = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && cell) open(cell);
+    const next = moved(made, at ?? { block: 0, index: -1 }, event.key);
+    if (next) {
+      setAt(next);
+      event.preventDefault();
+    }
+  };
+  return (
+    <div class="heat" ref={frame}>
+      <canvas
+        ref={canvas}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: arrow keys move among the cells
+        tabIndex={0}
+        role="application"
+        aria-label={label}
+        aria-roledescription={t("heat.role")}
+        style={{ width: `${width}px`, height: `${made.height}px` }}
+        onMouseMove={(event) => setAt(find(event))}
+        onMouseLeave={() => setAt(null)}
+        onClick={(event) => {
+          const found = find(event);
+          const clicked = found && made.blocks[found.block]?.items[found.index];
+          if (clicked) open(clicked);
+        }}
+        onKeyDown={key}
+        onBlur={() => setAt(null)}
+      />
+      {at && cell && <Tip made={made} at={at} cell={cell} width={width} />}
+      <p class="sr" aria-live="polite">
+        {cell ? `${cell.title}: ${className(cell.useClass)}. ${cell.lines.join(". ")}` : ""}
+      </p>
+    </div>
+  );
+}
+
+export const className = (name: string): string => word(`class.${name}`, name);
+
+/** What the colours mean, with the number of GPUs of each; a click filters. */
+export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (name: UseClass) => void }) {
+  const counts = new Map<UseClass, number>();
+  for (const cell of cells) counts.set(cell.useClass, (counts.get(cell.useClass) ?? 0) + 1);
+  return (
+    <ul class="legend">
+      {CLASSES.filter((name) => counts.has(name)).map((name) => (
+        <li key={name}>
+          <button type="button" class="link plain" onClick={() => choose?.(name)}>
+            <span class={`swatch c-${name}`} aria-hidden="true">
+              {SIGNS[name]}
+            </span>
+            {className(name)} <b>{number(counts.get(name))}</b>
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The same numbers as a table. */
+export function HeatTable({ cells, head }: { cells: readonly Cell[]; head: string }) {
+  const present = CLASSES.filter((name) => cells.some((cell) => cell.useClass === name));
+  return (
+    <details class="twin">
+      <summary>{t("heat.as_table")}</summary>
+      <div class="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{head}</th>
+              {present.map((name) => (
+                <th key={name} scope="col" class="num">
+                  {className(name)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {grouped(cells)
+              .slice(0, 500)
+              .map(([name, items]) => (
+                <tr key={name}>
+                  <th scope="row">{name || t("value.none")}</th>
+                  {present.map((one) => (
+                    <td key={one} class="num">
+                      {number(items.filter((cell) => cell.useClass === one).length)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}
+
+function grouped(cells: readonly Cell[]): [string, Cell[]][] {
+  const found = new Map<string, Cell[]>();
+  for (const cell of cells) {
+    const group = found.get(cell.group);
+    if (group) group.push(cell);
+    else found.set(cell.group, [cell]);
+  }
+  return [...found];
+}
+
+function Tip({ made, at, cell, width }: { made: Layout<Cell>; at: At; cell: Cell; width: number }) {
+  const block = made.blocks[at.block]!;
+  const x = block.x + (at.index % block.columns) * made.cell;
+  const y = block.y + made.label + (Math.floor(at.index / block.columns) + 1) * made.cell + 6;
+  const right = x > width - 260;
+  return (
+    <div
+      class="tip"
+      style={right ? { right: `${width - x - made.cell}px`, top: `${y}px` } : { left: `${x}px`, top: `${y}px` }}
+    >
+      <b>{cell.title}</b>
+      <span>
+        <span class={`swatch c-${cell.useClass}`} aria-hidden="true">
+          {SIGNS[cell.useClass]}
+        </span>{" "}
+        {className(cell.useClass)}
+      </span>
+      {cell.lines.map((line) => (
+        <span key={line}>{line}</span>
+      ))}
+    </div>
+  );
+}
+
+/** One path for each class: 10,000 cells are nine fills. */
+export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: number): void {
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * scale));
+  canvas.height = Math.max(1, Math.round(made.height * scale));
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  pen.scale(scale, scale);
+  const side = made.cell - (made.cell > 10 ? 2 : 1);
+  const byClass = new Map<UseClass, [number, number][]>();
+  for (const block of made.blocks) {
+    block.items.forEach((cell, index) => {
+      const spot: [number, number] = [
+        block.x + (index % block.columns) * made.cell,
+        block.y + made.label + Math.floor(index / block.columns) * made.cell,
+      ];
+      const list = byClass.get(cell.useClass);
+      if (list) list.push(spot);
+      else byClass.set(cell.useClass, [spot]);
+    });
+  }
+  for (const [name, spots] of byClass) {
+    pen.fillStyle = colour(name);
+    pen.beginPath();
+    for (const [x, y] of spots) side > 10 ? pen.roundRect(x, y, side, side, 3) : pen.rect(x, y, side, side);
+    pen.fill();
+    if (side >= 12) signs(pen, name, spots, side);
+  }
+  if (made.label) labels(pen, made, width);
+}
+
+function signs(pen: CanvasRenderingContext2D, name: UseClass, spots: readonly [number, number][], side: number): void {
+  if (name === "busy") return; // the usual case has no sign
+  pen.fillStyle =
+    name === "unallocated" || name === "low" || name === "idle" || name === "not-started" ? "#16191d" : "#ffffff";
+  pen.font = `${Math.round(side * 0.6)}px system-ui, sans-serif`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  for (const [x, y] of spots) pen.fillText(SIGNS[name], x + side / 2, y + side / 2 + 1);
+}
+
+function labels(pen: CanvasRenderingContext2D, made: Layout<Cell>, width: number): void {
+  pen.fillStyle = ink("ink-3");
+  pen.font = "11px system-ui, sans-serif";
+  pen.textAlign = "left";
+  pen.textBaseline = "alphabetic";
+  for (const block of made.blocks) {
+    const room = Math.max(96, Math.min(width, block.columns * made.cell)) - 4;
+    pen.fillText(fitted(pen, block.name || t("value.none"), room), block.x, block.y + 11);
+  }
+}
+
+/** The text, cut in the middle if it is too long: node names differ at their end. */
+function fitted(pen: CanvasRenderingContext2D, text: string, room: number): string {
+  if (pen.measureText(text).width <= room) return text;
+  const most = Math.max(4, Math.floor((text.length * room) / pen.measureText(text).width) - 1);
+  const head = Math.floor(most / 3);
+  return `${text.slice(0, head)}…${text.slice(text.length - (most - head))}`;
+}
+
+function useWidth(frame: { current: HTMLDivElement | null }): number {
+  const [width, setWidth] = useState(900);
+  useEffect(() => {
+    if (!frame.current) return;
+    const observer = new ResizeObserver(([entry]) => entry && setWidth(Math.floor(entry.contentRect.width)));
+    observer.observe(frame.current);
+    return () => observer.disconnect();
+  }, [frame]);
+  return width;
+}
+
+/** Changes when the colours do. */
+export function useDark(): string {
+  const [system, setSystem] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    const change = (): void => setSystem(query.matches);
+    query.addEventListener("change", change);
+    return () => query.removeEventListener("change", change);
+  }, []);
+  return `${theme.value}/${system}/${language.value}`;
+}

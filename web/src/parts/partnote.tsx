@@ -1,0 +1,37 @@
+/** Says which part of an answer is old or missing, and why. The other panels are not affected. */
+import type { Part } from "../api/shapes";
+import { t, word } from "../words";
+import { duration } from "./format";
+import { Icon } from "./icon";
+
+type Name = Part["name"];
+
+export function part(parts: readonly Part[], name: Name): Part | undefined {
+  return parts.find((one) => one.name === name);
+}
+
+/** Whether what a part knows can be shown as current. */
+export function current(parts: readonly Part[], name: Name): boolean {
+  return part(parts, name)?.state === "ok";
+}
+
+/** Notes for the named parts that are not all right. */
+export function PartNotes({ parts, names }: { parts: readonly Part[]; names: readonly Name[] }) {
+  const bad = names
+    .map((name) => part(parts, name))
+    .filter((one): one is Part => one !== undefined && one.state !== "ok");
+  return (
+    <>
+      {bad.map((one) => (
+        <p key={one.name} class={one.state === "absent" ? "notice" : "notice warn"} role="status">
+          <Icon name={one.state === "absent" ? "info" : "warning"} />
+          <span>
+            <b>{t(`part.${one.name}`)}</b>: {t(`part_state.${one.state}`)}
+            {one.state === "stale" && one.age_seconds !== null && ` (${t("ago", { time: duration(one.age_seconds) })})`}
+            {one.message && `. ${one.message}`} {one.hint ?? word(`part_hint.${one.name}.${one.state}`, "")}
+          </span>
+        </p>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,108 @@
+/** Who is logged in; logging in and out. */
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, revision } from "../api/client";
+import { logIn, logOut, readSession, session } from "../state/session";
+import { t, word } from "../words";
+import { momentWithZone } from "./format";
+import { Menu } from "./menu";
+import { Dialog } from "./pieces";
+
+export function UserMenu() {
+  const [asking, setAsking] = useState(false);
+  const now = revision.value;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a session can end
+  useEffect(() => {
+    readSession().catch(() => undefined); // the page itself says what is wrong
+  }, [now]);
+  const who = session.value;
+  if (!who) return null;
+  if (who.user === null) {
+    if (!who.can_log_in) return null;
+    return (
+      <>
+        <button type="button" class="button" onClick={() => setAsking(true)}>
+          {t("session.log_in")}
+        </button>
+        {asking && <LogIn close={() => setAsking(false)} />}
+      </>
+    );
+  }
+  return (
+    <Menu label={who.user} icon="user" kind="button quiet">
+      {() => (
+        <div class="choices">
+          <p class="muted">{t(`role.${who.role}`)}</p>
+          {who.namespaces && <p class="muted">{t("session.namespaces", { names: who.namespaces.join(", ") })}</p>}
+          {who.expires && <p class="muted">{t("session.until", { time: momentWithZone(who.expires) })}</p>}
+          {who.way === "cookie" && (
+            <button type="button" class="item" onClick={() => void logOut()}>
+              {t("session.log_out")}
+            </button>
+          )}
+        </div>
+      )}
+    </Menu>
+  );
+}
+
+/** Asks for a token or for name and password, once. What was typed stays when they are wrong. */
+export function LogIn({ close }: { close: () => void }) {
+  const [user, setUser] = useState("");
+  const [secret, setSecret] = useState("");
+  const [error, setError] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const ways = session.value?.ways ?? [];
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await logIn(user ? { user, password: secret } : { token: secret });
+      close();
+    } catch (failure) {
+      setError(failure instanceof ApiError ? failure : new ApiError("CONSOLE", String(failure)));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={t("session.log_in")} close={close}>
+      <form class="form" onSubmit={submit}>
+        {ways.includes("password") && (
+          <label>
+            {ways.includes("token") ? t("session.user_or_none") : t("session.user")}
+            <input
+              type="text"
+              autocomplete="username"
+              value={user}
+              onInput={(event) => setUser(event.currentTarget.value)}
+            />
+          </label>
+        )}
+        <label>
+          {user ? t("session.password") : ways.includes("token") ? t("session.token") : t("session.password")}
+          <input
+            type="password"
+            autocomplete="current-password"
+            required
+            value={secret}
+            onInput={(event) => setSecret(event.currentTarget.value)}
+          />
+        </label>
+        {error && (
+          <p class="notice bad" role="alert">
+            {word(`failed.${error.message}`, error.message)} {error.hint}
+          </p>
+        )}
+        <p class="muted">{t("session.about")}</p>
+        <div class="row">
+          <button type="button" class="button" onClick={close}>
+            {t("cancel")}
+          </button>
+          <button type="submit" class="button primary" disabled={busy}>
+            {t("session.log_in")}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,18 @@
+/** The texts of the console. A key that one language lacks is an error of the compiler. */
+import { language } from "../state/preferences";
+import { en } from "./en";
+import { zh } from "./zh";
+
+export type Words = typeof en;
+export type Key = keyof Words;
+
+/** The text of a key; {name} in it is replaced by the value of that name. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+  const text: string = (language.value === "zh" ? zh : en)[key];
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+}
+
+/** The text of a key that is made at run time; the given text if there is none. */
+export function word(key: string, otherwise: string): string {
+  return key in en ? t(key as Key) : otherwise;
+}
