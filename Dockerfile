@@ -1,10 +1,18 @@
 # One image, all processes: docker build -t vgpuscope:0.1.0 .
+FROM node:22-slim AS console
+WORKDIR /src/web
+COPY web/package.json web/package-lock.json web/.npmrc ./
+RUN npm ci
+COPY web ./
+RUN npm run build
+
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY requirements/run.txt requirements/run.txt
 RUN python -m venv /opt/vgpuscope && /opt/vgpuscope/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
+COPY --from=console /src/src/vgpuscope/http/assets/console src/vgpuscope/http/assets/console
 ARG REVISION=unknown BUILD_DATE=unknown
 RUN sed -i "s/^REVISION = .*/REVISION = \"${REVISION}\"/; s/^BUILD_DATE = .*/BUILD_DATE = \"${BUILD_DATE}\"/" src/vgpuscope/version.py \
  && /opt/vgpuscope/bin/pip install --no-cache-dir --no-deps .

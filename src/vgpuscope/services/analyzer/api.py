@@ -146,13 +146,14 @@ class AnalyzerApi:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
-        made = cache(self._document)
+        made = cache(self.document)
         described = docs.operations(
             title=TITLE, document=lambda: made(guarded or self._state.config().analyzer.protect_reads)
         )
         self.operations: tuple[Operation, ...] = (*own, *described)
 
-    def _document(self, protected: bool) -> bytes:
+    def document(self, protected: bool = False) -> bytes:
+        """The OpenAPI document."""
         return document((*self.operations, METRICS), title=TITLE, description=ABOUT, protected=protected)
 
     def _service(self) -> tuple[Operation, ...]:
