@@ -97,6 +97,7 @@ class ScrapeSource:
             requests=scrapes,
             faults=self._faults(),
             targets=tuple(target.state() for target in self._followed()),
+            own=True,
         )
 
     async def close(self) -> None:
