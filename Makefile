@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 
-.PHONY: help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: help setup hooks fmt lint test test-fast programs coverage fuzz attack soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -57,6 +57,9 @@ coverage: programs  ## `make test` with branch coverage; fails below fail_under 
 
 fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not real" -q
+
+attack: programs  ## what strangers could try, as tests; ATTACK_SECONDS=60 lets each fuzz test run for about that long
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m attack -q
 
 soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
 	$(BIN)/python -m pytest -m soak -s
