@@ -10,7 +10,7 @@ from msgspec import Struct
 ClusterOmission: TypeAlias = Literal[
     "unregistered-device", "mig-limit", "container-limit", "node-limit", "cluster-limit"
 ]
-NodeOmission: TypeAlias = Literal["unknown-device", "node-limit"]
+NodeOmission: TypeAlias = Literal["unknown-device", "container-limit", "node-limit"]
 FleetOmission: TypeAlias = Literal["gpu-limit", "target-limit", "fleet-limit"]
 
 CLUSTER_OMISSIONS: tuple[ClusterOmission, ...] = get_args(ClusterOmission)
@@ -57,13 +57,16 @@ CLUSTER_LIMITS = (
 )
 
 # ── node agent ───────────────────────────────────────────────────────────────────────────────────────────────────
+CONTAINER_MIGS = SeriesLimit(
+    what="MIG instances of one container, as HAMi's annotation numbers them", most=128, reason="container-limit"
+)
 NODE_CONTAINERS = SeriesLimit(what="containers on GPUs and MIG instances", most=8192, reason="node-limit")
 NODE_VGPUS = SeriesLimit(what="devices of HAMi regions", most=8192, reason="node-limit")
 NODE_MIG_HOLDINGS = SeriesLimit(what="MIG instances held through HAMi", most=8192, reason="node-limit")
 UNSEEN_DEVICES = SeriesLimit(
     what="devices that annotations and regions name while no driver has answered", most=128, reason="unknown-device"
 )
-NODE_LIMITS = (NODE_CONTAINERS, NODE_VGPUS, NODE_MIG_HOLDINGS, UNSEEN_DEVICES)
+NODE_LIMITS = (CONTAINER_MIGS, NODE_CONTAINERS, NODE_VGPUS, NODE_MIG_HOLDINGS, UNSEEN_DEVICES)
 
 # ── analyzer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 GPU_TENANTS = SeriesLimit(what="tenants of one GPU or MIG instance", most=512, reason="gpu-limit")

@@ -96,7 +96,7 @@ def test_honest_tenants_lose_nothing(held):
     lines = page(seen)
     for name in ("vgpuscope_container_info", "vgpuscope_vgpu_memory_used_bytes", "hami_vgpu_memory_used_bytes"):
         assert sum(line.startswith(f"{name}{{") for line in lines) == len(held)
-    assert without(lines) == {"unknown-device": 0, "node-limit": 0}
+    assert without(lines) == {"unknown-device": 0, "container-limit": 0, "node-limit": 0}
     assert (seen.unknown_devices, seen.disputes) == ((), ())
 
 
@@ -115,7 +115,16 @@ def test_beyond_the_limit_containers_are_counted_and_have_no_series():
     )
     samples = list(node_samples(many, build=BUILD, self_use=SelfUse()))
     assert sum(one.metric is m.CONTAINER_INFO for one in samples) == NODE_CONTAINERS.most
-    assert [one.value for one in samples if one.metric is m.WITHOUT_SERIES] == [0, 5]
+    assert [one.value for one in samples if one.metric is m.WITHOUT_SERIES] == [0, 0, 5]
+
+
+def test_a_mig_instance_with_a_number_beyond_the_limit_is_counted():
+    given = MigAllocation(
+        container_index=0, device_index=10**6, gpu=B, profile="x", mig=M1, gpu_instance=1, compute_instance=0
+    )
+    lines = page(node([([], [given], [])]))
+    assert without(lines)["container-limit"] == 1
+    assert not [line for line in lines if line.startswith("hami_mig_device_info")]
 
 
 def test_an_annotation_with_devices_that_the_node_does_not_have_is_named_below_the_table():

@@ -32,8 +32,6 @@ from vgpuscope.model.usage import (
 
 _Number = TypeVar("_Number", int, float)
 
-_MOST_OF_CONTAINER = 128  # MIG instances of one container: an annotation may number them as it likes
-
 
 class Readings(Struct, frozen=True, kw_only=True):
     """One sample of every source. None: the source gave nothing."""
@@ -392,8 +390,7 @@ def _mig_holdings(
     for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         for mig in pod.migs:
             gpu, made = instances.get(mig.mig or "", ("", None))
-            numbered = mig.container_index < len(pod.containers) and mig.device_index < _MOST_OF_CONTAINER
-            if made is not None and gpu == mig.gpu and numbered:
+            if made is not None and gpu == mig.gpu and mig.container_index < len(pod.containers):
                 yield MigHolding(
                     key=pod_index.key(pod.uid, pod.containers[mig.container_index].name),
                     index=mig.device_index,

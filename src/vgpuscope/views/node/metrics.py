@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as m
-from vgpuscope.catalog.limits import NODE_CONTAINERS, NODE_MIG_HOLDINGS, NODE_OMISSIONS, NODE_VGPUS, NodeOmission
+from vgpuscope.catalog.limits import (
+    CONTAINER_MIGS,
+    NODE_CONTAINERS,
+    NODE_MIG_HOLDINGS,
+    NODE_OMISSIONS,
+    NODE_VGPUS,
+    NodeOmission,
+)
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.catalog.rows import (
     ContainerRow,
@@ -68,15 +75,17 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
 def _within_limits(snapshot: NodeSnapshot) -> tuple[NodeSnapshot, Counter[NodeOmission]]:
     """The snapshot without what exceeds a limit, and how many things have no series."""
     containers = snapshot.containers[: NODE_CONTAINERS.most]
-    vgpus, migs = snapshot.vgpus[: NODE_VGPUS.most], snapshot.migs[: NODE_MIG_HOLDINGS.most]
-    whole = len(snapshot.containers) + len(snapshot.vgpus) + len(snapshot.migs)
+    numbered = tuple(one for one in snapshot.migs if one.index < CONTAINER_MIGS.most)
+    vgpus, migs = snapshot.vgpus[: NODE_VGPUS.most], numbered[: NODE_MIG_HOLDINGS.most]
+    whole = len(snapshot.containers) + len(snapshot.vgpus) + len(numbered)
     omitted = Counter[NodeOmission](
         {
             "unknown-device": sum(one.devices for one in snapshot.unknown_devices),
+            "container-limit": len(snapshot.migs) - len(numbered),
             "node-limit": whole - len(containers) - len(vgpus) - len(migs),
         }
     )
-    if not omitted["node-limit"]:
+    if not omitted["node-limit"] and not omitted["container-limit"]:
         return snapshot, omitted
     kept = {(one.key.namespace, one.key.pod, one.key.pod_uid, one.gpu) for one in containers}
     pods = tuple(one for one in snapshot.pods if (one.namespace, one.pod, one.pod_uid, one.gpu) in kept)
