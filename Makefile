@@ -70,6 +70,9 @@ coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below 
 fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not real" -q
 
+attack: programs  ## what strangers could try, as tests; ATTACK_SECONDS=60 lets each fuzz test run for about that long
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m attack -q
+
 soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
 	$(BIN)/python -m pytest -m soak -s
 

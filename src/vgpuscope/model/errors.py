@@ -14,7 +14,7 @@ ScopeError
                 ├─ KubeUnreadable, KubeForbidden
                 ├─ PodResourcesDown
                 └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
-                   NoKnownMetrics, WindowTooShort
+                   NoKnownMetrics, WindowTooShort, LimitReached
 """
 
 from typing import ClassVar
@@ -288,6 +288,12 @@ class WindowTooShort(SourceDown):
     code = "WINDOW_TOO_SHORT"
     meaning = "The window has fewer than five samples of a GPU, because scrapes are too rare. The GPU is unknown."
     hint = "Set prometheus.time_window_min to at least five scrape intervals, or scrape more often."
+
+
+class LimitReached(SourceDown):
+    code = "LIMIT_REACHED"
+    meaning = "A scrape target or the fleet reports more GPUs or tenants than a limit allows. The rest is ignored."
+    hint = "The log names the target. docs/metrics-analyzer.md lists the limits; real clusters are far below them."
 
 
 class NoKnownMetrics(SourceDown):

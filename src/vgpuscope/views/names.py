@@ -263,6 +263,7 @@ ERROR_NAMES: dict[str, str] = {
     "ANSWER_PARTIAL": "Thanos、Mimir 或 VictoriaMetrics 的回答不完整：部分存储没有参与",
     "SAMPLES_REFUSED": "数值不可能的序列太多，无法逐条检查；相应的评分项不计入",
     "WINDOW_TOO_SHORT": "抓取间隔太长，窗口内的样本少于五个，无法判断",
+    "LIMIT_REACHED": "抓取目标或整个集群报告的 GPU 或租户超出上限；超出的部分被忽略",
     "METRICS_ABSENT": "PromQL 引擎有应答，但没有分析器要读取的 GPU 指标",
     "UNAUTHORIZED": "缺少凭据，或凭据错误",
     "NOT_FOUND": "该路径不存在",

@@ -270,11 +270,14 @@ class Sampler:
         for refusal in regions.refusals if regions else ():
             self._tell_refusal(refusal)
         for dispute in snapshot.disputes:
-            self._tell_dispute(dispute)
+            self._tell_dispute("dispute", dispute, "region claims devices that were not assigned to its container")
+        for unknown in snapshot.unknown_devices:
+            self._tell_dispute("unknown", unknown, "annotation names devices that the node does not have")
         alive: set[tuple[str, object]] = {("source", s.source) for s in snapshot.sources}
         alive |= {("gpu", c.gpu.uuid) for c in snapshot.gpus}
         alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
         alive |= {("dispute", dispute.key) for dispute in snapshot.disputes}
+        alive |= {("unknown", unknown.key) for unknown in snapshot.unknown_devices}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
         if time.monotonic() >= self._summary_due:
@@ -294,12 +297,12 @@ class Sampler:
         if new:
             self.count(RegionRefused(refusal.reason))
 
-    def _tell_dispute(self, dispute: Dispute) -> None:
+    def _tell_dispute(self, kind: str, dispute: Dispute, message: str) -> None:
         self._tell.tell(
-            ("dispute", dispute.key),
-            "disputed",
+            (kind, dispute.key),
+            kind,
             level=logging.WARNING,
-            message="region claims devices that were not assigned to its container",
+            message=message,
             namespace=dispute.key.namespace,
             pod=dispute.key.pod,
             container=dispute.key.container,

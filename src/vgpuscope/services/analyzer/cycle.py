@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from vgpuscope.config import Config
 from vgpuscope.logic.fleet.assembly import assemble, remembered
+from vgpuscope.logic.fleet.fleet_limits import within_limits
 from vgpuscope.logic.fleet.presence import Present, expected, kept, split
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict
@@ -200,6 +201,7 @@ class Cycle:
                 owners, fault = await self._asked_owners()
         except TimeoutError:
             raise QueryTimeout(f"nothing was read within {within:g} s") from None
+        reading, omitted, beyond = await asyncio.to_thread(within_limits, reading)
         gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
         return Analysis(
@@ -211,8 +213,9 @@ class Cycle:
             source=reading.source,
             schemas=reading.schemas,
             requests=reading.requests,
-            faults=(*reading.faults, *fault, *_too_short(gpus)),
+            faults=(*reading.faults, *fault, *beyond, *_too_short(gpus)),
             targets=targets,
+            omitted=omitted,
         )
 
     def _judged(self, reading: Reading, config: Config, owners: Owners) -> tuple[GpuUse, ...]:

@@ -110,6 +110,7 @@ class ScrapeSource:
             requests=scrapes,
             faults=self._faults(),
             targets=tuple(target.state() for target in self._followed()),
+            own=True,
         )
 
     def last_pages(self) -> dict[str, LastPage]:

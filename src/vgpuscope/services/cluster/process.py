@@ -10,13 +10,15 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from vgpuscope.catalog import cluster as catalog
+from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.http.operations import Call, links, routes
@@ -53,10 +55,11 @@ from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import WatchedKind, WatchGroup, merged
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sources.kube import check_kubeconfig
-from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
+from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
 from vgpuscope.views.cluster.pending_metrics import pending_samples
 from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
+from vgpuscope.views.cluster.series_limits import examples
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ _AT_ONCE = 0.02  # seconds of work before other tasks run: a scrape, an event
 _GC_EVERY = 20_000  # new objects before a garbage collection: there are hardly any reference cycles here
 _FACTS = 200  # pods of a list that get the number behind their code
 _DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
-_CLUSTER, _PODS = "cluster", "pods"  # shards that belong to no node or namespace
+_CLUSTER, _PODS, _ASSUMED = "cluster", "pods", "assumed nodes"  # shards that belong to no node or namespace
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
@@ -99,6 +102,8 @@ class ClusterExporter(Service):
         self._pending = PendingPods(self._state.pods)
         self._owners = OwnerIndex(self._state.pods)
         self._node_samples = NodeSamples()
+        self._assumed: dict[str, NodeLedger] = {}  # nodes that only annotations or claims name
+        self._beyond: set[str] = set()  # nodes that found the page full
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._tell = OnChange(log)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
@@ -274,7 +279,8 @@ class ClusterExporter(Service):
             self._settle_pods()
             for kind in self._kinds:
                 self._report(kind)
-            self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
+            alive = {(kind, of) for kind in self._kinds for of in ("state", *kind.faults())}
+            self._tell.keep(alive | self._report_omitted())
             if listed:
                 self._news.tell(time.monotonic())
             if listed and not self._settled:
@@ -301,7 +307,7 @@ class ClusterExporter(Service):
         changes = self._state.changed()
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
-        for name in changes.nodes:
+        for name in changes.nodes | self._waiting_for_room():
             self._settle_node(name)
             if time.perf_counter() - began > _AT_ONCE:
                 await asyncio.sleep(0)
@@ -317,19 +323,36 @@ class ClusterExporter(Service):
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
     def _settle_node(self, name: str) -> None:
-        node = self._state.node(name)
-        if node is None:
-            self._node_samples.forget(name)
-            self._page.drop(("node", name))
+        node, shard = self._state.node(name), ("node", name)
+        self._assumed.pop(name, None)
+        self._beyond.discard(name)
+        if node is not None and node.real and self._fits(shard):
+            self._page.update_rows(shard, self._node_samples.of(node))
             return
-        self._page.update_rows(("node", name), self._node_samples.of(node))
+        self._page.drop(shard)
+        self._node_samples.forget(name)
+        if node is not None and node.real:
+            self._node_samples.leave_out(node, "cluster-limit")
+            self._beyond.add(name)
+        elif node is not None:
+            self._node_samples.leave_out(node, "unregistered-device")
+            self._assumed[name] = node
+
+    def _fits(self, shard: tuple[str, str]) -> bool:
+        return shard in self._page or self._page.series < self._config.max_series
+
+    def _waiting_for_room(self) -> frozenset[str]:
+        """The nodes without series, if the page has room again."""
+        return frozenset(self._beyond if self._page.series < self._config.max_series else ())
 
     def _settle_cluster(self) -> None:
+        self._page.update(_ASSUMED, assumed_node_samples(self._assumed.values()))
         samples = cluster_samples(
             build=this_build(),
             cluster=self._state.capacity(),
             types=self._state.capacity_types(),
             unplaced=self._state.unplaced,
+            omitted=sum(self._node_samples.omitted.values(), Counter[ClusterOmission]()),
             watches=merged([kind.state() for kind in self._kinds]),
             errors=self.counters.errors,
             loop_restarts=self.counters.restarts,
@@ -342,6 +365,23 @@ class ClusterExporter(Service):
             *pending_samples(self._pending.counts(time.time())),
         ]
         self._page.update(_PODS, samples)
+
+    def _report_omitted(self) -> set[tuple[str, str]]:
+        """Log what has no series, once for each node and once for all nodes that do not exist; the keys in the log."""
+        told: set[tuple[str, str]] = set()
+        for name, omitted in self._node_samples.omitted.items():
+            node = self._assumed.get(name) or self._state.settled_node(name)
+            key = ("omitted", "" if name in self._assumed else name)
+            if node is not None and key not in told:
+                told.add(key)
+                self._tell_omitted(key, node, omitted)
+        return told
+
+    def _tell_omitted(self, key: tuple[str, str], node: NodeLedger, omitted: Mapping[ClusterOmission, int]) -> None:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(omitted.items()))
+        values = {"node": node.name[:80], "omitted": reasons, "examples": examples(node.findings)}
+        message = "allocations or devices without series"
+        self._tell.tell(key, tuple(sorted(omitted)), level=logging.WARNING, message=message, **values)
 
     def _report(self, kind: WatchedKind[Any]) -> None:
         """Log a change of the watch's state, and each new fault, once."""
