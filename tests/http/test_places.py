@@ -6,10 +6,12 @@ import socket
 from contextlib import ExitStack, asynccontextmanager
 
 import pytest
+import trustme
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from tests.http.serving import SOON, Numbers, served, until
+from tests.http.test_guard import TLS, Folder, trusting
 from vgpuscope.http import places
 from vgpuscope.http import server as http
 
@@ -58,12 +60,12 @@ class Client:
 class Crowd:
     """Clients of one server, all closed at the end."""
 
-    def __init__(self, server):
-        self._host, port = server.url.removeprefix("http://").split(":")
-        self._port, self._inner, self._open = int(port), server._inner, []
+    def __init__(self, server, tls=None):
+        self._host, port = server.url.partition("://")[2].split(":")
+        self._port, self._inner, self._tls, self._open = int(port), server._inner, tls, []
 
     async def client(self, address=HERE):
-        made = Client(*await asyncio.open_connection(self._host, self._port, local_addr=(address, 0)))
+        made = Client(*await asyncio.open_connection(self._host, self._port, local_addr=(address, 0), ssl=self._tls))
         self._open.append(made)
         return made
 
@@ -85,10 +87,10 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowded(**more):
+async def crowded(tls=None, **more):
     async with served(**more) as server:
         with ExitStack() as stack:
-            crowd = Crowd(server)
+            crowd = Crowd(server, tls)
             stack.callback(crowd.close)
             yield crowd
 
@@ -121,6 +123,17 @@ async def test_idle_connections_of_one_address_do_not_stop_a_health_check():
         for path in ("/healthz", "/readyz", "/metrics"):
             assert await (await crowd.client()).ask(path) == 200
         assert len(crowd.connections) <= http.MOST_CONNECTIONS
+
+
+async def test_idle_connections_with_tls_do_not_stop_a_health_check(monkeypatch, tmp_path):
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
+    authority = trustme.CA()
+    guard = Folder(tmp_path).certificate(authority).write(TLS).guard()
+    async with crowded(guard=guard, tls=trusting(authority)) as crowd:
+        kept = await crowd.kept(5)
+        assert await kept[0].closed()
+        assert [await one.ask() for one in (*kept[1:], await crowd.client())] == [None, 200, 200, 200, 200]
+        assert len(crowd.connections) <= 4
 
 
 async def test_connections_that_never_ask_do_not_stop_a_health_check():
@@ -300,6 +313,14 @@ async def test_the_bound_on_headers_holds_for_one_packet_too(monkeypatch, caplog
     assert answers.endswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
     assert answers.count(b"HTTP/1.1 ") == 1 + (before != b"" and b"200 OK" in answers)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_head_without_end_is_refused_even_behind_a_whole_request(monkeypatch):
+    monkeypatch.setattr(http, "LONGEST_HEAD", 8192)
+    monkeypatch.setattr(http, "_SLICE", 1024)
+    async with served() as server:
+        with one_packet(server, _WHOLE + b"GET /healthz HTTP/1.1\r\nx: " + b"a" * 12000) as sock:
+            assert b"HTTP/1.1 431 " in await received(sock)
 
 
 async def test_many_small_requests_in_one_packet_are_all_answered(monkeypatch):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from vgpuscope.http.browser import COOKIE
 from vgpuscope.http.identity import ApiToken, Identity
-from vgpuscope.http.sessions import COOKIE, SessionCookie, Sessions, set_cookie
+from vgpuscope.http.sessions import SessionCookie, Sessions, set_cookie
 from vgpuscope.model.caller import Caller
 
 KEY = b"k" * 32

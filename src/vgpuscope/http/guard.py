@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens, webconfig
-from vgpuscope.http.identity import Way, authorization
+from vgpuscope.http.identity import Identity, Way, authorization
 from vgpuscope.http.places import peer_of
 from vgpuscope.http.ratelimit import RateLimiter
 from vgpuscope.model.caller import RANK, Caller, Role
@@ -89,6 +89,10 @@ class Guard:
         except WebConfigInvalid as e:
             return e
         return web
+
+    def identity(self) -> Identity:
+        """The identity of a service that knows no other callers than the guard's."""
+        return Identity(guard=self)
 
     @property
     def guarded(self) -> bool:

@@ -12,13 +12,13 @@ request from a page of another site has at most the role `read`, unless it carri
 
 import ipaddress
 from typing import Literal, Protocol
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens
+from vgpuscope.http.browser import from_another_site, host
 from vgpuscope.http.tokens import KnownToken
 from vgpuscope.model.caller import ANYONE, NOBODY, RANK, Caller, Role
 from vgpuscope.model.errors import Forbidden, ReadOnly
@@ -226,29 +226,9 @@ def _lacks(caller: Caller, role: Role, request: Request) -> str:
 
 
 def _from_this_machine(request: Request) -> bool:
-    return is_loopback(_host(request)) and not from_another_site(request) and not _through_proxy(request)
+    return is_loopback(host(request)) and not from_another_site(request) and not _through_proxy(request)
 
 
 def _through_proxy(request: Request) -> bool:
     """A proxy on this machine connects from a loopback address for callers anywhere; these headers reveal it."""
     return any(name in _PROXY_HEADERS or name.startswith("x-forwarded") for name in request.headers)
-
-
-def from_another_site(request: Request) -> bool:
-    """As the browser's headers report; a program that is not a browser sends none of them."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-        return True
-    origin = request.headers.get("origin")
-    return origin is not None and _host_of(origin) != _host(request)
-
-
-def _host(request: Request) -> str:
-    return _host_of(f"//{request.headers.get('host', '')}")
-
-
-def _host_of(url: str) -> str:
-    """The host of an address; "" when it has none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""

@@ -18,10 +18,9 @@ from starlette.routing import Route
 
 from vgpuscope.http import answers, parameters
 from vgpuscope.http.answers import CSV, JSON
-from vgpuscope.http.identity import from_another_site
+from vgpuscope.http.browser import COOKIE, from_another_site
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.http.parameters import NoQuery, Param
-from vgpuscope.http.sessions import COOKIE
 from vgpuscope.model.caller import Caller, Role
 from vgpuscope.model.errors import BodyInvalid, Forbidden
 

@@ -20,18 +20,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vgpuscope.http import address, places
 from vgpuscope.http.events import Streams
-from vgpuscope.http.identity import Identity
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import check_scope
+from vgpuscope.model.caller import ANYONE
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.log import fields
 from vgpuscope.version import __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an agent without a web configuration needs neither
     from vgpuscope.http.guard import Guard
+    from vgpuscope.http.identity import Identity
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def make_app(
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
     admit: Callable[[Request], object] | None = None,
-    identity: Callable[[], Identity] | None = None,
+    identity: "Callable[[], Identity] | None" = None,
     public: Callable[[Request], bool] = lambda _: False,
     service: ServiceName | None = None,
 ) -> "App":
@@ -134,14 +135,13 @@ class App:
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
         admit: Callable[[Request], object] | None,
-        identity: Callable[[], Identity] | None,
+        identity: "Callable[[], Identity] | None",
         public: Callable[[Request], bool],
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
-        usual = Identity(guard=guard)
-        self._identity, self._public = identity or (lambda: usual), public
+        self._identity, self._public = identity or (guard.identity if guard else None), public
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
@@ -174,7 +174,7 @@ class App:
             if guard is not None:
                 guard.limit()
             request = Request(scope)
-            scope["caller"] = caller = await self._identity().caller(request)
+            caller = await self._identity().caller(request) if self._identity else ANYONE
         except HTTPException as e:
             await _send_http_error(send, e.status_code, headers=_raw(e.headers))
             return False
@@ -182,6 +182,7 @@ class App:
             to_script = request.headers.get("sec-fetch-dest") == "empty"
             await _send_http_error(send, 401, headers=guard.challenges(to_script=to_script))
             return False
+        scope["caller"] = caller
         return True
 
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:

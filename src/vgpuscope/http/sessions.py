@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from vgpuscope.http.browser import COOKIE
 from vgpuscope.model.caller import Caller, Role
 from vgpuscope.model.quantity import Seconds, UnixTime
 
-COOKIE = "vgpuscope_session"
 _LONGEST = 4000  # characters; browsers keep no longer cookies
 
 

@@ -148,3 +148,18 @@ def test_reading_is_not_protected_by_nothing(given, possible):
     else:
         with pytest.raises(ConfigInvalid, match="protect_reads"):
             service._check(config)
+
+
+@pytest.mark.parametrize(("protect_reads", "possible"), [("true", True), ("false", False)])
+def test_a_token_is_not_restricted_where_everyone_else_sees_more(protect_reads, possible):
+    given = {
+        "analyzer.api_token": TOKEN,
+        "analyzer.api_token_namespaces": "ml",
+        "analyzer.protect_reads": protect_reads,
+    }
+    config = load(flags={"prometheus.url": "http://x", **given}, environ={}).config
+    if possible:
+        service._check(config)
+    else:
+        with pytest.raises(ConfigInvalid, match="api_token_namespaces"):
+            service._check(config)

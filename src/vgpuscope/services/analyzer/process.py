@@ -523,6 +523,11 @@ def _check(config: Config) -> None:
             hint="Set VGPUSCOPE_API_TOKEN, analyzer.web_config_file, or analyzer.proxy_user_header behind an "
             "authenticating proxy.",
         )
+    if found.api_token_namespaces and not found.protect_reads:
+        raise ConfigInvalid(
+            "analyzer.api_token_namespaces: has no effect, because callers without the token see all namespaces",
+            hint="Set analyzer.protect_reads to true.",
+        )
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:
