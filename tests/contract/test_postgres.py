@@ -16,7 +16,7 @@ from tests.contract.postgres import Postgres
 from tests.paths import REPOSITORY
 from tests.ports import free_port
 from tests.store.engine.notes import Notes, assert_foreign_table_works
-from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
+from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.store.engine.engine import Engine
@@ -119,9 +119,9 @@ async def test_two_replicas_that_save_the_same_or_other_analyses_count_each_once
     made = [fleet(NOON + n * 60, 5, number=n) for n in range(12)]
     async with history(url) as one, history(url) as two:
         await asyncio.gather(*(store.save(a) for a in made for store in (one, two)))
-        points = await one.points(step="day", **ALL)
-        assert [p.samples for p in points] == [12] * 5
-        assert [p.seconds for p in points] == [600 + 11 * 60] * 5
+        found = await points(one, step="day", **ALL)
+        assert [p.samples for p in found] == [12] * 5
+        assert [p.seconds for p in found] == [600 + 11 * 60] * 5
 
 
 async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
@@ -129,7 +129,7 @@ async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
         await one.save(analysis(NOON, gpu()))
         await two.prune(NOON + 30 * DAY)
         await one.save(analysis(NOON + 30 * DAY, gpu(), number=2))
-        assert len(await two.points(step="analysis", **ALL)) == 1
+        assert len(await points(two, step="analysis", **ALL)) == 1
 
 
 # ── foreign tables ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +258,7 @@ async def test_a_restart_of_the_database_between_two_calls_is_not_even_noticed(p
         postgres.stop()
         postgres.start()
         await store.save(analysis(NOON + 60, gpu(), number=2))
-        assert len(await store.points(step="analysis", **ALL)) == 2
+        assert len(await points(store, step="analysis", **ALL)) == 2
 
 
 async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(postgres, url):
@@ -275,7 +275,7 @@ async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(p
         finally:
             postgres.start()
         await outbox.save(analysis(NOON + 180, gpu(), number=4))
-        assert [p.time - NOON for p in await store.points(step="analysis", **ALL)] == [0, 60, 120, 180]
+        assert [p.time - NOON for p in await points(store, step="analysis", **ALL)] == [0, 60, 120, 180]
 
 
 async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
@@ -285,7 +285,7 @@ async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
             postgres.crash()
             postgres.start()
             assert (await store.latest()).number == n
-        assert [p.samples for p in await store.points(step="day", **ALL)] == [5] * 50
+        assert [p.samples for p in await points(store, step="day", **ALL)] == [5] * 50
 
 
 async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_event_loop_never_waits(postgres, url):

@@ -11,16 +11,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
 from vgpuscope.http import docs
-from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS, STEPS_AT_ONCE
+from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_ROWS, MOST_WASTES, WASTES_WAITING
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.places import Places
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.errors import BodyInvalid, ScopeError, Unknown
-from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.duration import long_seconds
@@ -37,6 +38,7 @@ from vgpuscope.services.analyzer.parameters import (
     WasteQuery,
 )
 from vgpuscope.services.analyzer.settings import CHANGEABLE
+from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
@@ -48,10 +50,11 @@ ABOUT = (
     "What each GPU of the fleet is used for: a score, a status, and a verdict (in_use, idle or unknown) with the "
     "evidence it rests on. What was not measured is null, and what is not known well enough is unknown."
 )
-STALE_SINCE = "x-vgpuscope-stale-since"
+STALE_SINCE, NEXT = "x-vgpuscope-stale-since", "x-next-cursor"
 _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or are missing; otherwise absent"}
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
+_CONTINUED = {NEXT: "the `cursor` of the next page; absent on the last one"}
 _TABLE = (JSON, CSV)
 _SEARCHED = 500  # GPUs; a larger fleet is not searched for a similar UUID
 _FAULTS = 5  # faults listed in /health
@@ -117,7 +120,7 @@ class AnalyzerState(Protocol):
     def state(self) -> ServiceState: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
+    async def page(self, wanted: Wanted) -> HistoryPage: ...
 
 
 def _changes_type() -> Any:
@@ -143,6 +146,7 @@ class AnalyzerApi:
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False) -> None:
         """`guarded`: a web configuration file requires credentials for every operation."""
         self._state = desk
+        self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1())
         made = cache(self._document)
         described = docs.operations(
@@ -225,9 +229,10 @@ class AnalyzerApi:
             ),
             self._data(
                 "/api/v1/history",
-                "the course of GPUs and pods",
+                "the course of GPUs and pods, a page at a time",
                 self._history,
                 list[HistoryPoint],
+                headers=_CONTINUED,
                 statuses=(503,),
             ),
             self._data(
@@ -409,28 +414,40 @@ class AnalyzerApi:
         return Answer(make=make, version=_version(board))
 
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
-        found = await self._state.points(call.asked)
-        return Answer(make=lambda: json_content(found))
+        """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
+        await self._histories.take()
+        try:
+            page = await self._state.page(call.asked.wanted(time.time()))
+        except BaseException:
+            self._histories.leave()
+            raise
+        headers = {NEXT: page.cursor} if page.cursor else {}
+        return Answer(make=lambda: json_content(page.points), headers=headers, ended=self._histories.leave)
 
     async def _waste(self, call: Call[WasteQuery, None]) -> Answer:
+        async with self._wastes:
+            found = await self._sum_of_waste(call.asked)
+        headers = {"x-total-count": str(found.count)}
+        return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
+
+    async def _sum_of_waste(self, asked: WasteQuery) -> Waste:
+        """One hour or day is read at a time, so that memory use does not grow with the period."""
         end = time.time()
-        step, begin = _period(call.asked.since, end)
+        step, begin = _period(asked.since, end)
         analysis = (await self._state.board()).analysis
         ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
-        at, stride = begin, STEPS_AT_ONCE * STEP_SECONDS[step]
+        at, stride = begin, STEP_SECONDS[step]
         while at < end:
             gpus, pods = [await self._points(step, at, min(at + stride, end), namespace=of) for of in (None, "")]
             await asyncio.to_thread(ledger.add, gpus, pods)
             at += stride
         stored = self._state.config().analyzer.history not in {"", "none"}
-        found = ledger.waste(group_by=call.asked.group_by, begin=begin, end=end, history=stored)
-        found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
-        headers = {"x-total-count": str(found.count)}
-        return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
+        found = ledger.waste(group_by=asked.group_by, begin=begin, end=end, history=stored)
+        return msgspec.structs.replace(found, rows=found.rows[: asked.limit])
 
     async def _points(self, step: Step, begin: float, end: float, *, namespace: str | None) -> list[HistoryPoint]:
-        asked = HistoryQuery(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace)
-        return await self._state.points(asked)
+        wanted = Wanted(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace)
+        return (await self._state.page(wanted)).points
 
     async def _events(self, call: Plain) -> Stream:  # noqa: ARG002
         return Stream(self._state.feed.listen(analysis_event(await self._state.board())))
