@@ -148,13 +148,18 @@ def texts():
                 yield operation.path, param.name
 
 
-@pytest.mark.parametrize("text", ["%00", "GPU-%00", "%00x", "a%00b"])
-@pytest.mark.parametrize(("path", "name"), sorted(set(texts())))
-async def test_no_parameter_may_have_a_nul(path, name, text):
-    where = path.replace(f"{{{name}}}", text) if f"{{{name}}}" in path else f"{path}?{name}={text}"
+async def test_no_parameter_may_have_a_nul():
+    found, wrong = sorted(set(texts())), []
+    assert ("/api/v1/history", "gpu_id") in found
     async with running(**HOURLY) as analyzer:
-        answer = await analyzer.get(where)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "QUERY_INVALID")
+        for path, name in found:
+            for text in ("%00", "GPU-%00", "%00x", "a%00b"):
+                part = f"{{{name}}}"
+                where = path.replace(part, text) if part in path else f"{path}?{name}={text}"
+                answer = await analyzer.get(where)
+                if answer.status_code != 422 or answer.json()["error"]["code"] != "QUERY_INVALID":
+                    wrong.append((where, answer.status_code))
+    assert wrong == []
 
 
 # ── saving ───────────────────────────────────────────────────────────────────────────────────────────────────────

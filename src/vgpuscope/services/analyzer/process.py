@@ -34,7 +34,7 @@ from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeE
 from vgpuscope.model.history import HistoryPage
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.heap import one_heap
+from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
@@ -412,6 +412,7 @@ class Analyzer(Service):
         finally:
             if self._outbox.saved > before:
                 self._history_works("read", "write")  # saving reads, too
+                await asyncio.to_thread(give_back)
 
     def _history_works(self, *uses: Use) -> None:
         self._leadership.store_works(*uses)
