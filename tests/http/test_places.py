@@ -5,10 +5,11 @@ import asyncio
 import httpx2
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from tests.http.serving import SOON, served, until
 from vgpuscope.http.answer_limits import PIECE
-from vgpuscope.http.answers import Answer, Content
+from vgpuscope.http.answers import Answer, Content, respond
 from vgpuscope.http.operations import Call, Operation, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.places import Places
@@ -84,7 +85,7 @@ async def test_an_answer_that_cannot_be_made_has_ended_too(monkeypatch):
         assert ended.times == 1
 
 
-async def test_an_answer_has_not_ended_while_its_client_does_not_read(monkeypatch):
+async def test_an_answer_has_not_ended_while_its_client_does_not_read():
     ended = Ended(b"x" * (64 * 1024 * 1024))  # more than all buffers between the two
     async with serving(ended) as server:
         host, port = server.url.removeprefix("http://").split(":")
@@ -94,3 +95,20 @@ async def test_an_answer_has_not_ended_while_its_client_does_not_read(monkeypatc
         assert ended.times == 0
         writer.close()
         await until(lambda: ended.times == 1)
+
+
+async def test_no_piece_is_longer_than_the_buffers_of_a_connection():
+    ended, sent = Ended(b"x" * 1_000_001), []
+
+    async def send(message):
+        sent.append(len(message.get("body", b"")))
+
+    async def receive():
+        raise AssertionError("nothing is awaited from the client")
+
+    request = Request({"type": "http", "method": "GET", "headers": []})
+    made = await respond(request, Answer(make=ended.make, ended=ended.add), asked=None, status=200, headers={})
+    await made({"type": "http"}, receive, send)
+    assert sum(sent) == 1_000_001
+    assert max(sent) <= 65_536
+    assert ended.times == 1

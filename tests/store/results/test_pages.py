@@ -32,6 +32,14 @@ async def test_page_by_page_nothing_is_missing_and_nothing_comes_twice(tmp_path_
         await assert_pages_are_the_whole(store, limit=limit)
 
 
+async def test_analyses_of_the_same_moment_are_told_apart(tmp_path):
+    async with history(tmp_path / "h.db") as store:
+        for number in range(3):
+            await store.save(analysis(NOON, gpu(0), gpu(1), number=number))
+        await assert_pages_are_the_whole(store, limit=1)
+        await assert_pages_are_the_whole(store, limit=3)
+
+
 async def test_what_is_saved_between_two_pages_does_not_shift_the_next_one(tmp_path):
     async with history(tmp_path / "h.db") as store:
         for number in range(4):

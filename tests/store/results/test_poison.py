@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.store.fleets import DAY, NOON, analysis, gpu, points, tenant
@@ -29,6 +29,11 @@ async def history(path):
 
 
 @given(names)
+@example("a\0b")
+@example("é\0")
+@example("\ud800")
+@example("é" * 300)
+@example("x" * 513)
 def test_a_stored_name_is_valid_text_that_fits_into_an_index(name):
     stored = storable(name)
     assert "\0" not in stored
