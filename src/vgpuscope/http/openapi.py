@@ -43,7 +43,7 @@ _STATUS_WORDS = {
     404: "The named thing does not exist.",
     409: "Another replica is the leader.",
     422: "A parameter or the body is wrong; nothing was done.",
-    429: "The rate limit is exceeded.",
+    429: "Too many requests at once, or within a short time; Retry-After says when to retry.",
     503: "A source or the store is down.",
 }
 _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}

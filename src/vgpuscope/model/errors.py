@@ -8,6 +8,7 @@ ScopeError
 ├── ReadOnly, Forbidden                                  status 403
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
+├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
@@ -135,6 +136,12 @@ class HistoryDown(ScopeError):
     hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
     status = 503
     retryable = True
+
+
+class RowRefused(ScopeError):
+    code = "HISTORY_REFUSED"
+    meaning = "The store works, but rejected one result because of its content. That result is not stored; others are."
+    hint = "The message has the database's own words. Please report it, with the log."
 
 
 class FollowerLate(ScopeError):

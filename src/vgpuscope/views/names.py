@@ -243,6 +243,7 @@ ERROR_NAMES: dict[str, str] = {
     "KUBE_CONFLICT": "对象在读取之后已被修改，未做任何更改",
     "KUBE_ABSENT": "要修改的对象已不存在",
     "HISTORY_DOWN": "结果存储无法读写；分析照常进行",
+    "HISTORY_REFUSED": "结果存储因内容拒绝了一次结果；该结果未保存，其余照常保存",
     "SOURCE_DOWN": "数据源无法读取；缺少它的数据，其余照常提供",
     "WEB_CONFIG_INVALID": "Web 配置文件（TLS、basic auth、bearer token）无法使用",
     "RATIO_INVALID": "虚拟化比例不是大于 0 的数",

@@ -11,16 +11,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
 from vgpuscope.http import docs
-from vgpuscope.http.answer_limits import LONGEST_PERIOD
+from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_WASTES, WASTES_WAITING
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.request_places import Places
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
-from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.console import Console
@@ -37,6 +38,7 @@ from vgpuscope.services.analyzer.parameters import (
 )
 from vgpuscope.services.analyzer.settings import CHANGEABLE
 from vgpuscope.services.analyzer.wasted import wasted
+from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
@@ -49,10 +51,11 @@ ABOUT = (
     "What each GPU of the fleet is used for: a score, a status, and a verdict (in_use, idle or unknown) with the "
     "evidence it rests on. What was not measured is null, and what is not known well enough is unknown."
 )
-STALE_SINCE = "x-vgpuscope-stale-since"
+STALE_SINCE, NEXT = "x-vgpuscope-stale-since", "x-next-cursor"
 _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or are missing; otherwise absent"}
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
+_CONTINUED = {NEXT: "the `cursor` of the next page; absent on the last one"}
 _TABLE = (JSON, CSV)
 _FAULTS = 5  # faults listed in /health
 _BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
@@ -119,7 +122,8 @@ class AnalyzerState(Protocol):
     def console(self) -> Console: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
+    async def page(self, wanted: Wanted) -> HistoryPage: ...
+    async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
 
 
 def _changes_type() -> Any:
@@ -145,6 +149,7 @@ class AnalyzerApi:
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
+        self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
         described = docs.operations(
@@ -215,9 +220,10 @@ class AnalyzerApi:
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=CHANGES).operations(),
             self._data(
                 "/api/v1/history",
-                "the course of GPUs and pods",
+                "the course of GPUs and pods, a page at a time",
                 self._history,
                 list[HistoryPoint],
+                headers=_CONTINUED,
                 statuses=(503,),
             ),
             self._data(
@@ -378,27 +384,39 @@ class AnalyzerApi:
         return Answer(make=make, version=(_version(board), stale, errors))
 
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
+        """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
         _check_namespace(call.caller, call.asked)
-        found = await self._state.points(call.asked)
-        return Answer(make=lambda: json_content(found))
+        await self._histories.take()
+        try:
+            page = await self._state.page(call.asked.wanted(time.time()))
+        except BaseException:
+            self._histories.leave()
+            raise
+        headers = {NEXT: page.cursor} if page.cursor else {}
+        return Answer(make=lambda: json_content(page.points), headers=headers, ended=self._histories.leave)
 
     async def _waste(self, call: Call[WasteQuery, None]) -> Answer:
+        async with self._wastes:
+            found = await self._sum_of_waste(call)
+        headers = {"x-total-count": str(found.count)}
+        return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
+
+    async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
+        """One hour or day is read at a time, so that memory use does not grow with the period."""
         end = time.time()
-        step, begin = _period(call.asked.since, end)
+        asked, caller = call.asked, call.caller
+        step, begin = _period(asked.since, end)
         analysis = (await self._board(call)).analysis
         ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
         stored = self._state.config().analyzer.history not in {"", "none"}
-        caller = call.caller
         found = ledger.waste(
-            group_by=call.asked.group_by,
+            group_by=asked.group_by,
             begin=begin,
             end=end,
             history=stored,
             sees=caller.sees if caller.restricted else None,
         )
-        found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
-        headers = {"x-total-count": str(found.count)}
-        return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
+        return msgspec.structs.replace(found, rows=found.rows[: asked.limit])
 
     async def _events(self, call: Plain) -> Stream:
         return Stream(self._state.feed.listen(analysis_event(await self._board(call))))

@@ -103,6 +103,7 @@ class Cycle:
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
+        self._own = False  # whether the analysis on the board was made here
         self._ageing = asyncio.Lock()
         self.tally = AnalysisCounts()
 
@@ -145,11 +146,16 @@ class Cycle:
         return self._board.analysis
 
     async def restore(self, analysis: Analysis) -> bool:
-        """Continue from an analysis of an earlier run or of the leader; False if it is not newer."""
-        known = self._board.analysis
-        if known is not None and known.started >= analysis.started:
+        """Continue from an analysis of an earlier run or of the leader; False if one of our own is to stay.
+
+        The store decides the order of its analyses, because a replica's clock may be wrong. An analysis of our own
+        stays if it began later, unless its time is too far from now to be trusted.
+        """
+        own = self._board.analysis if self._own else None
+        if own is not None and own.started >= analysis.started and not self._too_old(own):
             return False
         await self._show(analysis)
+        self._own = False
         return True
 
     def trigger(self) -> bool:
@@ -179,6 +185,7 @@ class Cycle:
             with without_collections():
                 analysis = await self._look(began)
                 await self._show(analysis, since=monotonic)
+                self._own = True
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.monotonic() - monotonic)

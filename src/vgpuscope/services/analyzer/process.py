@@ -37,23 +37,23 @@ from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
-from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.history import HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.heap import one_heap
+from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
-from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.settings import Settings, changed
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.store.lease import Leadership
+from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
+from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
@@ -75,6 +75,7 @@ _LOOK_EVERY = 1.0  # seconds between two checks of the settings file
 _ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: it takes at most ten to notice whether the source answers
 _LEASE = 15.0  # seconds; the leader renews it three times in that time
 _PRUNE_EVERY = 600.0
+_SAVE_LAST_WITHIN = 2.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
 _PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; results that waited are stored too
 
@@ -122,13 +123,14 @@ class Analyzer(Service):
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )
-        self._outbox = Outbox(self._history)
+        self._outbox = Outbox(self._history, leads=lambda: self._leads)
+        self._saving: Follower[None] = Follower(name="store", follow=self._save_waiting, deadline=_STORE_WITHIN)
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._cycle = Cycle(
             lambda: settings.config,
             lambda: self._sources.current,
             owners=self._sources.owners,
-            done=self._followers.tell,
+            done=self._after,
             nodes=self._sources.nodes,
         )
         self.console = Console(self)
@@ -162,6 +164,7 @@ class Analyzer(Service):
             "settings": Restartable(self._watch_settings),
             "look": Restartable(self._look_forever),
             "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
+            "save": Restartable(self._save_forever),
             "prune": Restartable(self._prune_forever),
         }
 
@@ -193,10 +196,18 @@ class Analyzer(Service):
         """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
         await self.console.close()
+        await self._save_last()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
         await self._sources.close()
         await self._history.close()
+
+    async def _save_last(self) -> None:
+        """Save what was about to be saved, if the store answers quickly."""
+        if self._outbox.waiting:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_SAVE_LAST_WITHIN):
+                    await self._outbox.flush()
 
     # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,7 +243,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look,
             leader=self._leads,
-            history=self._stored is not False,
+            history=self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
         )
 
@@ -250,19 +261,11 @@ class Analyzer(Service):
         self._apply()
         return done
 
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]:
-        end = asked.end if asked.end is not None else time.time()
-        begin = asked.begin if asked.begin is not None else end - 86400
-        return await self._history.points(
-            step=asked.step,
-            begin=begin,
-            end=end,
-            gpu_id=asked.gpu_id,
-            mig=asked.mig,
-            namespace=asked.namespace,
-            pod=asked.pod,
-            limit=asked.limit,
-        )
+    async def page(self, wanted: Wanted) -> HistoryPage:
+        return await self._history.page(wanted)
+
+    async def points(self, wanted: Wanted) -> list[HistoryPoint]:
+        return (await self._history.page(wanted)).points
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -311,10 +314,13 @@ class Analyzer(Service):
         """Take over the last result of an earlier run or of the leader."""
         known = self._cycle.last()
         try:
-            latest = await self._history.latest(after=known.started if known else 0.0)
+            latest = await self._history.latest(unlike=AnalysisKey.of(known) if known else None)
         except HistoryDown as e:
-            self._history_failed(e)
+            self._history_failed(e, "read")
             return
+        if not self._outbox.waiting:
+            self._leadership.nothing_to_write()
+        self._history_works("read")
         if latest is not None and await self._cycle.restore(latest):
             await self._show_cards(latest)
             await self.console.follow(self._cycle.shown())
@@ -325,21 +331,23 @@ class Analyzer(Service):
                 await self._ask_for_lead()
                 await asyncio.sleep(_LEASE / 3)
         finally:
-            self._leadership.store_failed()  # the lease is no longer renewed
+            self._leadership.store_failed("lease")  # the lease is no longer renewed
 
     async def _ask_for_lead(self) -> None:
         before, known = self._analyses, (self._stored is not None, self._leads)
         try:
             self._lead(await self._leadership.renew(), known=known)
         except HistoryDown as e:
-            self._history_failed(e)
+            self._history_failed(e, "lease")
         if self._analyses != before:
             self._wake.set()
 
     def _lead(self, leads: bool, *, known: tuple[bool, bool]) -> None:
         if known != (True, leads):
             log.info("leading" if leads else "following", extra=fields(holder=self._leadership.holder))
-        self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+            if self._outbox.waiting:
+                self._outbox.filled.set()
+        self._history_works("lease")
 
     async def _look_forever(self) -> None:
         """Check whether the source answers. Analyses alone are too rare for that, and may take a minute."""
@@ -396,7 +404,13 @@ class Analyzer(Service):
                 try:
                     await self._history.prune(time.time())
                 except HistoryDown as e:
-                    self._history_failed(e)
+                    self._history_failed(e, "write")
+
+    async def _save_forever(self) -> None:
+        """Save beside the analyses: they go on, however long the store takes."""
+        while True:
+            await self._outbox.filled.wait()
+            await self._followers.run(self._saving, None)
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
@@ -406,13 +420,19 @@ class Analyzer(Service):
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
-            Follower(name="store", follow=self._save_board, deadline=_STORE_WITHIN),
         )
+
+    async def _after(self, board: Board) -> bool:
+        """Tell the followers, and leave the analysis to be saved; True if a follower raised an unexpected error."""
+        assert board.analysis is not None
+        broken = await self._followers.tell(board)
+        await self._outbox.put(board.analysis)
+        return broken
 
     def _follower_failed(self, name: str, error: ScopeError) -> None:
         self.counters.failed(name)
         if isinstance(error, HistoryDown):
-            self._history_failed(error)
+            self._history_failed(error, "write")
         else:
             self.counters.count(error)
 
@@ -429,13 +449,23 @@ class Analyzer(Service):
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
 
-    async def _save_board(self, board: Board) -> None:
-        assert board.analysis is not None
-        await self._outbox.save(board.analysis)
+    async def _save_waiting(self, _: None) -> None:
+        before = self._outbox.saved
+        try:
+            await self._outbox.flush()
+        finally:
+            if self._outbox.saved > before:
+                self._history_works("read", "write")  # saving reads, too
+                await asyncio.to_thread(give_back)
 
-    def _history_failed(self, error: HistoryDown) -> None:
+    def _history_works(self, *uses: Use) -> None:
+        self._leadership.store_works(*uses)
+        if self._stored:
+            self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+
+    def _history_failed(self, error: HistoryDown, use: Use) -> None:
         """Without a store of results, every replica analyses independently."""
-        self._leadership.store_failed()
+        self._leadership.store_failed(use)
         self.counters.count(error)
         self._history_told.tell(
             "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
