@@ -34,6 +34,7 @@ class Sources:
     def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
         """`make` returns the source that the settings ask for; the demo has one that remembers more."""
         self._make = make or make_source
+        self._count: Callable[[ScopeError], None] = lambda _: None
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
         self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), _cluster_url(config)
@@ -43,6 +44,11 @@ class Sources:
     @property
     def name(self) -> str:
         return type(self.current).__name__
+
+    def on_error(self, count: Callable[[ScopeError], None]) -> None:
+        """Let `count` get every unexpected error of one target or query."""
+        self._count = count
+        _count_errors(self.current, count)
 
     def renew(self, config: Config) -> None:
         """Apply the current settings; if the new source cannot be made, the old one stays."""
@@ -59,6 +65,7 @@ class Sources:
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
             self.current, self._made_for, self._config = self._make(config), _concerns(config), config
+            _count_errors(self.current, self._count)
             self._changed.set()
             log.info("source changed", extra=fields(source=self.name))
 
@@ -150,6 +157,11 @@ def make_source(config: Config) -> Source:
     if config.prometheus.url is not None:
         return _prometheus(config, deadline=config.prometheus.deadline, at_once=config.scheduler.max_workers)
     return _scrapes(config)
+
+
+def _count_errors(source: Source, count: Callable[[ScopeError], None]) -> None:
+    if isinstance(source, PrometheusSource | ScrapeSource):
+        source.count = count
 
 
 async def _let_go(source: Source) -> None:
