@@ -15,13 +15,15 @@ _BYTES = b"\x00\xff\n\r\t \"'{}[](),:;=\\/_-+.eE0189aGNnx%\x80\xc3"  # those wit
 _MOST_CHANGES = 8
 
 
-def survives(parse: Callable[[bytes], object], data: bytes, *refusals: type[Exception], cases: int = 1) -> int:
+def survives(
+    parse: Callable[[bytes], object], data: bytes, *refusals: type[Exception], cases: int = 1, thin: int = 1
+) -> int:
     """Nothing but `refusals` is raised, whatever `data` was changed to; returns how many examples were parsed.
 
-    `cases`: how many calls share ATTACK_SECONDS.
+    `cases`: how many calls share ATTACK_SECONDS. `thin`: without that time, only each so manyth byte is changed.
     """
     refused = parsed = 0
-    for example, how in _attacks(data, SECONDS / cases):
+    for example, how in _attacks(data, SECONDS / cases, thin):
         try:
             parse(example)
             parsed += 1
@@ -33,19 +35,21 @@ def survives(parse: Callable[[bytes], object], data: bytes, *refusals: type[Exce
     return parsed
 
 
-def _attacks(data: bytes, seconds: float) -> Iterator[tuple[bytes, str]]:
+def _attacks(data: bytes, seconds: float, thin: int) -> Iterator[tuple[bytes, str]]:
     every = seconds > 0
     ends = range(len(data) + 1)
-    for end in ends if every else ends[:: max(1, len(data) // _USUAL)]:
+    for end in ends if every else ends[:: thin * max(1, len(data) // _USUAL)]:
         yield data[:end], f"a cut at byte {end}"
-    yield from _one_byte(data, 255 if every else max(1, min(255, _USUAL // max(1, len(data)))))
+    if every:
+        yield from _one_byte(data, 255, 1)
+    else:
+        yield from _one_byte(data, max(1, min(255, _USUAL // max(1, len(data)))), thin)
     if every:
         yield from _several_bytes(data, seconds)
 
 
-def _one_byte(data: bytes, each: int) -> Iterator[tuple[bytes, str]]:
+def _one_byte(data: bytes, each: int, step: int) -> Iterator[tuple[bytes, str]]:
     """Every place with `each` other bytes; if few, another part of all bytes at each place."""
-    step = max(1, -(-len(data) // (20 * _USUAL))) if each < 255 else 1
     for at in range(0, len(data), step):
         for number in range(each):
             byte = (at * 7 + number) % 256 if number % 2 else _BYTES[(at + number) % len(_BYTES)]

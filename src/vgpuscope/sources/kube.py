@@ -192,6 +192,10 @@ class Watch(Generic[T]):
         if path != self._path:
             self._path, self._version = path, None
 
+    def restart(self) -> None:
+        """List again at the next run."""
+        self._version = None
+
     async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
         """Keep the objects up to date until that fails, and call `changed` after every change and sign of life."""
         while True:

@@ -128,13 +128,13 @@ async def test_an_unexpected_error_in_one_query_is_its_own_with_its_name_and_cou
 
     monkeypatch.setattr(Table, "take", broken)
     async with source(server) as prometheus:
-        prometheus.count = counted.append
+        prometheus.units.count = counted.append
         reading = await prometheus.read(end=END, seconds=WINDOW)
     assert {(fault.part.split()[0], fault.code) for fault in reading.faults} == {("gpu_util", "INTERNAL")}
     assert reading.tracks[0].terms["power"].mean == 380.0
     told = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(counted) == len(told) > 0
-    assert {record.fields["part"].split()[0] for record in told} == {"gpu_util"}
+    assert {record.fields["unit"].split()[0] for record in told} == {"gpu_util"}
 
 
 async def test_an_xid_of_many_digits_says_nothing(server, engine):

@@ -82,7 +82,7 @@ class Broken(Pages):
 async def test_an_unexpected_error_of_one_target_is_its_own_with_its_name_and_counted(monkeypatch, caplog):
     counted: list[ScopeError] = []
     async with exporters(page("GPU-1"), page("GPU-2")) as (bad, good), source(bad.url, good.url) as made:
-        made.count = counted.append
+        made.units.count = counted.append
         await reading_when(made, lambda reading: len(uuids(reading)) == 2)
         made._known[bad.url].pages.__class__ = Broken
         reading = await reading_when(made, lambda reading: reading.faults)
@@ -93,7 +93,7 @@ async def test_an_unexpected_error_of_one_target_is_its_own_with_its_name_and_co
     assert (fault.part, fault.code) == (bad.url, "INTERNAL")
     assert {error.code for error in counted} == {"INTERNAL"}
     [told] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert (told.fields["target"], told.exc_info[0]) == (bad.url, ZeroDivisionError)
+    assert (told.fields["unit"], told.exc_info[0]) == (bad.url, ZeroDivisionError)
 
 
 async def test_an_unexpected_error_in_the_samples_of_one_target_leaves_the_others_readable():

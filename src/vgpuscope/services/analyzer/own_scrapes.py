@@ -20,7 +20,7 @@ from vgpuscope.logic.fleet.scrape_window import MOST_ROWS, WANTED, Choice, Meani
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
 from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.runtime.log import fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.sources.bodies import BodyRefused, encoding_of, sent_body, unpacked
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
@@ -61,7 +61,7 @@ class ScrapeSource:
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
         self._known: dict[str, _Target] = {}  # includes former targets, as long as their samples are used
         self._lost: ScopeError | None = None  # why the targets could not be listed, or one of them cannot be scraped
-        self.count: Callable[[ScopeError], None] = lambda _: None  # called with each unexpected error
+        self.units = Units(log)
         self._scrapes = 0
         self.keep = keep
         self._client = _client(token, interval)
@@ -121,7 +121,7 @@ class ScrapeSource:
             try:
                 found += target.pages.tracks(begin=begin, end=end, interval=self._interval)
             except Exception as e:
-                target.failed(self._unexpected(target.name, e, target.error))
+                target.failed(self.units.failed(target.name, e))
             if clock() - since > _SLICE:
                 await asyncio.sleep(0)
                 since = clock()
@@ -136,15 +136,6 @@ class ScrapeSource:
             errors.insert(0, ("targets", self._lost))
         found = [Fault(part=part, code=error.code, message=str(error)) for part, error in errors if error]
         return (*self._target_faults(), *found)
-
-    def _unexpected(self, name: str, error: Exception, before: ScopeError | None) -> ScopeError:
-        """The error of one unit of work that is no ScopeError: counted, and logged unless it was the last one too."""
-        found = ScopeError(f"{name}: {error!r}")
-        if str(before) != str(found):
-            values = fields(target=name, error_code=found.code, err=str(found))
-            log.error("target failed unexpectedly", extra=values, exc_info=error)
-        self.count(found)
-        return found
 
     def _nothing(self) -> SourceDown:
         if self._lost:
@@ -165,7 +156,7 @@ class ScrapeSource:
         except ScopeError as e:
             self._not_listed(e)
         except Exception as e:
-            self._not_listed(self._unexpected("targets", e, self._lost))
+            self._not_listed(self.units.failed("targets", e))
         else:
             self._take_targets(self._addressed(urls), tasks)
 
@@ -213,8 +204,9 @@ class ScrapeSource:
             try:
                 await self._scrape(target)
                 target.pages.forget(self._clock() - self.keep - 2 * interval)
+                self.units.good(target.name)
             except Exception as e:
-                target.failed(self._unexpected(target.name, e, target.error))
+                target.failed(self.units.failed(target.name, e))
             due += interval * max(1, math.ceil((clock() - due) / interval))
 
     async def _scrape(self, target: "_Target") -> None:

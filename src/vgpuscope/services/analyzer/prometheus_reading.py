@@ -41,7 +41,7 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.sources.fleet.promapi import Budget, PromApi
 from vgpuscope.worker import Worker
 
@@ -104,7 +104,7 @@ class PrometheusSource:
         self._condition = promql.parse_condition(condition)
         self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
         self._samples, self._progress, self._budget = samples, progress, budget
-        self.count: Callable[[ScopeError], None] = lambda _: None  # called with each unexpected error
+        self.units = Units(log)
         self._api = PromApi(
             url=url,
             headers=headers or {},
@@ -161,8 +161,9 @@ class PrometheusSource:
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
         budget = Budget(self._budget)
-        cycle = _Cycle(self._api, self._worker, budget, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
-        cycle.count = self.count
+        cycle = _Cycle(
+            self._api, self._worker, self.units, budget, end=end, seconds=seconds, due=self._deadline, at_once=at_once
+        )
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
@@ -369,6 +370,7 @@ class _Cycle:
         self,
         api: PromApi,
         worker: Worker,
+        units: Units,
         budget: Budget,
         *,
         end: UnixTime,
@@ -376,8 +378,7 @@ class _Cycle:
         due: Seconds,
         at_once: int,
     ) -> None:
-        self._api, self._worker, self._budget = api, worker, budget
-        self.count: Callable[[ScopeError], None] = lambda _: None
+        self._api, self._worker, self._units, self._budget = api, worker, units, budget
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
@@ -605,19 +606,12 @@ class _Cycle:
         except ScopeError as e:
             error = e
         except Exception as e:
-            error = self._unexpected(part, e)
+            error = self._units.failed(part, e)
         else:
             return None
         if fault:
             self.fault(part, error)
         return error
-
-    def _unexpected(self, part: str, error: Exception) -> ScopeError:
-        """The error of one query that is no ScopeError, logged with its part and counted."""
-        found = ScopeError(f"{part}: {error!r}")
-        log.error("query failed unexpectedly", extra=fields(part=part, **error_fields(found)), exc_info=error)
-        self.count(found)
-        return found
 
     async def _off_loop_if_many(self, rows: list[T], work: Callable[[list[T]], V]) -> V:
         return work(rows) if len(rows) <= _MANY else await self.off_loop(lambda: work(rows))
