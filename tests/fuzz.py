@@ -1,13 +1,15 @@
 """What a stranger may send in place of a recorded document: each prefix, each single-byte change, random changes.
 
-Without ATTACK_SECONDS a fixed number of them is tried. With it, all of them, and then random changes of several bytes
-for as long as it says. A failure shows the bytes and the seed; ATTACK_SEED repeats a run.
+Without ATTACK_SECONDS a fixed number of them is tried: all prefixes of a short document, and each byte changed at least
+once. With it, other bytes at each place for half of that time, and random changes of several bytes for the rest. A
+failure shows the bytes and the seed; ATTACK_SEED repeats a run.
 """
 
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from math import gcd
 
 SECONDS = float(os.environ.get("ATTACK_SECONDS") or 0)
 _USUAL = 1500  # examples of each kind, if no time is given
@@ -36,31 +38,43 @@ def survives(
 
 
 def _attacks(data: bytes, seconds: float, thin: int) -> Iterator[tuple[bytes, str]]:
-    every = seconds > 0
-    ends = range(len(data) + 1)
-    for end in ends if every else ends[:: thin * max(1, len(data) // _USUAL)]:
-        yield data[:end], f"a cut at byte {end}"
-    if every:
-        yield from _one_byte(data, 255, 1)
-    else:
-        yield from _one_byte(data, max(1, min(255, _USUAL // max(1, len(data)))), thin)
-    if every:
-        yield from _several_bytes(data, seconds)
-
-
-def _one_byte(data: bytes, each: int, step: int) -> Iterator[tuple[bytes, str]]:
-    """Every place with `each` other bytes; if few, another part of all bytes at each place."""
-    for at in range(0, len(data), step):
-        for number in range(each):
+    if seconds > 0:
+        yield from _for(seconds, data)
+        return
+    for end in range(0, len(data) + 1, thin * max(1, len(data) // _USUAL)):
+        yield _cut(data, end)
+    for at in range(0, len(data), thin):
+        for number in range(max(1, min(255, _USUAL // len(data)))):
             byte = (at * 7 + number) % 256 if number % 2 else _BYTES[(at + number) % len(_BYTES)]
-            if each == 255:
-                byte = number + (number >= data[at])
-            yield data[:at] + bytes((byte,)) + data[at + 1 :], f"byte {at} set to {byte}"
+            yield _one_byte(data, at, byte)
 
 
-def _several_bytes(data: bytes, seconds: float) -> Iterator[tuple[bytes, str]]:
+def _for(seconds: float, data: bytes) -> Iterator[tuple[bytes, str]]:
+    """Each cut; each other byte at each place, in a scattered order, for half of the time; then random changes."""
+    begun = time.monotonic()
+    for end in range(len(data) + 1):
+        yield _cut(data, end)
+    number = 255 * len(data)
+    stride = next(step for step in range(number * 5 // 8, 2 * number + 2) if gcd(step, number) == 1) if number else 1
+    for turn in range(number):
+        if time.monotonic() > begun + seconds / 2:
+            break
+        at, other = divmod(turn * stride % number, 255)
+        yield _one_byte(data, at, other + (other >= data[at]))
+    yield from _several_bytes(data, begun + seconds)
+
+
+def _cut(data: bytes, end: int) -> tuple[bytes, str]:
+    return data[:end], f"a cut at byte {end}"
+
+
+def _one_byte(data: bytes, at: int, byte: int) -> tuple[bytes, str]:
+    return data[:at] + bytes((byte,)) + data[at + 1 :], f"byte {at} set to {byte}"
+
+
+def _several_bytes(data: bytes, until: float) -> Iterator[tuple[bytes, str]]:
     seed = int(os.environ.get("ATTACK_SEED") or random.SystemRandom().randrange(2**32))
-    chance, until = random.Random(seed), time.monotonic() + seconds
+    chance = random.Random(seed)
     while time.monotonic() < until:
         changed = bytearray(data)
         for _ in range(chance.randint(1, _MOST_CHANGES)):
