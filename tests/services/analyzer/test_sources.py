@@ -164,8 +164,8 @@ class Broken:
     async def read(self):
         raise ZeroDivisionError("a broken promise of our own")
 
-    async def __aexit__(self):
-        pass
+    async def __aexit__(self, *_):
+        """Nothing is open."""
 
 
 @pytest.mark.attack

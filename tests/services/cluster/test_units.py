@@ -140,6 +140,27 @@ async def test_an_unexpected_error_in_a_watch_lists_again_and_ends_nothing(tmp_p
     assert made.counters.errors == {"INTERNAL": 1}
 
 
+async def test_an_unexpected_error_about_a_list_makes_it_be_listed_again(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "_RETRY", (0.01, 0.01))
+    made = ClusterExporter(ClusterConfig())
+    (kind,) = (kind for kind in made._kinds if kind.name == "pods")
+    left, usual = [True], kind._watch._on_list
+
+    def broken(found):
+        if left and left.pop():
+            raise ZeroDivisionError("a broken promise of our own")
+        usual(found)
+
+    kind._watch._on_list = broken
+    with bad_api(tmp_path) as api:
+        api.put(holder("first", "gpu-1", "GPU-a"))
+        following = asyncio.create_task(kind.follow(api.kubeconfig, made.counters.count))
+        await until(lambda: made._state.pods)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert errors(caplog) == ["watch of pods"]
+
+
 # ── owners ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
