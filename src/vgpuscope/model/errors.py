@@ -13,7 +13,7 @@ ScopeError
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
-                ├─ PodResourcesDown
+                ├─ PodResourcesDown, PageMalformed
                 └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
                    NoKnownMetrics, WindowTooShort, LimitReached
 """
@@ -252,6 +252,12 @@ class PodResourcesDown(SourceDown):
     code = "PODRESOURCES_DOWN"
     meaning = "The kubelet's PodResources socket does not answer."
     hint = "Mount the directory /var/lib/kubelet/pod-resources (not the socket) into the agent."
+
+
+class PageMalformed(SourceDown):
+    code = "PAGE_MALFORMED"
+    meaning = "A scraped page has lines that are not in Prometheus' text format, or too many series. They are skipped."
+    hint = "`promtool check metrics` reads the page of that target and names the lines. All other lines are used."
 
 
 class QueryFailed(SourceDown):

@@ -260,6 +260,7 @@ ERROR_NAMES: dict[str, str] = {
     "QUERY_FAILED": "无法连接 Prometheus，或查询返回错误",
     "QUERY_TIMEOUT": "Prometheus 没有在截止时间内回答查询",
     "QUERY_FORBIDDEN": "Prometheus 或其前面的代理拒绝了凭据",
+    "PAGE_MALFORMED": "采集页面中有格式错误的行",
     "ANSWER_UNREADABLE": "返回的内容不是 Prometheus HTTP API 的回答",
     "ANSWER_PARTIAL": "Thanos、Mimir 或 VictoriaMetrics 的回答不完整：部分存储没有参与",
     "SAMPLES_REFUSED": "数值不可能的序列太多，无法逐条检查；相应的评分项不计入",

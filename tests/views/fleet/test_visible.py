@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Target, Tenant, TenantUse, Window
 from vgpuscope.model.caller import ANYONE, Caller
-from vgpuscope.views.fleet.api import detail, summary
+from vgpuscope.views.fleet.api import summary
 from vgpuscope.views.fleet.results import rows, stats, units
-from vgpuscope.views.fleet.visible import visible_detail, visible_rows, visible_summary
+from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 
 pytestmark = pytest.mark.attack
 
@@ -41,8 +41,7 @@ def test_no_namespace_but_ones_own_is_in_any_text(tenants, former):
     gpu = GpuUse(gpu_id="GPU-1", tenants=tenants, former=former)
     whole = rows(analysis(gpu))
     found = visible_rows(whole, MINE)
-    shown = [found, [unit for row in found for unit in units(row)], visible_detail(_detail(gpu), MINE)]
-    shown.append(stats(found, threshold=20, timestamp=None))
+    shown = (found, [unit for row in found for unit in units(row)], stats(found, threshold=20, timestamp=None))
     assert b"theirs" not in msgspec.json.encode(shown)
     own = [use.tenant.pod for use in tenants if use.tenant.namespace == "mine"]
     assert [one.pod for row in found for one in row.tenants] == own
@@ -54,11 +53,6 @@ def test_no_namespace_but_ones_own_is_in_any_text(tenants, former):
 def test_who_is_not_restricted_sees_everything(tenants, former):
     gpu = GpuUse(gpu_id="GPU-1", tenants=tenants, former=former)
     assert visible_rows(rows(analysis(gpu)), ANYONE) == rows(analysis(gpu))
-    assert visible_detail(_detail(gpu), ANYONE) == _detail(gpu)
-
-
-def _detail(gpu: GpuUse):
-    return detail(gpu, lang="en", stale=False)
 
 
 def test_the_summary_names_no_fault_and_no_target_of_others():

@@ -10,7 +10,7 @@ from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource, unpacked
+from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource, text_of
 from vgpuscope.sources.fleet.promapi import PromApi
 
 _DEADLINE: Seconds = 30.0
@@ -59,12 +59,12 @@ class PageFacts:
         if known is not None and known[0] is page:
             return known
         reader = known[1] if known else PageReader(wanted=OF_ALL | CURRENT, meaning=Seen)
-        return page, reader, folded(reader.read(unpacked(page)))
+        return page, reader, folded(reader.read(text_of(page)))
 
 
 def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
     reader: PageReader[Seen] = PageReader(wanted=OF_ALL | CURRENT | OF_ONE, meaning=Seen)
-    return _only(folded(reader.read(unpacked(page))), gpu_id)
+    return _only(folded(reader.read(text_of(page))), gpu_id)
 
 
 def _only(facts: Facts, gpu_id: str) -> Facts:

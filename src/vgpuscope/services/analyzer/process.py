@@ -120,6 +120,7 @@ class Analyzer(Service):
         self._admission = self._new_admission()
         self.feed = Feed()
         self._sources = sources or Sources(settings.config)
+        self._sources.on_error(self.counters.count)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )

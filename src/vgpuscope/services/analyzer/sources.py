@@ -11,6 +11,7 @@ from vgpuscope.formats.prom.promql import chosen_by, parse_condition
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer.cycle import Source
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
@@ -35,6 +36,7 @@ class Sources:
     def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
         """`make` returns the source that the settings ask for; the demo has one that remembers more."""
         self._make = make or make_source
+        self._units = Units(log)
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
         self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), cluster_url(config)
@@ -44,6 +46,11 @@ class Sources:
     @property
     def name(self) -> str:
         return type(self.current).__name__
+
+    def on_error(self, count: Callable[[ScopeError], None]) -> None:
+        """Let `count` get every unexpected error of one target or query."""
+        self._units.count = count
+        _count_errors(self.current, count)
 
     def renew(self, config: Config) -> None:
         """Apply the current settings; if the new source cannot be made, the old one stays."""
@@ -60,6 +67,7 @@ class Sources:
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
             self.current, self._made_for, self._config = self._make(config), _concerns(config), config
+            _count_errors(self.current, self._units.count)
             self._changed.set()
             log.info("source changed", extra=fields(source=self.name))
 
@@ -105,8 +113,15 @@ class Sources:
             await _let_go(source)
 
     async def owners(self) -> OwnersByPod:
-        """The owners of the pods; empty without a cluster exporter."""
-        return await self._owners.read() if self._owners is not None else {}
+        """The owners of the pods; empty without a cluster exporter. A ScopeError if they cannot be read."""
+        if self._owners is None:
+            return {}
+        try:
+            return await self._owners.read()
+        except ScopeError:
+            raise
+        except Exception as e:
+            raise self._units.failed("owners", e) from e
 
     async def nodes(self) -> Collection[str] | None:
         """All nodes of the cluster; None if no cluster exporter reports them."""
@@ -115,6 +130,9 @@ class Sources:
         try:
             return await self._nodes.read()
         except ScopeError:  # owners are read from the same exporter, and report that it is down
+            return None
+        except Exception as e:
+            self._units.failed("nodes", e)
             return None
 
     async def close(self) -> None:
@@ -169,6 +187,11 @@ def prom_api(config: Config, *, largest: int, at_once: int) -> PromApi:
         concurrency=at_once,
         largest=largest,
     )
+
+
+def _count_errors(source: Source, count: Callable[[ScopeError], None]) -> None:
+    if isinstance(source, PrometheusSource | ScrapeSource):
+        source.units.count = count
 
 
 async def _let_go(source: Source) -> None:

@@ -49,6 +49,7 @@ from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
@@ -106,6 +107,7 @@ class ClusterExporter(Service):
         self._beyond: set[str] = set()  # nodes that found the page full
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._tell = OnChange(log)
+        self._units = Units(log, self.counters.count)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
@@ -113,7 +115,7 @@ class ClusterExporter(Service):
     def loops(self) -> Loops:
         """The loops that run for as long as the exporter does.
 
-        If a watch or the settle loop dies, its work may be half done, which only a new process repairs.
+        An unexpected error ends neither a watch nor the settle loop: it belongs to one object or one part of the page.
         """
         count, kubeconfig = self.counters.count, self._config.kubeconfig
         search = OwnerSearch(self._owners, kubeconfig, failed=count)
@@ -259,8 +261,9 @@ class ClusterExporter(Service):
 
     def _drop_pod(self, uid: PodUID) -> None:
         """Remove a pod; parts that need it a last time are called before it is removed from the state."""
-        self._scheduling.drop_pod(uid)
-        self._pending.drop_pod(uid, time.time())
+        with self._units.isolated(f"pod {uid}"):
+            self._scheduling.drop_pod(uid)
+            self._pending.drop_pod(uid, time.time())
         self._state.apply(PodGone(uid))
         self._owners.drop_pod()
 
@@ -272,21 +275,33 @@ class ClusterExporter(Service):
     async def _settle_forever(self) -> None:
         while True:
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # read first: all is settled below
-            self._state.pass_time(time.monotonic())
-            self._pending.pass_time(time.time())
-            await self._settle()
-            self._settle_cluster()
-            self._settle_pods()
-            for kind in self._kinds:
-                self._report(kind)
-            alive = {(kind, of) for kind in self._kinds for of in ("state", *kind.faults())}
-            self._tell.keep(alive | self._report_omitted())
+            await self._settle_all()
             if listed:
-                self._news.tell(time.monotonic())
+                with self._units.isolated("log of nodes"):
+                    self._news.tell(time.monotonic())
             if listed and not self._settled:
                 self._settled = True
                 self._on_ready()
             await self._pause(_SETTLE_EVERY if listed else _FIRST_EVERY)
+
+    async def _settle_all(self) -> None:
+        """Update the page, part by part; a part that fails stays as it was, or is left out."""
+        isolated = self._units.isolated
+        with isolated("binding times"):
+            self._state.pass_time(time.monotonic())
+        with isolated("waiting times"):
+            self._pending.pass_time(time.time())
+        with isolated("changes"):
+            await self._settle()
+        with isolated("metrics of the cluster"):
+            self._settle_cluster()
+        with isolated("metrics of waiting pods"):
+            self._settle_pods()
+        for kind in self._kinds:
+            with isolated(f"report of {kind.name}"):
+                self._report(kind)
+        alive = {(kind, of) for kind in self._kinds for of in ("state", *kind.faults())}
+        self._tell.keep(alive | self._report_omitted())
 
     async def _pause(self, seconds: float) -> None:
         """Wait; while changes keep coming, wait longer (bounded), so that a node's events are handled together."""
@@ -308,35 +323,50 @@ class ClusterExporter(Service):
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
         for name in changes.nodes | self._waiting_for_room():
-            self._settle_node(name)
+            with self._units.isolated(f"node {name}"):
+                self._settle_node(name)
             if time.perf_counter() - began > _AT_ONCE:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         for name in changes.namespaces:
-            namespace = self._state.namespace(name)
-            if namespace.quotas:
-                self._page.update(("namespace", name), namespace_samples(namespace))
-            else:
-                self._page.drop(("namespace", name))
+            with self._units.isolated(f"namespace {name}"):
+                self._settle_namespace(name)
         if changes.nodes and log.isEnabledFor(DEBUG):
             seconds = round(time.perf_counter() - start, 6)
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
+    def _settle_namespace(self, name: str) -> None:
+        namespace = self._state.namespace(name)
+        if namespace.quotas:
+            self._page.update(("namespace", name), namespace_samples(namespace))
+        else:
+            self._page.drop(("namespace", name))
+
     def _settle_node(self, name: str) -> None:
-        node, shard = self._state.node(name), ("node", name)
         self._assumed.pop(name, None)
         self._beyond.discard(name)
+        try:
+            self._show_node(name, self._state.node(name))
+        except Exception:
+            self._hide_node(name)  # what it had before may be wrong by now
+            raise
+
+    def _show_node(self, name: str, node: NodeLedger | None) -> None:
+        shard = ("node", name)
         if node is not None and node.real and self._fits(shard):
             self._page.update_rows(shard, self._node_samples.of(node))
             return
-        self._page.drop(shard)
-        self._node_samples.forget(name)
+        self._hide_node(name)
         if node is not None and node.real:
             self._node_samples.leave_out(node, "cluster-limit")
             self._beyond.add(name)
         elif node is not None:
             self._node_samples.leave_out(node, "unregistered-device")
             self._assumed[name] = node
+
+    def _hide_node(self, name: str) -> None:
+        self._page.drop(("node", name))
+        self._node_samples.forget(name)
 
     def _fits(self, shard: tuple[str, str]) -> bool:
         return shard in self._page or self._page.series < self._config.max_series
