@@ -36,8 +36,9 @@ async def flooded(tmp_path, monkeypatch):
     """A server with two users, its password checks stopped, and a way to ask it from an address."""
     users = f"basic_auth_users: {{me: '{hashed(PASSWORD)}', you: '{hashed('yours')}'}}"
     guard, gate = Folder(tmp_path).write(users).guard(), Gate(monkeypatch)
+    arrived, limit = [], guard.limit
+    monkeypatch.setattr(guard, "limit", lambda: arrived.append(limit()))  # called once for each request
     async with served(guard=guard) as server, asyncio.TaskGroup() as group:
-        working = server._inner.server_state.tasks
 
         async def ask(user, password, address):
             transport = httpx2.AsyncHTTPTransport(local_address=address)
@@ -46,9 +47,9 @@ async def flooded(tmp_path, monkeypatch):
 
         async def begun(user, password, address=HERE):
             """A request that has arrived: it waits for its check, or is answered."""
-            before = len(working)
+            before = len(arrived)
             task = group.create_task(ask(user, password, address))
-            await until(lambda: task.done() or len(working) > before)
+            await until(lambda: len(arrived) > before)
             return task
 
         yield begun, gate
