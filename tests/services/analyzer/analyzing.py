@@ -119,6 +119,9 @@ class StubSources:
         self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0
 
+    def on_error(self, count) -> None:
+        pass
+
     def renew(self, config) -> None:
         self.renewed += 1
 

@@ -842,7 +842,6 @@ def test_a_node_without_the_library_has_no_driver_until_it_appears(tmp_path):
         import os, sys
         from vgpuscope.model.errors import DriverAbsent
         from vgpuscope.sources.node.nvml.driver import Nvml
-from vgpuscope.sources.node.nvml.gpu import read_card
         now = 0.0
         nvml = Nvml(clock=lambda: now)
         try:

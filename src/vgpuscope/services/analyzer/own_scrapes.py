@@ -81,14 +81,12 @@ class ScrapeSource:
 
     async def run(self) -> None:
         """Scrape all targets forever; what goes wrong with one of them is its own error."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await self._refresh(tasks)
-                    await asyncio.sleep(self._interval)
-        finally:
-            for target in self._known.values():  # if the scrapes are started again, all targets are new
-                target.leave()
+        for target in self._known.values():  # of an earlier run that was ended
+            target.leave()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._refresh(tasks)
+                await asyncio.sleep(self._interval)
 
     async def ready(self) -> None:
         """SourceDown if no target answers now."""
