@@ -88,8 +88,8 @@ def test_a_namespace_has_its_quotas_its_waiting_pods_and_its_idle_hours():
     rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(fleets.tenant("a"),))))
     quota = QuotaRow(resource="nvidia.com/gpumem", used=4.0, limit=8.0, ratio=0.5)
     waits = [
-        PendingPod(namespace="new", pod=name, pod_uid=name, outcome=how)
-        for name, how in (("p", "waiting"), ("q", "scheduled"))
+        PendingPod(namespace="new", pod="p", pod_uid="p"),
+        PendingPod(namespace="new", pod="q", pod_uid="q", outcome="scheduled"),
     ]
     waste = WasteBy(namespace="ml", idle_gpu_hours=3.0, held_gpu_hours=4.0, idle_ratio=0.75, pods=1, gpus=1)
     found = namespace_rows(rows, quotas={"ml": (quota,), "quiet": ()}, pending=waits, waste={"ml": waste})

@@ -143,5 +143,6 @@ async def test_a_slow_part_is_fetched_for_a_twentieth_of_the_time_at_most(source
 
 async def test_a_part_that_is_not_configured_is_absent_and_says_how_to_configure_it():
     missing = SourceDown("none is configured", hint="Set it.")
-    found = await PartReader("cluster", None, missing=missing).read()
+    part: PartReader[str] = PartReader("cluster", None, missing=missing)
+    found = await part.read()
     assert (found.state, found.error) == ("absent", missing)
