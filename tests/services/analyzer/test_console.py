@@ -13,6 +13,7 @@ from tests.services.analyzer.test_api import HOURLY, refused, shared
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster import Finding, FindingCount
 from vgpuscope.model.pending import PendingPod
+from vgpuscope.services.analyzer.settings import without_credentials
 
 LISTS = ("gpus", "nodes", "workloads", "namespaces")
 OTHERS = ("overview", *LISTS, "scheduling", "timeline", "history/classes", "history/series")
@@ -340,6 +341,7 @@ async def test_settings_have_bounds_and_origins_and_no_secrets(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text("thresholds:\n  idle: 7\n")
     flags = {**HOURLY, "analyzer.api_token": TOKEN, "analyzer.scrape_token": "s3cret-scrape"}
+    flags |= {"analyzer.targets": "http://me:s3cret-a@agent:9394", "analyzer.history": str(tmp_path / "x.db")}
     async with running(source(), file=file, **flags) as analyzer:
         text = (await analyzer.get("/api/v1/settings")).text
         assert TOKEN not in text
@@ -360,6 +362,21 @@ async def test_settings_have_bounds_and_origins_and_no_secrets(tmp_path):
     )
     assert (token["secret"], token["is_set"], token["value"]) == (True, True, None)
     assert rows["prometheus.time_window_min"]["exclusive_minimum"] is True
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:s3cret@db/x?sslmode=require", "postgresql://…@db/x?sslmode=require"),
+        ("postgresql://db/x?password=s3cret&user=me", "postgresql://db/x?password=…&user=me"),
+        ("http://me:p@ss@host", "http://…@host"),
+        ("/var/lib/results.db", "/var/lib/results.db"),
+        (None, None),
+        (["http://a:b@c", 1], ["http://…@c", 1]),
+    ],
+)
+def test_credentials_in_urls_are_masked(url, shown):
+    assert without_credentials(url) == shown
 
 
 CHANGE = {"thresholds": {"low_utilization": 80, "high": 90}}
@@ -388,6 +405,7 @@ async def test_a_preview_says_what_the_change_then_does_and_changes_nothing():
         {"thresholds": {"idle": 101}},
         {"thresholds": {"nope": 1}},
         {"thresholds": {"idle": 90, "high": 10}},
+        {"scheduler": {"interval": 30}},
     ],
 )
 async def test_a_preview_of_what_cannot_be_is_refused(fleet, change):

@@ -26,7 +26,7 @@ from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
-from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown
+from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import Seconds, UnixTime
@@ -46,7 +46,7 @@ from vgpuscope.sources.fleet.promapi import PromApi
 T = TypeVar("T")
 
 JOINED = ("analysis", "cluster", "agents")  # the parts of every list
-_SHARE = 20  # rows are joined again at most for 1/20 of the time, unless there is a new analysis
+_SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis
 _TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
@@ -193,10 +193,10 @@ class Console:
         return found if found.gpus else None
 
     async def cluster_api(self) -> ClusterPart:
-        """The cluster exporter itself; SourceDown without one."""
+        """The cluster exporter itself; Unknown without one."""
         api = self._wired().api
         if api is None:
-            raise _NO_CLUSTER
+            raise Unknown(str(_NO_CLUSTER), hint=_NO_CLUSTER.advice)
         return api
 
     @property
