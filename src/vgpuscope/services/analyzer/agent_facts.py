@@ -32,7 +32,7 @@ class PageFacts:
 
     def __init__(self, source: ScrapeSource) -> None:
         self._source = source
-        self._known: dict[str, tuple[LastPage, PageReader[Seen], Facts]] = {}
+        self._known: dict[str, tuple[LastPage, Facts]] = {}
         self._whole = Facts()
 
     async def fleet(self) -> Facts:
@@ -42,7 +42,7 @@ class PageFacts:
         if not self._known:
             await self.fleet()
         pages = self._source.last_pages()
-        names = (name for name, (_, _, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
+        names = (name for name, (_, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
         page = next((pages[name] for name in names if name in pages), None)
         return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)
 
@@ -51,20 +51,32 @@ class PageFacts:
         changed = known.keys() != self._known.keys() or any(known[n][0] is not self._known[n][0] for n in known)
         self._known = known
         if changed:
-            self._whole = together(facts for _, _, facts in known.values())
+            self._whole = together(facts for _, facts in known.values())
         return self._whole
 
-    def _read(self, name: str, page: LastPage) -> tuple[LastPage, PageReader[Seen], Facts]:
+    def _read(self, name: str, page: LastPage) -> tuple[LastPage, Facts]:
         known = self._known.get(name)
         if known is not None and known[0] is page:
             return known
-        reader = known[1] if known else PageReader(wanted=OF_ALL | CURRENT, meaning=Seen)
-        return page, reader, folded(reader.read(unpacked(page)))
+        return page, folded(_samples(unpacked(page), OF_ALL | CURRENT))
 
 
 def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
-    reader: PageReader[Seen] = PageReader(wanted=OF_ALL | CURRENT | OF_ONE, meaning=Seen)
-    return _only(folded(reader.read(unpacked(page))), gpu_id)
+    return _only(folded(_samples(unpacked(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
+
+
+def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:
+    """The wanted samples of a page. What its series mean is not remembered: that would take more memory than facts."""
+    reader: PageReader[Seen] = PageReader(wanted=wanted, meaning=Seen)
+    return reader.read(b"\n".join(line for line in page.split(b"\n") if not _says_nothing(line)))
+
+
+def _says_nothing(line: bytes) -> bool:
+    """Whether it is one of the states that a GPU or container is not in."""
+    return line.endswith(b" 0") and line.startswith(_CURRENT)
+
+
+_CURRENT = tuple(f"{name}{{".encode() for name in CURRENT)
 
 
 def _only(facts: Facts, gpu_id: str) -> Facts:

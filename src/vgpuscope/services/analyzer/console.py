@@ -149,6 +149,10 @@ class Console:
         self._charts: dict[str, PartReader[Any]] = {}  # the last ones that were asked for
         self._past = self._past_reader(stored=False)
         self._stored = False
+        self._day_before: tuple[UnixTime, float | None] = (
+            0.0,
+            None,
+        )  # since when, and idle hours
         self._digest: timeline.Digest | None = None
         self._noted = 0
         self.events: deque[TimelineEvent] = deque(maxlen=_EVENTS)
@@ -255,7 +259,8 @@ class Console:
         """End what is under way."""
         if self._wiring is not None:
             await _let_go(self._wiring)
-        await self._past.close()
+        for reader in (self._past, *self._charts.values()):
+            await reader.close()
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -342,10 +347,12 @@ class Console:
         begin = (end - _DAY) // _HOUR * _HOUR
         read, analysis = self._desk.points, (await self._desk.board()).analysis
         day = await wasted(read, analysis, step="hour", begin=begin, end=end)
-        before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
         hour = await points(read, "hour", begin, begin + _HOUR, namespace=None)
         waste, idle = _waste_rows(day, begin, end)
-        _, idle_before = _waste_rows(before, begin - _DAY, begin)
+        if self._day_before[0] != begin:  # it changes once an hour
+            before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
+            self._day_before = (begin, _waste_rows(before, begin - _DAY, begin)[1])
+        idle_before = self._day_before[1]
         return overview.PastFacts(
             waste=waste,
             wasted_gpu_hours=idle,
@@ -356,13 +363,12 @@ class Console:
 
     async def follow(self, board: Board) -> None:
         """Record what happened since the analysis before."""
-        if board.analysis is not None:
-            await asyncio.to_thread(self._follow, board.analysis)
-
-    def _follow(self, analysis: Analysis) -> None:
-        before, self._digest = self._digest, timeline.digest(analysis)
+        analysis = board.analysis
+        if analysis is None:
+            return
+        before, self._digest = self._digest, await asyncio.to_thread(timeline.digest, analysis)
         if before is not None:
-            self.events.extend(timeline.between(before, self._digest, at=analysis.window.end))
+            self.events.extend(await asyncio.to_thread(_between, before, self._digest, analysis.window.end))
 
     def settings_changed(self, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """Record changed settings: path → value before and after."""
@@ -390,6 +396,10 @@ def _agent_source(config: Config, source: Source, engine: PromApi | None) -> Age
     if isinstance(source, ScrapeSource):
         return PageFacts(source)
     return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
+
+
+def _between(before: timeline.Digest, after: timeline.Digest, at: UnixTime) -> list[TimelineEvent]:
+    return list(timeline.between(before, after, at=at))
 
 
 def part_of(held: Held[Any], now: UnixTime) -> Part:
