@@ -25,19 +25,9 @@ unknown_metric{{{AT}}} 5
 """
 
 
-class Scrapes:
-    """What the source has of each target."""
-
-    def __init__(self, **pages: LastPage) -> None:
-        self.pages = pages
-
-    def last_pages(self):
-        return self.pages
-
-
 @pytest.mark.parametrize("page", [LastPage(PAGE.encode(), False), LastPage(gzip.compress(PAGE.encode()), True)])
 async def test_a_page_says_how_each_gpu_and_container_is(page):
-    facts = await PageFacts(Scrapes(a=page)).fleet()
+    facts = await PageFacts(lambda: {"a": page}).fleet()
     gpu = facts.gpus[uuid(0), ""]
     assert (gpu.mode, gpu.values, gpu.info) == ("mps", {"vgpuscope_gpu_temperature_celsius": 61.0}, {})
     (tenant,) = facts.tenants.values()
@@ -46,20 +36,21 @@ async def test_a_page_says_how_each_gpu_and_container_is(page):
 
 
 async def test_more_is_read_of_one_gpu():
-    pages = PageFacts(Scrapes(a=LastPage(PAGE.encode(), False), b=LastPage(b"", False)))
-    found = await pages.gpu(uuid(0))
-    assert found.gpus[uuid(0), ""].info["serial"] == "s"
+    found = {"a": LastPage(PAGE.encode(), False), "b": LastPage(b"", False)}
+    pages = PageFacts(lambda: found)
+    facts = await pages.gpu(uuid(0))
+    assert facts.gpus[uuid(0), ""].info["serial"] == "s"
     assert not (await pages.gpu(uuid(1))).gpus
 
 
 async def test_pages_that_have_not_changed_are_the_same_facts():
-    scrapes = Scrapes(a=LastPage(PAGE.encode(), False))
-    pages = PageFacts(scrapes)
+    known = {"a": LastPage(PAGE.encode(), False)}
+    pages = PageFacts(lambda: dict(known))
     first = await pages.fleet()
     assert await pages.fleet() is first
-    scrapes.pages["a"] = LastPage(PAGE.replace("61", "62").encode(), False)
+    known["a"] = LastPage(PAGE.replace("61", "62").encode(), False)
     second = await pages.fleet()
     assert second is not first
     assert second.gpus[uuid(0), ""].values["vgpuscope_gpu_temperature_celsius"] == 62.0
-    scrapes.pages.clear()
+    known.clear()
     assert not (await pages.fleet()).gpus

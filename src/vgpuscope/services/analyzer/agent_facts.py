@@ -1,7 +1,7 @@
 """What agents show beside the analysis: from the pages of our own scrapes, or from the PromQL engine."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
@@ -10,7 +10,7 @@ from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource, unpacked
+from vgpuscope.services.analyzer.own_scrapes import LastPage, unpacked
 from vgpuscope.sources.fleet.promapi import PromApi
 
 _DEADLINE: Seconds = 30.0
@@ -30,18 +30,19 @@ class AgentSource(Protocol):
 class PageFacts:
     """Facts from the last page of each scrape target; a page is read once."""
 
-    def __init__(self, source: ScrapeSource) -> None:
-        self._source = source
+    def __init__(self, pages: Callable[[], dict[str, LastPage]]) -> None:
+        """`pages` returns the last page of each target that answers, by its name."""
+        self._pages = pages
         self._known: dict[str, tuple[LastPage, Facts]] = {}
         self._whole = Facts()
 
     async def fleet(self) -> Facts:
-        return await asyncio.to_thread(self._fleet, self._source.last_pages())
+        return await asyncio.to_thread(self._fleet, self._pages())
 
     async def gpu(self, gpu_id: str) -> Facts:
         if not self._known:
             await self.fleet()
-        pages = self._source.last_pages()
+        pages = self._pages()
         names = (name for name, (_, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
         page = next((pages[name] for name in names if name in pages), None)
         return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)

@@ -394,7 +394,7 @@ def _join(board: Board, cluster: ClusterFacts | None, facts: Facts | None) -> tu
 
 def _agent_source(config: Config, source: Source, engine: PromApi | None) -> AgentSource | None:
     if isinstance(source, ScrapeSource):
-        return PageFacts(source)
+        return PageFacts(source.last_pages)
     return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
 
 
