@@ -54,6 +54,9 @@ def test_the_console_says_what_the_exporters_say(demo):
     why = got(f"{api}/scheduling/{waits['namespace']}/{waits['pod']}")
     assert why["pod"]["code"] == waits["code"]
     assert why["pod"]["meaning"]["zh"]
+    sources = {one["source"]: one for one in got(f"{api}/nodes/hami-a")["node"]["agent"]["sources"]}
+    assert (sources["nvml"]["up"], sources["ratio"]["absent"]) == (True, True)
+    assert sources["ratio"]["message"]  # its metrics do not say it
     chart = got(f"{api}/history/classes?range=24h&points=24")
     assert len(chart["times"]) <= 24
     assert chart["columns"]

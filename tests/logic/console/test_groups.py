@@ -112,7 +112,7 @@ def test_a_node_without_an_agent_is_listed_with_what_the_scheduler_knows():
     ]
     analysis = fleets.analysis(fleets.NOON, fleets.gpu(0))
     rows = made(analysis, nodes)
-    dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None))
+    dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None, now=fleets.NOON))
     assert (dark.name, dark.ready, dark.agent.up, dark.gpus, dark.memory_allocated) == ("dark", False, None, 1, GIB)
     assert (dark.use, dark.power, dark.memory_used) == (None, None, None)
     assert (seen.name, seen.ready, seen.known, seen.memory_capacity, seen.findings) == (
@@ -131,9 +131,11 @@ def test_an_agent_is_down_where_its_target_is():
     fields = {name: getattr(analysis, name) for name in analysis.__struct_fields__}
     known = type(analysis)(**(fields | {"targets": (Target(name="http://a", up=True), down)}))
     up = Seen(m.SOURCE_UP.name, {"node": "node-0", "source": "nvml", "instance": "a"})
-    facts = folded([(up, 1.0), (Seen(m.BUILD_INFO.name, {"version": "1.2", "instance": "a"}), 1.0)])
-    agents = agents_of(known, facts)
+    at = (Seen(m.SAMPLE_TIME.name, {"node": "node-0", "instance": "a"}), fleets.NOON - 2.0)
+    facts = folded([at, (up, 1.0), (Seen(m.BUILD_INFO.name, {"version": "1.2", "instance": "a"}), 1.0)])
+    agents = agents_of(known, facts, now=fleets.NOON)
     assert (agents["node-0"].up, agents["node-0"].version, agents["node-0"].sources[0].up) == (True, "1.2", True)
+    assert agents["node-0"].age_seconds == 2.0
     assert (agents["node-1"].up, agents["node-1"].reason, agents["node-1"].last_seen) == (
         False,
         "refused",

@@ -47,6 +47,10 @@ class PageFacts:
         page = next((pages[name] for name in names if name in pages), None)
         return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)
 
+    def target(self, node: str) -> str | None:
+        """The scrape target at which the node's agent answers."""
+        return next((name for name, (_, facts) in self._known.items() if node in facts.nodes), None)
+
     def _fleet(self, pages: dict[str, LastPage]) -> Facts:
         known = {name: self._read(name, page) for name, page in pages.items()}
         changed = known.keys() != self._known.keys() or any(known[n][0] is not self._known[n][0] for n in known)

@@ -29,6 +29,7 @@ from vgpuscope.model.console.timeline import TimelineEvent
 from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
@@ -39,6 +40,7 @@ from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted
+from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -195,6 +197,19 @@ class Console:
         except (ScopeError, TimeoutError):
             return None
         return found if found.gpus else None
+
+    async def agent_sources(self, node: str) -> tuple[SourceState, ...] | None:
+        """What a node's agent says of its sources; None if we do not scrape it ourselves, or it does not answer."""
+        source = self._wired().source
+        target = source.target(node) if isinstance(source, PageFacts) else None
+        if target is None:
+            return None
+        try:
+            token = self.config.analyzer.scrape_token
+            async with AgentApi(target, timeout=_FACTS_WITHIN, token=token) as agent:
+                return (await agent.snapshot()).sources
+        except ScopeError:
+            return None
 
     async def cluster_api(self) -> ClusterPart:
         """The cluster exporter itself; Unknown without one."""
