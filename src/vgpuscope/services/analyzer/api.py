@@ -36,7 +36,7 @@ from vgpuscope.services.analyzer.parameters import (
     UpdateQuery,
     WasteQuery,
 )
-from vgpuscope.services.analyzer.settings import CHANGEABLE
+from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
@@ -126,8 +126,8 @@ class AnalyzerState(Protocol):
     async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
 
 
-def _changes_type() -> Any:
-    """The type of the body of /config/update: the changeable settings, section by section."""
+def _changes_types() -> tuple[Any, Any]:
+    """The bodies of /config/update and of a preview: the settings that can be changed or tried, by section."""
     sections: dict[str, list[tuple[str, Any, Any]]] = {}
     for setting in CHANGEABLE:
         section, _, name = setting.path.partition(".")
@@ -137,10 +137,14 @@ def _changes_type() -> Any:
         for section, found in sections.items()
     ]
     fields = [(section, kind | UnsetType, UNSET) for section, kind in made]
-    return msgspec.defstruct("Changes", fields, kw_only=True, forbid_unknown_fields=True)
+    tried = [field for field in fields if field[0] in TRIABLE]
+    return (
+        msgspec.defstruct("Changes", fields, kw_only=True, forbid_unknown_fields=True),
+        msgspec.defstruct("TriedChanges", tried, kw_only=True, forbid_unknown_fields=True),
+    )
 
 
-CHANGES = _changes_type()
+CHANGES, TRIED = _changes_types()
 
 
 class AnalyzerApi:
@@ -217,7 +221,7 @@ class AnalyzerApi:
     def _v1(self) -> tuple[Operation, ...]:
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            *ConsoleApi(lambda: self._state.console, data=self._data, changes=CHANGES).operations(),
+            *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods, a page at a time",
