@@ -1,10 +1,8 @@
 # One image, all processes: docker build -t vgpuscope:0.1.0 .
 FROM node:22-slim AS console
 WORKDIR /src/web
-COPY web/package.json web/package-lock.json web/.npmrc ./
-RUN npm ci
 COPY web ./
-RUN npm run build
+RUN npm ci && npm run build
 
 FROM python:3.12-slim AS build
 WORKDIR /src
