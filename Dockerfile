@@ -18,5 +18,9 @@ RUN sed -i "s/^REVISION = .*/REVISION = \"${REVISION}\"/; s/^BUILD_DATE = .*/BUI
 FROM python:3.12-slim
 COPY --from=build /opt/vgpuscope /opt/vgpuscope
 ENV PATH=/opt/vgpuscope/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
+# the analyzer's history; mount a volume here to keep it
+ENV VGPUSCOPE_ANALYZER_HISTORY=/var/lib/vgpuscope/results.sqlite
+RUN mkdir -p /var/lib/vgpuscope
+VOLUME /var/lib/vgpuscope
 ENTRYPOINT ["vgpuscope"]
 CMD ["--help"]

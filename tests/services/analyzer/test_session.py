@@ -85,3 +85,12 @@ async def test_a_script_is_not_answered_with_a_prompt_of_the_browser(web):  # no
         to_person = await analyzer.client.get("/results")
         assert "Basic" not in to_script.headers.get("www-authenticate", "")
         assert "Basic" in to_person.headers["www-authenticate"]
+
+
+async def test_who_is_not_logged_in_gets_the_console_but_no_data(web):  # noqa: F811
+    async with running(**HOURLY, **web) as analyzer:
+        browser = {"accept": "text/html,*/*;q=0.8"}
+        assert (await analyzer.client.get("/ui/gpus", headers=browser)).status_code == 200
+        assert (await analyzer.client.get("/", headers=browser)).headers["location"] == "ui/"
+        assert (await analyzer.client.get("/api/v1/overview", headers=browser)).status_code == 401
+        assert (await analyzer.client.get("/")).status_code == 401

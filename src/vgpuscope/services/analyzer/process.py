@@ -25,7 +25,7 @@ from vgpuscope.config import AnalyzerConfig, Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.admission import Admission
 from vgpuscope.http.client_limits import ClientLimits
-from vgpuscope.http.console_files import with_console
+from vgpuscope.http.console_files import wants_page, with_console
 from vgpuscope.http.events import Feed
 from vgpuscope.http.identity import ApiToken, Identity
 from vgpuscope.http.openapi import METRICS
@@ -186,7 +186,7 @@ class Analyzer(Service):
             routes=with_console(routes(api.operations, self)),
             admit=lambda request: self.admit(request, METRICS),
             identity=lambda: self._admission.identity,
-            public=lambda request: request.url.path == SESSION_PATH,
+            public=_shows_no_data,
         )
 
     def hang_up(self) -> None:
@@ -559,6 +559,12 @@ def _check(config: Config) -> None:
             "analyzer.api_token_namespaces: has no effect, because callers without the token see all namespaces",
             hint="Set analyzer.protect_reads to true.",
         )
+
+
+def _shows_no_data(request: Request) -> bool:
+    """The console's files and the session: without them nobody could log in."""
+    path = request.url.path
+    return path == SESSION_PATH or path == "/ui" or path.startswith("/ui/") or (path == "/" and wants_page(request))
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:
