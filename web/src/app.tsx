@@ -22,7 +22,7 @@ import { Boundary, Empty, Link } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
 import { now } from "./state/clock";
-import { language, narrow } from "./state/preferences";
+import { narrow } from "./state/preferences";
 import { apiRoot, base, partsOf, place } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -69,9 +69,10 @@ export function App() {
   useKeys();
   const [first = "", ...names] = partsOf(place.value.path);
   const entry = PAGES.find((one) => one.path === first);
+  const title = `${names.at(-1) ?? (entry ? t(entry.title) : t("missing.title"))} · vgpuscope`;
   useEffect(() => {
-    document.title = `${names.at(-1) ?? (entry ? t(entry.title) : t("missing.title"))} · vgpuscope`;
-  }, [entry, names.at(-1), language.value]);
+    document.title = title;
+  }, [title]);
   return (
     <div class={narrow.value ? "frame narrow" : "frame"}>
       <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>

@@ -267,8 +267,8 @@ function WasteTable() {
                 <tbody>
                   {data.rows
                     .filter((row) => scope.value.length === 0 || scope.value.includes(row.namespace ?? ""))
-                    .map((row, place) => (
-                      <tr key={`${row.namespace}${row.pod}${place}`}>
+                    .map((row) => (
+                      <tr key={`${row.namespace}/${row.pod}/${row.node}/${row.model}`}>
                         <th scope="row">
                           {row.namespace && row.pod ? (
                             <Link to={pathOf("workloads", row.namespace, row.pod)}>

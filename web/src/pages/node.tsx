@@ -6,7 +6,7 @@ import { EventList } from "../parts/eventlist";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Facts, Figure, Panel, Shown, Tag } from "../parts/pieces";
+import { Copy, definition, Empty, Facts, Figure, Panel, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -181,6 +181,15 @@ export function Fits({ types }: { types: readonly FreeCapacity[] }) {
 
 function Agent({ data }: { data: NodeDetail }) {
   const { agent } = data.node;
+  if (agent.up === null) {
+    return (
+      <Empty
+        title={t("empty.agent")}
+        why={t("empty.agent_why")}
+        command={`kubectl get pods -A -o wide --field-selector spec.nodeName=${data.node.name}`}
+      />
+    );
+  }
   return (
     <>
       <Facts

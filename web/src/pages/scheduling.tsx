@@ -1,4 +1,5 @@
 /** Why pods wait, how long scheduling takes, and what still fits. */
+import { useState } from "preact/hooks";
 import { useApi, withQuery } from "../api/client";
 import type { PendingRow, Scheduling } from "../api/shapes";
 import { bytes, duration, number, percent } from "../parts/format";
@@ -13,7 +14,7 @@ import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { named } from "../state/vocabulary";
-import { t } from "../words";
+import { t, word } from "../words";
 import { Fits } from "./node";
 
 export function SchedulingPage() {
@@ -227,12 +228,12 @@ function Codes({ data }: { data: Scheduling }) {
     <div class="scroll">
       {codes.length === 0 && data.failures.length === 0 && <div class="empty small">{t("empty.codes")}</div>}
       {codes.length > 0 && (
-        <table>
+        <table class="reasons">
           <thead>
             <tr>
               <th scope="col">{t("col.why")}</th>
               <th scope="col" class="num">
-                {t("scheduling.waiting_now")}
+                {t("col.pods")}
               </th>
             </tr>
           </thead>
@@ -251,7 +252,7 @@ function Codes({ data }: { data: Scheduling }) {
         </table>
       )}
       {data.failures.length > 0 && (
-        <table>
+        <table class="reasons">
           <thead>
             <tr>
               <th scope="col">{t("scheduling.failures")}</th>
@@ -278,25 +279,37 @@ function Codes({ data }: { data: Scheduling }) {
   );
 }
 
+const FIRST = 10; // rows that are shown before more are asked for
+
 function Ended({ rows }: { rows: readonly PendingRow[] }) {
+  const [all, setAll] = useState(false);
   if (rows.length === 0) return <div class="empty small">{t("empty.ended")}</div>;
   return (
-    <ul class="attention">
-      {rows.slice(0, 30).map((row) => (
-        <li key={row.pod_uid}>
-          <Tag tone={row.outcome === "scheduled" ? "good" : "bad"}>{named("outcome", row.outcome)}</Tag>
-          <span class="what">
-            <Link to={pathOf("scheduling", row.namespace, row.pod)}>
-              {row.namespace}/{row.pod}
-            </Link>{" "}
-            <span class="muted">{meaningOf(row)}</span>
-          </span>
-          <span class="num">{duration(row.waited_seconds)}</span>
-          <span class="muted hide-small">
-            <Age at={row.ended} ago />
-          </span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="attention">
+        {(all ? rows : rows.slice(0, FIRST)).map((row) => (
+          <li key={row.pod_uid}>
+            <Tag tone={TONES[row.outcome]}>{word(`outcome.${row.outcome}`, named("outcome", row.outcome))}</Tag>
+            <span class="what">
+              <Link to={pathOf("scheduling", row.namespace, row.pod)}>
+                {row.namespace}/{row.pod}
+              </Link>{" "}
+              <span class="muted">{t("pending.waited", { time: duration(row.waited_seconds) })}</span>{" "}
+              {row.outcome !== "scheduled" && <span class="muted">· {meaningOf(row)}</span>}
+            </span>
+            <span class="muted when">
+              <Age at={row.ended} ago />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {rows.length > FIRST && (
+        <button type="button" class="link" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? t("attention.fewer") : t("attention.all", { n: number(rows.length) })}
+        </button>
+      )}
+    </>
   );
 }
+
+const TONES = { scheduled: "good", waiting: "warn", failed: "bad", deleted: "plain" } as const;

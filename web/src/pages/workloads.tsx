@@ -64,9 +64,9 @@ interface Props {
 }
 
 export function WorkloadTable({ rows, name, parts, plain = false, group = "pod", source, without = [] }: Props) {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the list is a literal of the page
   const columns = useMemo(
     () => COLUMNS[group].filter((column) => !without.includes(column.key)),
-    // biome-ignore lint/correctness/useExhaustiveDependencies: the list is a literal of the page
     [group, without.join()],
   );
   return (

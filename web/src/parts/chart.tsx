@@ -121,7 +121,7 @@ function options(props: Props, width: number, height: number, point: (at: number
     hooks: { setCursor: [(made) => point(made.cursor.idx ?? null)] },
     scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(top ?? 0, (high ?? 0) * 1.04) || 1] } },
     axes: [
-      { ...axis, grid: { show: false }, space: 70, values: (_, splits) => clock(splits) },
+      { ...axis, grid: { show: false }, space: 70, size: 28, values: (_, splits) => clock(splits) },
       {
         ...axis,
         grid: { stroke: ink("line"), width: 1 },

@@ -25,13 +25,13 @@ export function Course({ query = {} }: { query?: Record<string, string> }) {
 
 function CourseOf({ data }: { data: ClassHistory }) {
   const dark = useDark();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: colours and names follow theme and language
   const lines = useMemo(
     () =>
       CLASSES.flatMap((name) => {
         const column = data.columns.find((one) => one.use_class === name);
         return column ? [{ name: className(name), colour: colour(name), values: column.gpus }] : [];
       }),
-    // biome-ignore lint/correctness/useExhaustiveDependencies: colours and names follow theme and language
     [data, dark],
   );
   const nothing = data.source === "none" || lines.every((line) => line.values.every((value) => value === null));

@@ -16,7 +16,7 @@ export function attentionText(row: AttentionRow): string {
       return row.code === "SOURCE_DOWN" ? t("attend.target", { name: row.message ?? "" }) : t("attend.no-data");
     case "over-limit":
     case "near-limit":
-      return t(`attend.${row.kind}`, { share: percent(row.number) });
+      return t(`attend.${row.kind}`, { share: percent(row.number, 1) });
     case "idle-long":
       return t("attend.idle-long", { reason: named("reason", row.code) });
     case "pending-long":

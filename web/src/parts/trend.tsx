@@ -67,6 +67,7 @@ function TrendOf({
 }) {
   const dark = useDark();
   const columns = data.columns.filter((one) => quantities.includes(one.quantity));
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the columns belong to the answer
   const lines = useMemo(
     () =>
       columns.map((one) => ({
@@ -75,7 +76,6 @@ function TrendOf({
         values: one.values,
         dashed: DASHED.has(one.quantity),
       })),
-    // biome-ignore lint/correctness/useExhaustiveDependencies: the columns belong to the answer
     [data, dark],
   );
   const unit = columns[0]?.unit ?? "ratio";
