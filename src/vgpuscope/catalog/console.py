@@ -21,6 +21,7 @@ OF_ALL = frozenset(
         m.SOURCE_UP,
         m.SOURCE_ABSENT,
         m.SOURCE_AGE_SECONDS,
+        m.SAMPLE_TIME,
         m.BUILD_INFO,
     )
 )

@@ -1,5 +1,7 @@
 """Ledgers of a cluster, made by hand for the GPUs of an analysis."""
 
+from typing import Any
+
 from vgpuscope.model.allocation import RegisteredDevice
 from vgpuscope.model.cluster import Amount, Capacity, DeviceLedger, Holder, NodeLedger
 
@@ -7,7 +9,14 @@ GIB = 1024**3
 
 
 def device(gpu_id: str, *, memory: int = 80 * GIB, allocated: int = 0, cores: int = 0, **more) -> DeviceLedger:
-    fields = {"id": gpu_id, "vendor": "NVIDIA", "slots": 10, "memory": memory, "cores": 100, "healthy": True}
+    fields: dict[str, Any] = {
+        "id": gpu_id,
+        "vendor": "NVIDIA",
+        "slots": 10,
+        "memory": memory,
+        "cores": 100,
+        "healthy": True,
+    }
     registered = RegisteredDevice(**fields, **more)
     return DeviceLedger(device=registered, memory_allocated=allocated, cores_allocated=cores)
 

@@ -88,8 +88,8 @@ def test_a_namespace_has_its_quotas_its_waiting_pods_and_its_idle_hours():
     rows = made(fleets.analysis(fleets.NOON, fleets.gpu(0, tenants=(fleets.tenant("a"),))))
     quota = QuotaRow(resource="nvidia.com/gpumem", used=4.0, limit=8.0, ratio=0.5)
     waits = [
-        PendingPod(namespace="new", pod=name, pod_uid=name, outcome=how)
-        for name, how in (("p", "waiting"), ("q", "scheduled"))
+        PendingPod(namespace="new", pod="p", pod_uid="p"),
+        PendingPod(namespace="new", pod="q", pod_uid="q", outcome="scheduled"),
     ]
     waste = WasteBy(namespace="ml", idle_gpu_hours=3.0, held_gpu_hours=4.0, idle_ratio=0.75, pods=1, gpus=1)
     found = namespace_rows(rows, quotas={"ml": (quota,), "quiet": ()}, pending=waits, waste={"ml": waste})
@@ -112,7 +112,7 @@ def test_a_node_without_an_agent_is_listed_with_what_the_scheduler_knows():
     ]
     analysis = fleets.analysis(fleets.NOON, fleets.gpu(0))
     rows = made(analysis, nodes)
-    dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None))
+    dark, seen = node_rows(rows, cluster=ledgers(nodes), agents=agents_of(analysis, None, now=fleets.NOON))
     assert (dark.name, dark.ready, dark.agent.up, dark.gpus, dark.memory_allocated) == ("dark", False, None, 1, GIB)
     assert (dark.use, dark.power, dark.memory_used) == (None, None, None)
     assert (seen.name, seen.ready, seen.known, seen.memory_capacity, seen.findings) == (
@@ -131,9 +131,11 @@ def test_an_agent_is_down_where_its_target_is():
     fields = {name: getattr(analysis, name) for name in analysis.__struct_fields__}
     known = type(analysis)(**(fields | {"targets": (Target(name="http://a", up=True), down)}))
     up = Seen(m.SOURCE_UP.name, {"node": "node-0", "source": "nvml", "instance": "a"})
-    facts = folded([(up, 1.0), (Seen(m.BUILD_INFO.name, {"version": "1.2", "instance": "a"}), 1.0)])
-    agents = agents_of(known, facts)
+    at = (Seen(m.SAMPLE_TIME.name, {"node": "node-0", "instance": "a"}), fleets.NOON - 2.0)
+    facts = folded([at, (up, 1.0), (Seen(m.BUILD_INFO.name, {"version": "1.2", "instance": "a"}), 1.0)])
+    agents = agents_of(known, facts, now=fleets.NOON)
     assert (agents["node-0"].up, agents["node-0"].version, agents["node-0"].sources[0].up) == (True, "1.2", True)
+    assert agents["node-0"].age_seconds == 2.0
     assert (agents["node-1"].up, agents["node-1"].reason, agents["node-1"].last_seen) == (
         False,
         "refused",

@@ -1,5 +1,7 @@
 """A caller who sees some namespaces learns nothing about the pods of others."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ MINE, THEIRS = frozenset({"mine"}), "theirs-secret"
 
 
 def test_others_on_a_shared_gpu_are_a_sum_without_names():
-    own = {"own": True, "terms": {"mem_used": Stat(mean=4.0)}}
+    own: dict[str, Any] = {"own": True, "terms": {"mem_used": Stat(mean=4.0)}}
     tenants = [
         fleets.tenant("a", namespace="mine", **own),
         *(fleets.tenant(pod, namespace=THEIRS, owner=f"Job/{THEIRS}", **own) for pod in ("secret-b", "secret-c")),

@@ -123,6 +123,10 @@ def _take_age(facts: Facts, labels: Mapping[str, str], value: float) -> None:
     _node(facts, _label(labels, "node")).ages[labels.get("source", "")] = value
 
 
+def _take_sampled(facts: Facts, labels: Mapping[str, str], value: float) -> None:
+    _node(facts, _label(labels, "node")).sampled = value
+
+
 _TAKE: dict[str, Callable[[Facts, Mapping[str, str], float], None]] = {
     m.GPU_MODE.name: _take_mode,
     m.GPU_MEMORY_LEDGER.name: _take_ledger,
@@ -133,6 +137,7 @@ _TAKE: dict[str, Callable[[Facts, Mapping[str, str], float], None]] = {
     m.GPU_XIDS.name: _take_xid,
     m.CONTAINER_STATE.name: _take_state,
     m.CONTAINER_INFO.name: _take_holding,
+    m.SAMPLE_TIME.name: _take_sampled,
     m.SOURCE_UP.name: _take_up,
     m.SOURCE_ABSENT.name: _take_absent,
     m.SOURCE_AGE_SECONDS.name: _take_age,

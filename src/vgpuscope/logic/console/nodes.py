@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import average, iso_or_none, short, total
 from vgpuscope.model.analysis import Analysis, Target
@@ -11,6 +13,8 @@ from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
 from vgpuscope.model.console.gpus import GpuRow
 from vgpuscope.model.console.nodes import AgentRow, NodeRow, SourceRow
+from vgpuscope.model.pod import SourceState
+from vgpuscope.model.quantity import UnixTime
 
 
 def node_rows(
@@ -101,7 +105,7 @@ def _by_gpu(rows: Iterable[GpuRow]) -> list[list[GpuRow]]:
     return list(found.values())
 
 
-def agents_of(analysis: Analysis | None, facts: Facts | None) -> dict[str, AgentRow]:
+def agents_of(analysis: Analysis | None, facts: Facts | None, *, now: UnixTime) -> dict[str, AgentRow]:
     """The agent of each node: from the scrape targets of its GPUs, and what the agents say of themselves."""
     targets = {target.name: target for target in analysis.targets} if analysis else {}
     by_node: dict[str, set[str]] = {}
@@ -111,13 +115,15 @@ def agents_of(analysis: Analysis | None, facts: Facts | None) -> dict[str, Agent
     nodes = facts.nodes if facts else {}
     return {
         name: _agent(
-            [targets.get(one) or Target(name=one, up=True) for one in sorted(by_node.get(name, ()))], nodes.get(name)
+            [targets.get(one) or Target(name=one, up=True) for one in sorted(by_node.get(name, ()))],
+            nodes.get(name),
+            now,
         )
         for name in by_node.keys() | nodes.keys()
     }
 
 
-def _agent(targets: Sequence[Target], facts: NodeFacts | None) -> AgentRow:
+def _agent(targets: Sequence[Target], facts: NodeFacts | None, now: UnixTime) -> AgentRow:
     """An agent is down if one of the node's targets is: its GPUs are not seen."""
     down = next((target for target in targets if not target.up), None)
     shown = down or next(iter(targets), None)
@@ -125,6 +131,7 @@ def _agent(targets: Sequence[Target], facts: NodeFacts | None) -> AgentRow:
         up=down is None if shown or facts else None,
         target=shown.name if shown else None,
         version=facts.version if facts else None,
+        age_seconds=None if facts is None or facts.sampled is None else round(max(0.0, now - facts.sampled), 1),
         last_seen=iso_or_none(down.since) if down else None,
         reason=down.reason or None if down else None,
         sources=_sources(facts) if facts else (),
@@ -136,6 +143,22 @@ def _sources(facts: NodeFacts) -> tuple[SourceRow, ...]:
         SourceRow(source=name, up=up, absent=facts.absent.get(name), age_seconds=short(facts.ages.get(name), 1))
         for name, up in sorted(facts.up.items())
     )
+
+
+def with_codes(agent: AgentRow, sources: Iterable[SourceState]) -> AgentRow:
+    """The agent with its sources as it reports them itself: why a source is down is not in its metrics."""
+    rows = tuple(
+        SourceRow(
+            source=one.source,
+            up=one.up,
+            absent=one.absent,
+            age_seconds=short(one.age_seconds, 1),
+            code=one.code,
+            message=one.message,
+        )
+        for one in sources
+    )
+    return replace(agent, sources=rows)
 
 
 def _power(rows: Iterable[GpuRow]) -> float | None:

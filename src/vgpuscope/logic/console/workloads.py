@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from vgpuscope.logic.console.moments import average, total
 from vgpuscope.logic.console.scheduling import waited
@@ -11,6 +12,7 @@ from vgpuscope.model.console.workloads import WorkloadGpu, WorkloadGroup, Worklo
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import UnixTime
 
+T = TypeVar("T")
 Held = tuple[GpuRow, TenantRow]
 
 
@@ -76,6 +78,7 @@ def _row(held: Sequence[Held], group_by: WorkloadGroup) -> WorkloadRow:
         use_class=next(iter(classes)) if len(classes) == 1 else None,
         idle_since=_latest([one.idle_since for one in tenants]) if verdict == "idle" else None,
         since=_latest([one.since for one in tenants]),
+        container_state=_same([one.state for one in tenants]),
         last_kernel=max((one.last_kernel for one in tenants if one.last_kernel), default=None),
         priority=_same([one.priority for one in tenants]),
         blocked=_any([one.blocked for one in tenants]),
@@ -109,6 +112,7 @@ def _waiting(pod: PendingPod, now: UnixTime) -> WorkloadRow:
         use_class=None,
         idle_since=None,
         since=None,
+        container_state=None,
         last_kernel=None,
         priority=None,
         blocked=None,
@@ -145,7 +149,7 @@ def _latest(moments: Sequence[str | None]) -> str | None:
     return max(known) if known and len(known) == len(moments) else None
 
 
-def _same(values: Sequence[int | None]) -> int | None:
+def _same(values: Sequence[T | None]) -> T | None:
     return values[0] if len(set(values)) == 1 else None
 
 

@@ -50,6 +50,7 @@ class NodeFacts(Struct, kw_only=True):
     """The last values of one agent."""
 
     version: str | None = None
+    sampled: float | None = None  # time of the last sample
     up: dict[str, bool] = {}  # by source
     absent: dict[str, bool] = {}
     ages: dict[str, float] = {}

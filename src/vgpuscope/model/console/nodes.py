@@ -18,7 +18,8 @@ class SourceRow(Struct, frozen=True, kw_only=True):
     up: bool
     absent: bool | None  # true: not on this node, which is not a fault
     age_seconds: Seconds | None
-    code: str | None = None  # null: up, or the metrics do not say
+    code: str | None = None  # why it is down; only in the detail of a node, and only of agents that we scrape ourselves
+    message: str | None = None
 
 
 class AgentRow(Struct, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class AgentRow(Struct, frozen=True, kw_only=True):
     up: bool | None  # null: no agent is known
     target: str | None = None
     version: str | None = None
+    age_seconds: Seconds | None = None  # of its last sample
     last_seen: str | None = None  # null: it answers, or never did
     reason: str | None = None
     sources: tuple[SourceRow, ...] = ()

@@ -7,7 +7,7 @@ from msgspec import Struct
 from vgpuscope.model.analysis import UseClass, Verdict
 from vgpuscope.model.console.gpus import TenantDetail, Use
 from vgpuscope.model.console.parts import Part
-from vgpuscope.model.console.scheduling import PendingRow
+from vgpuscope.model.console.scheduling import PendingRow, ReasonRow
 from vgpuscope.model.quantity import Bytes, Seconds, Watts
 
 WorkloadGroup: TypeAlias = Literal["pod", "owner", "namespace"]
@@ -48,6 +48,7 @@ class WorkloadRow(Struct, frozen=True, kw_only=True, gc=False):
     use_class: UseClass | None  # null: its tenants differ
     idle_since: str | None
     since: str | None
+    container_state: str | None  # by its agent: not-started, idle, active, unknown; null: its tenants differ
     last_kernel: str | None
     priority: int | None
     blocked: bool | None
@@ -86,4 +87,5 @@ class WorkloadDetail(Struct, frozen=True, kw_only=True):
     workload: WorkloadRow
     gpus: tuple[WorkloadOnGpu, ...]
     scheduling: PendingRow | None  # how it waited, or why it waits; null: not recorded
+    reasons: tuple[ReasonRow, ...]  # what schedulers reported about it
     parts: tuple[Part, ...]

@@ -1,7 +1,7 @@
 """What agents show beside the analysis: from the pages of our own scrapes, or from the PromQL engine."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
@@ -10,7 +10,7 @@ from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource, unpacked
+from vgpuscope.services.analyzer.own_scrapes import LastPage, unpacked
 from vgpuscope.sources.fleet.promapi import PromApi
 
 _DEADLINE: Seconds = 30.0
@@ -30,41 +30,58 @@ class AgentSource(Protocol):
 class PageFacts:
     """Facts from the last page of each scrape target; a page is read once."""
 
-    def __init__(self, source: ScrapeSource) -> None:
-        self._source = source
-        self._known: dict[str, tuple[LastPage, PageReader[Seen], Facts]] = {}
+    def __init__(self, pages: Callable[[], dict[str, LastPage]]) -> None:
+        """`pages` returns the last page of each target that answers, by its name."""
+        self._pages = pages
+        self._known: dict[str, tuple[LastPage, Facts]] = {}
         self._whole = Facts()
 
     async def fleet(self) -> Facts:
-        return await asyncio.to_thread(self._fleet, self._source.last_pages())
+        return await asyncio.to_thread(self._fleet, self._pages())
 
     async def gpu(self, gpu_id: str) -> Facts:
         if not self._known:
             await self.fleet()
-        pages = self._source.last_pages()
-        names = (name for name, (_, _, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
+        pages = self._pages()
+        names = (name for name, (_, facts) in self._known.items() if (gpu_id, "") in facts.gpus)
         page = next((pages[name] for name in names if name in pages), None)
         return Facts() if page is None else await asyncio.to_thread(_of_gpu, page, gpu_id)
+
+    def target(self, node: str) -> str | None:
+        """The scrape target at which the node's agent answers."""
+        return next((name for name, (_, facts) in self._known.items() if node in facts.nodes), None)
 
     def _fleet(self, pages: dict[str, LastPage]) -> Facts:
         known = {name: self._read(name, page) for name, page in pages.items()}
         changed = known.keys() != self._known.keys() or any(known[n][0] is not self._known[n][0] for n in known)
         self._known = known
         if changed:
-            self._whole = together(facts for _, _, facts in known.values())
+            self._whole = together(facts for _, facts in known.values())
         return self._whole
 
-    def _read(self, name: str, page: LastPage) -> tuple[LastPage, PageReader[Seen], Facts]:
+    def _read(self, name: str, page: LastPage) -> tuple[LastPage, Facts]:
         known = self._known.get(name)
         if known is not None and known[0] is page:
             return known
-        reader = known[1] if known else PageReader(wanted=OF_ALL | CURRENT, meaning=Seen)
-        return page, reader, folded(reader.read(unpacked(page)))
+        return page, folded(_samples(unpacked(page), OF_ALL | CURRENT))
 
 
 def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
-    reader: PageReader[Seen] = PageReader(wanted=OF_ALL | CURRENT | OF_ONE, meaning=Seen)
-    return _only(folded(reader.read(unpacked(page))), gpu_id)
+    return _only(folded(_samples(unpacked(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
+
+
+def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:
+    """The wanted samples of a page. What its series mean is not remembered: that would take more memory than facts."""
+    reader: PageReader[Seen] = PageReader(wanted=wanted, meaning=Seen)
+    return reader.read(b"\n".join(line for line in page.split(b"\n") if not _says_nothing(line)))
+
+
+def _says_nothing(line: bytes) -> bool:
+    """Whether it is one of the states that a GPU or container is not in."""
+    return line.endswith(b" 0") and line.startswith(_CURRENT)
+
+
+_CURRENT = tuple(f"{name}{{".encode() for name in CURRENT)
 
 
 def _only(facts: Facts, gpu_id: str) -> Facts:

@@ -33,7 +33,7 @@ from vgpuscope.services.analyzer.parameters import (
     UpdateQuery,
     WasteQuery,
 )
-from vgpuscope.services.analyzer.settings import CHANGEABLE
+from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
@@ -119,8 +119,8 @@ class AnalyzerState(Protocol):
     async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
 
 
-def _changes_type() -> Any:
-    """The type of the body of /config/update: the changeable settings, section by section."""
+def _changes_types() -> tuple[Any, Any]:
+    """The bodies of /config/update and of a preview: the settings that can be changed or tried, by section."""
     sections: dict[str, list[tuple[str, Any, Any]]] = {}
     for setting in CHANGEABLE:
         section, _, name = setting.path.partition(".")
@@ -130,10 +130,14 @@ def _changes_type() -> Any:
         for section, found in sections.items()
     ]
     fields = [(section, kind | UnsetType, UNSET) for section, kind in made]
-    return msgspec.defstruct("Changes", fields, kw_only=True, forbid_unknown_fields=True)
+    tried = [field for field in fields if field[0] in TRIABLE]
+    return (
+        msgspec.defstruct("Changes", fields, kw_only=True, forbid_unknown_fields=True),
+        msgspec.defstruct("TriedChanges", tried, kw_only=True, forbid_unknown_fields=True),
+    )
 
 
-CHANGES = _changes_type()
+CHANGES, TRIED = _changes_types()
 
 
 class AnalyzerApi:
@@ -208,7 +212,7 @@ class AnalyzerApi:
     def _v1(self) -> tuple[Operation, ...]:
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
-            *ConsoleApi(lambda: self._state.console, data=self._data, changes=CHANGES).operations(),
+            *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods",

@@ -26,9 +26,10 @@ from vgpuscope.model.console.overview import WasteBy
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
-from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown
+from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
@@ -39,6 +40,7 @@ from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import cluster_url, prom_api
 from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted
+from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -46,7 +48,7 @@ from vgpuscope.sources.fleet.promapi import PromApi
 T = TypeVar("T")
 
 JOINED = ("analysis", "cluster", "agents")  # the parts of every list
-_SHARE = 20  # rows are joined again at most for 1/20 of the time, unless there is a new analysis
+_SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis
 _TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
@@ -149,6 +151,10 @@ class Console:
         self._charts: dict[str, PartReader[Any]] = {}  # the last ones that were asked for
         self._past = self._past_reader(stored=False)
         self._stored = False
+        self._day_before: tuple[UnixTime, float | None] = (
+            0.0,
+            None,
+        )  # since when, and idle hours
         self._digest: timeline.Digest | None = None
         self._noted = 0
         self.events: deque[TimelineEvent] = deque(maxlen=_EVENTS)
@@ -192,11 +198,24 @@ class Console:
             return None
         return found if found.gpus else None
 
+    async def agent_sources(self, node: str) -> tuple[SourceState, ...] | None:
+        """What a node's agent says of its sources; None if we do not scrape it ourselves, or it does not answer."""
+        source = self._wired().source
+        target = source.target(node) if isinstance(source, PageFacts) else None
+        if target is None:
+            return None
+        try:
+            token = self.config.analyzer.scrape_token
+            async with AgentApi(target, timeout=_FACTS_WITHIN, token=token) as agent:
+                return (await agent.snapshot()).sources
+        except ScopeError:
+            return None
+
     async def cluster_api(self) -> ClusterPart:
-        """The cluster exporter itself; SourceDown without one."""
+        """The cluster exporter itself; Unknown without one."""
         api = self._wired().api
         if api is None:
-            raise _NO_CLUSTER
+            raise Unknown(str(_NO_CLUSTER), hint=_NO_CLUSTER.advice)
         return api
 
     @property
@@ -255,7 +274,8 @@ class Console:
         """End what is under way."""
         if self._wiring is not None:
             await _let_go(self._wiring)
-        await self._past.close()
+        for reader in (self._past, *self._charts.values()):
+            await reader.close()
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -342,10 +362,12 @@ class Console:
         begin = (end - _DAY) // _HOUR * _HOUR
         read, analysis = self._desk.points, (await self._desk.board()).analysis
         day = await wasted(read, analysis, step="hour", begin=begin, end=end)
-        before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
         hour = await points(read, "hour", begin, begin + _HOUR, namespace=None)
         waste, idle = _waste_rows(day, begin, end)
-        _, idle_before = _waste_rows(before, begin - _DAY, begin)
+        if self._day_before[0] != begin:  # it changes once an hour
+            before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
+            self._day_before = (begin, _waste_rows(before, begin - _DAY, begin)[1])
+        idle_before = self._day_before[1]
         return overview.PastFacts(
             waste=waste,
             wasted_gpu_hours=idle,
@@ -356,13 +378,12 @@ class Console:
 
     async def follow(self, board: Board) -> None:
         """Record what happened since the analysis before."""
-        if board.analysis is not None:
-            await asyncio.to_thread(self._follow, board.analysis)
-
-    def _follow(self, analysis: Analysis) -> None:
-        before, self._digest = self._digest, timeline.digest(analysis)
+        analysis = board.analysis
+        if analysis is None:
+            return
+        before, self._digest = self._digest, await asyncio.to_thread(timeline.digest, analysis)
         if before is not None:
-            self.events.extend(timeline.between(before, self._digest, at=analysis.window.end))
+            self.events.extend(await asyncio.to_thread(_between, before, self._digest, analysis.window.end))
 
     def settings_changed(self, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """Record changed settings: path → value before and after."""
@@ -388,8 +409,12 @@ def _join(board: Board, cluster: ClusterFacts | None, facts: Facts | None) -> tu
 
 def _agent_source(config: Config, source: Source, engine: PromApi | None) -> AgentSource | None:
     if isinstance(source, ScrapeSource):
-        return PageFacts(source)
+        return PageFacts(source.last_pages)
     return EngineFacts(engine, condition=config.prometheus.query_condition) if engine else None
+
+
+def _between(before: timeline.Digest, after: timeline.Digest, at: UnixTime) -> list[TimelineEvent]:
+    return list(timeline.between(before, after, at=at))
 
 
 def part_of(held: Held[Any], now: UnixTime) -> Part:

@@ -7,7 +7,7 @@ from vgpuscope.logic.console import details, overview, scheduling
 from vgpuscope.logic.console.attention import MOST, attention
 from vgpuscope.logic.console.gpus import gpu_row
 from vgpuscope.logic.console.namespaces import namespace_rows
-from vgpuscope.logic.console.nodes import agents_of, node_rows, nodes_with_gpus
+from vgpuscope.logic.console.nodes import agents_of, node_row, node_rows, nodes_with_gpus
 from vgpuscope.logic.console.scope import Namespaces, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.analysis import Evidence, GpuUse, Target
@@ -17,7 +17,7 @@ from vgpuscope.model.console.gpus import GpuDetail, GpuRow
 from vgpuscope.model.console.namespaces import NamespaceRow
 from vgpuscope.model.console.nodes import NodeRow
 from vgpuscope.model.console.overview import Overview, WasteBy
-from vgpuscope.model.console.scheduling import PendingRow, Scheduling
+from vgpuscope.model.console.scheduling import PendingRow, ReasonRow, Scheduling
 from vgpuscope.model.console.workloads import WorkloadOnGpu, WorkloadRow
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.services.analyzer.console import JOINED, View
@@ -80,10 +80,21 @@ def _findings(view: View, scope: Namespaces) -> list[Finding]:
 
 def node_rows_of(view: View, scope: Namespaces) -> tuple[NodeRow, ...]:
     """Every node, or those on which some namespaces have GPUs."""
-    agents = agents_of(view.analysis, view.agents.value)
+    agents = agents_of(view.analysis, view.agents.value, now=view.now)
     return node_rows(
         gpus_in(view.rows, scope), cluster=view.ledgers, agents=agents, facts=view.agents.value, listed=scope is None
     )
+
+
+def node_row_of(view: View, scope: Namespaces, name: str) -> NodeRow | None:
+    """One node; None if it is not among those that are shown."""
+    gpus = [row for row in gpus_in(view.rows, scope) if row.node == name]
+    ledger = view.ledgers.nodes.get(name) if view.ledgers else None
+    listed = view.ledgers is not None and scope is None and name in nodes_with_gpus(view.ledgers)
+    if not gpus and not listed:
+        return None
+    agent = agents_of(view.analysis, view.agents.value, now=view.now).get(name)
+    return node_row(name, gpus, ledger=ledger, agent=agent, facts=view.agents.value)
 
 
 def workload_rows_of(view: View, scope: Namespaces, asked: WorkloadsQuery) -> tuple[WorkloadRow, ...]:
@@ -109,6 +120,12 @@ def pending_rows_of(view: View, pods: Iterable[PendingPod]) -> tuple[PendingRow,
     """Pods that wait or waited, with the meaning of their codes."""
     codes = view.cluster.value.pending.codes if view.cluster.value else {}
     return tuple(scheduling.pending_row(pod, now=view.now, codes=codes, say=scheduling_words) for pod in pods)
+
+
+def reasons_of(view: View, pod: PendingPod) -> tuple[ReasonRow, ...]:
+    """What schedulers reported about a pod."""
+    codes = view.cluster.value.pending.codes if view.cluster.value else {}
+    return tuple(scheduling.reason_row(one, pod, codes=codes, facts={}, say=scheduling_words) for one in pod.said)
 
 
 def scheduling_of(view: View, scope: Namespaces) -> Scheduling:

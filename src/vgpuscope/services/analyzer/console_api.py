@@ -11,6 +11,7 @@ from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console import scheduling
+from vgpuscope.logic.console.nodes import with_codes
 from vgpuscope.logic.console.scope import Namespaces, allowed, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.timeline import waits
 from vgpuscope.logic.console.workloads import workload_rows
@@ -31,10 +32,12 @@ from vgpuscope.services.analyzer.console import JOINED, Console, View
 from vgpuscope.services.analyzer.console_answers import (
     gpu_detail,
     namespace_rows_of,
+    node_row_of,
     node_rows_of,
     on_gpus,
     overview_of,
     pending_rows_of,
+    reasons_of,
     saying,
     scheduling_of,
     workload_rows_of,
@@ -175,10 +178,12 @@ class ConsoleApi:
     async def _node(self, call: Call[NodeQuery, None]) -> NodeDetail:
         scope, name = allowed(call.caller, call.asked.namespace), call.asked.name
         view = await self._console.view()
-        rows = await asyncio.to_thread(node_rows_of, view, scope)
-        node = next((row for row in rows if row.name == name), None)
+        node = await asyncio.to_thread(node_row_of, view, scope, name)
         if node is None:
-            raise Unknown(f"no node {name[:80]!r} among the results", hint=_near(name, {row.name for row in rows}))
+            known = {row.node for row in gpus_in(view.rows, scope) if row.node}
+            raise Unknown(f"no node {name[:80]!r} among the results", hint=_near(name, known))
+        if sources := await self._console.agent_sources(name):
+            node = replace(node, agent=with_codes(node.agent, sources))
         ledger = view.ledgers.nodes.get(name) if view.ledgers else None
         gpus = tuple(row for row in gpus_in(view.rows, scope) if row.node == name)
         return NodeDetail(
@@ -225,6 +230,7 @@ class ConsoleApi:
             workload=rows[0],
             gpus=await asyncio.to_thread(on_gpus, view, gpus, asked),
             scheduling=pending_rows_of(view, (waiting or pods)[:1])[0] if pods else None,
+            reasons=reasons_of(view, (waiting or pods)[0]) if pods else (),
             parts=view.part(*JOINED),
         )
 

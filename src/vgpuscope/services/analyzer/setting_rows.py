@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from vgpuscope.config import SETTINGS, Loaded, Setting
 from vgpuscope.model.console.settings import SettingList, SettingRow, SettingSource, SettingType
-from vgpuscope.services.analyzer.settings import AT_START, CHANGEABLE, SECTIONS, Settings
+from vgpuscope.services.analyzer.settings import AT_START, CHANGEABLE, SECTIONS, Settings, without_credentials
 
 _SOURCES: dict[str, SettingSource] = {"API": "changed", "flag": "flag", "env": "env", "file": "file"}
 _TYPES: dict[Any, SettingType] = {bool: "boolean", int: "integer", float: "number", str: "text"}
@@ -39,7 +39,7 @@ def _row(setting: Setting, loaded: Loaded, *, editable: bool) -> SettingRow:
         exclusive_minimum=exclusive,
         default=None if setting.secret else msgspec.to_builtins(setting.default),
         default_text=setting.default_text,
-        value=None if setting.secret else msgspec.to_builtins(value),
+        value=None if setting.secret else without_credentials(msgspec.to_builtins(value)),
         is_set=value not in (None, "", ()),
         secret=setting.secret,
         source=_SOURCES.get(word, "default"),

@@ -1,6 +1,7 @@
 """The analyzer's settings while it runs: re-read when the file changes, changed by the API, always all or nothing."""
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import yaml
 
 from vgpuscope import config as configuration
-from vgpuscope.config import Config, Loaded
+from vgpuscope.config import Config, Loaded, Setting
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, ReadOnly
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime import yamlfile
@@ -34,6 +35,7 @@ _CHANGEABLE_TOO = frozenset({"prometheus.time_window_min", "prometheus.step", "a
 CHANGEABLE = tuple(
     setting for setting in configuration.SETTINGS if setting.section in _CHANGEABLE or setting.path in _CHANGEABLE_TOO
 )
+TRIABLE = frozenset({"scoring", "thresholds", "verdict", "gpu_defaults"})  # how one reading is judged
 # only read when the process starts
 AT_START = frozenset(
     f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
@@ -71,6 +73,8 @@ class Settings:
         """The settings with these changes, which do not take effect; ConfigInvalid or BodyInvalid if they cannot."""
         for path in changes:
             _check_changeable(path)
+            if path.partition(".")[0] not in TRIABLE:
+                raise BodyInvalid(f"{path}: has no effect on one reading", hint=f"Try {', '.join(sorted(TRIABLE))}.")
         return self._load({**self._updates, **changes}).config
 
     def file_changed(self) -> bool:
@@ -154,7 +158,21 @@ def changed(before: Loaded, after: Loaded) -> dict[str, tuple[str, str]]:
     """The settings whose values differ, with both values as text; secrets are masked."""
     own = (setting for setting in configuration.SETTINGS if setting.section in SECTIONS)
     pairs = ((setting, before.value(setting.path), after.value(setting.path)) for setting in own)
-    return {setting.path: (setting.shown(old), setting.shown(new)) for setting, old, new in pairs if old != new}
+    return {setting.path: (_told(setting, old), _told(setting, new)) for setting, old, new in pairs if old != new}
+
+
+def _told(setting: Setting, value: object) -> str:
+    return str(without_credentials(setting.shown(value)))
+
+
+def without_credentials(value: Any) -> Any:
+    """The value without the user, the password and the password parameter of URLs in it."""
+    if isinstance(value, (list, tuple)):
+        return [without_credentials(one) for one in value]
+    return _CREDENTIALS.sub("…", value) if isinstance(value, str) else value
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+(?=@)|(?<=password=)[^&\s]+", re.IGNORECASE)
 
 
 _WRITABLE = "Mount it writable, or set analyzer.config_updates to memory."

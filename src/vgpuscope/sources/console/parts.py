@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _DEADLINE: Seconds = 3.0
 _KEPT: Seconds = 5.0
-_SHARE = 20  # a part is fetched at most for 1/20 of the time
+_SHARE = 40  # a part is fetched at most for 1/40 of the time
 _LONGEST: Seconds = 60.0  # for a fetch that nobody waits for any more
 _TRUSTED: Seconds = 600.0  # an older value is not shown
 

@@ -1,0 +1,109 @@
+"""The console over a real Prometheus: facts of agents by our own queries, and charts whose every sample is known."""
+
+import time
+
+import pytest
+
+from tests.contract.promworld import prometheus, write
+from tests.services.analyzer.analyzing import running, uuid
+from vgpuscope.catalog import node as m
+from vgpuscope.services.analyzer.settings import Settings
+from vgpuscope.services.analyzer.sources import Sources
+
+GIB = 1024.0**3
+EVERY, SECONDS = 15, 900
+WHO = {"namespace": "ml", "pod": "train", "pod_uid": "u", "container": "main"}
+
+
+def fleet(now: float):
+    """Two GPUs of one node: one works at 40 % in a container with limits, the other does nothing."""
+    times = [now - SECONDS + step * EVERY for step in range(SECONDS // EVERY + 1)]
+    place = {"job": "agent", "instance": "node-0:9394", "node": "node-0"}
+
+    def series(metric, value, **labels):
+        return {"__name__": metric.name, **place, **labels}, [(at, float(value)) for at in times]
+
+    for number, util in ((0, 0.4), (1, 0.0)):
+        gpu = {"gpu_uuid": uuid(number)}
+        yield series(m.GPU_INFO, 1, **gpu, gpu_index=str(number), model="NVIDIA A100-SXM4-80GB", serial=f"s-{number}")
+        yield series(m.GPU_UTILIZATION, util, **gpu)
+        yield series(m.GPU_MEMORY_USED, 10 * GIB, **gpu)
+        yield series(m.GPU_MEMORY_TOTAL, 80 * GIB, **gpu)
+        yield series(m.GPU_POWER, 100 + 100 * number, **gpu)
+        yield series(m.GPU_TEMPERATURE, 50 + number, **gpu)
+        for mode in ("hami", "exclusive", "free"):
+            yield series(m.GPU_MODE, mode == ("hami", "free")[number], **gpu, mode=mode)
+        for owner, size in (("containers", 9), ("system", 1), ("unattributed", 0), ("free", 70)):
+            yield series(m.GPU_MEMORY_LEDGER, size * GIB, **gpu, owner=owner)
+    held = {**WHO, "gpu_uuid": uuid(0)}
+    yield series(m.CONTAINER_INFO, 1, **held, mode="hami", allocated="true")
+    yield series(m.CONTAINER_SM, 0.4, **held)
+    yield series(m.CONTAINER_MEMORY_USED, 9 * GIB, **held)
+    yield series(m.CONTAINER_MEMORY_TOTAL, 16 * GIB, **held)
+    for state in ("idle", "active"):
+        yield series(m.CONTAINER_STATE, state == "active", **held, state=state)
+    yield series(m.VGPU_SM_LIMIT, 0.5, **held, vdevice_index="0")
+    yield series(m.SOURCE_UP, 1, source="nvml")
+    yield series(m.BUILD_INFO, 1, version="9.9")
+
+
+@pytest.fixture
+async def analyzer(tmp_path):
+    with prometheus(tmp_path) as url:
+        now = time.time()
+        write(url, list(fleet(now)))
+        flags = {"prometheus.url": url, "prometheus.query_condition": '{pod!=""}', "scheduler.interval": 3600}
+        config = Settings(flags={"analyzer.listen": "127.0.0.1:0", **flags}, environ={}, file=None).config
+        async with running(sources=Sources(config), **flags) as found:
+            await found.analysed()
+            found.written = now
+            yield found
+
+
+async def test_agents_facts_and_charts_come_from_the_engine(analyzer):
+    answer = await analyzer.json("/api/v1/gpus")
+    assert {part["name"]: part["state"] for part in answer["parts"]} == {
+        "analysis": "ok",
+        "cluster": "absent",
+        "agents": "ok",
+    }
+    busy, quiet = answer["rows"]
+    assert [(row["mode"], row["temperature"], row["memory_unattributed"]) for row in (busy, quiet)] == [
+        ("hami", 50.0, 0),
+        ("free", 51.0, 0),
+    ]
+    (tenant,) = busy["tenants"]
+    assert (tenant["pod"], tenant["state"], tenant["cores_limit"], tenant["memory_limit"]) == (
+        "train",
+        "active",
+        50,
+        16 * GIB,
+    )
+    (node,) = (await analyzer.json("/api/v1/nodes"))["rows"]
+    assert (node["agent"]["version"], node["agent"]["sources"][0]["source"]) == ("9.9", "nvml")
+    detail = await analyzer.json(f"/api/v1/gpus/{uuid(0)}")
+    assert detail["hardware"]["serial"] == "s-0"
+    ledger = detail["ledger"]
+    assert (ledger["total"], sum(row["memory"] for row in ledger["rows"])) == (80 * GIB, 80 * GIB)
+    await charts(analyzer)
+
+
+async def charts(analyzer):
+    """Means and sums over the last minutes, against the values that were written."""
+
+    async def last(query: str) -> dict[str, float]:
+        chart = await analyzer.json(f"/api/v1/history/series?range=30m&points=60&end={analyzer.written}&{query}")
+        assert chart["source"] == "prometheus"
+        assert chart["parts"][-1] == {**chart["parts"][-1], "name": "prometheus", "state": "ok"}
+        assert all(len(column["values"]) == len(chart["times"]) <= 60 for column in chart["columns"])
+        assert all(column["promql"] for column in chart["columns"])
+        return {column["quantity"]: column["values"][-2] for column in chart["columns"]}
+
+    one = {"use": 0.4, "use_max": 0.4, "memory_used": 10 * GIB, "memory_max": 10 * GIB, "power": 100.0}
+    assert await last(f"gpu_id={uuid(0)}") == one
+    node = {"use": 0.2, "use_max": 0.4, "memory_used": 20 * GIB, "memory_max": 20 * GIB, "power": 300.0}
+    assert await last("node=node-0") == await last("") == node
+    pod = await last("namespace=ml&pod=train&quantity=use,memory_used")
+    assert pod == {"use": 0.4, "memory_used": 9 * GIB}
+    empty = await analyzer.json("/api/v1/history/series?range=30m&gpu_id=GPU-nope")
+    assert empty["source"] != "prometheus"

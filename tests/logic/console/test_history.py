@@ -1,0 +1,128 @@
+"""Charts: at most as many points as asked for, and GPUs that add up at each of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpuscope.logic.console.history import MOST_GROUPS, ClassFold, Grid, SeriesFold, grouped
+from vgpuscope.logic.console.series_queries import Subject, series_queries
+from vgpuscope.model.history import HistoryPoint
+
+HOUR = 3600
+NOON = 1_790_000_000 // 86400 * 86400 + 43200
+
+
+def point(
+    gpu: str = "g", *, at: float = NOON, seconds: float = HOUR, held: float = 0.0, by=None, **more
+) -> HistoryPoint:
+    by = by if by is not None else {"busy": seconds}
+    return HistoryPoint(step="hour", time=at, gpu_id=gpu, seconds=seconds, held_seconds=held, by_class=by, **more)
+
+
+def folded(points, *, grid=None, by="none", gpus=None):
+    grid = grid or Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=100)
+    fold = ClassFold(grid, group=grouped(by))
+    fold.cover(points if gpus is None else gpus)
+    fold.add(points)
+    columns, left_out = fold.columns(by)
+    return {(column.group, column.use_class): column.gpus for column in columns}, left_out
+
+
+@given(st.floats(1, 1e7), st.floats(1, 1e6), st.integers(2, 500), st.floats(0, 2e9))
+def test_a_chart_has_no_more_points_than_asked_for_and_covers_the_range(span, least, points, begin):
+    grid = Grid(begin, begin + span, least=least, points=points)
+    assert 1 <= len(grid.times) <= points
+    assert grid.times[0] <= begin + 1
+    assert grid.place(begin + span - min(span, 0.001) / 2) is not None or span < 0.01
+    assert grid.step >= least
+
+
+def test_each_gpu_is_counted_once_in_each_step():
+    found, _ = folded([point("a"), point("b", by={"low": HOUR / 2, "idle": HOUR / 2}, held=HOUR)])
+    assert found == {
+        (None, "busy"): (1.0, None, None),
+        (None, "low"): (0.5, None, None),
+        (None, "idle"): (0.5, None, None),
+    }
+
+
+def test_an_idle_gpu_that_no_pod_held_is_unallocated():
+    found, _ = folded([point(by={"idle": HOUR}, held=HOUR / 4)])
+    assert found == {(None, "unallocated"): (0.75, None, None), (None, "idle"): (0.25, None, None)}
+
+
+def test_instances_and_pods_together_are_at_most_their_gpu():
+    parts = [point(mig=mig) for mig in ("MIG-a", "MIG-b")]
+    assert folded(parts)[0] == {(None, "busy"): (1.0, None, None)}
+    pods = [point(namespace=name, pod="p", held=HOUR) for name in ("x", "y", "y2", "z")]
+    found, _ = folded(pods, by="namespace", gpus=[point()])
+    assert found == {(name, "busy"): (0.25, None, None) for name in ("x", "y", "y2", "z")}
+
+
+def test_a_step_that_is_not_over_shows_whole_gpus():
+    found, _ = folded([point(seconds=600, by={"busy": 600})])
+    assert found == {(None, "busy"): (1.0, None, None)}
+
+
+def test_a_pod_that_was_there_for_a_part_of_a_step_is_a_part_of_a_gpu():
+    found, _ = folded([point(namespace="x", pod="p", seconds=900, by={"busy": 900})], by="namespace", gpus=[point()])
+    assert found == {("x", "busy"): (0.25, None, None)}
+
+
+def test_groups_beyond_the_limit_are_added_up():
+    gpus = [point(f"g{n}", model=f"model-{n:02d}") for n in range(MOST_GROUPS + 3)]
+    found, left_out = folded(gpus, by="model")
+    assert (left_out, found["others", "busy"]) == (3, (3.0, None, None))
+    assert sum(values[0] for values in found.values()) == pytest.approx(len(gpus))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(("busy", "idle", "low"))),
+        max_size=20,
+        unique_by=lambda p: p[:2],
+    )
+)
+def test_classes_add_up_to_the_gpus_that_were_analysed(found):
+    points = [point(gpu, at=NOON + hour * HOUR, by={name: HOUR}) for gpu, hour, name in found]
+    columns, _ = folded(points, grid=Grid(NOON, NOON + 6 * HOUR, least=HOUR, points=100))
+    for hour in range(6):
+        there = {gpu for gpu, at, _ in found if at == hour}
+        assert sum(values[hour] or 0 for values in columns.values()) == pytest.approx(len(there), abs=0.01)
+
+
+def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
+    grid = Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=10)
+    fold = SeriesFold(grid)
+    fold.add(
+        [
+            point("a", util=0.2, memory_used=10, score=20.0, util_max=0.5),
+            point("a", at=NOON + HOUR, util=0.4, memory_used=20),
+        ]
+    )
+    fold.add([point("b", util=0.5, memory_used=5, score=40.0, util_max=0.9), point("b", at=NOON + HOUR)])
+    values = {column.quantity: column.values for column in fold.columns(())}
+    assert values == {"use": (0.4,), "use_max": (0.9,), "memory_used": (20.0,), "memory_max": (None,), "score": (30.0,)}
+    assert [column.quantity for column in fold.columns(("score",))] == ["score"]
+
+
+def test_what_was_not_analysed_is_null_and_not_zero():
+    fold = SeriesFold(Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=10))
+    fold.add([point(at=NOON + HOUR, util=0.0)])
+    (use, *_) = fold.columns(("use",))
+    assert use.values == (None, 0.0, None)
+
+
+def test_an_analysis_belongs_to_the_step_in_which_its_window_ends():
+    grid = Grid(NOON, NOON + 2 * HOUR, least=HOUR, points=10)
+    fold = SeriesFold(grid)
+    fold.add([HistoryPoint(step="analysis", time=NOON + HOUR, gpu_id="a", seconds=600, util=0.5)])
+    assert fold.columns(("use",))[0].values == (0.5, None)
+
+
+def test_queries_escape_what_they_are_asked_for():
+    query = series_queries(Subject(gpu_id='x"} or vector(1) #'), window=60)["use"]
+    assert r'gpu_uuid="x\"} or vector(1) #"' in query
+    pods = series_queries(Subject(namespaces=("a.b", "c|d"), pod="p"), window=60)["memory_used"]
+    assert r'namespace=~"a\\.b|c\\|d"' in pods
+    assert series_queries(Subject(owner="Job/x"), window=60) == {}
