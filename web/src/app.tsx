@@ -1,9 +1,7 @@
 /** The frame around every page: navigation, top bar, and the page that the URL names. */
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
-import { offline, revision, updated, useApi } from "./api/client";
-import { connection } from "./api/live";
-import type { NamespaceList } from "./api/shapes";
+import { offline, updated } from "./api/client";
 import { EventsPage } from "./pages/events";
 import { GpuPage } from "./pages/gpu";
 import { GpusPage } from "./pages/gpus";
@@ -20,13 +18,11 @@ import { WorkloadPage } from "./pages/workload";
 import { WorkloadsPage } from "./pages/workloads";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
-import { Menu } from "./parts/menu";
-import { Empty, Link } from "./parts/pieces";
-import { SearchEverywhere } from "./parts/searcheverywhere";
-import { UserMenu } from "./parts/usermenu";
+import { Boundary, Empty, Link } from "./parts/pieces";
+import { moveAmongRows } from "./parts/table";
+import { TopBar } from "./parts/topbar";
 import { now } from "./state/clock";
-import { language, narrow, REFRESH, refresh, theme } from "./state/preferences";
-import { RANGES, range, scope, setRange, setScope } from "./state/scope";
+import { narrow } from "./state/preferences";
 import { apiRoot, base, partsOf, place } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -73,27 +69,35 @@ export function App() {
   useKeys();
   const [first = "", ...names] = partsOf(place.value.path);
   const entry = PAGES.find((one) => one.path === first);
+  const title = `${names.at(-1) ?? (entry ? t(entry.title) : t("missing.title"))} · vgpuscope`;
   useEffect(() => {
-    document.title = `${names.at(-1) ?? (entry ? t(entry.title) : t("missing.title"))} · vgpuscope`;
-  }, [entry, names.at(-1), language.value]);
+    document.title = title;
+  }, [title]);
   return (
     <div class={narrow.value ? "frame narrow" : "frame"}>
-      <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>
+      <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
         {t("skip")}
-      </a>
+      </button>
       <Nav at={first} />
       <div>
         <TopBar />
-        {offline.value && (
-          <p class="notice bad" role="alert">
-            <Icon name="warning" /> {t("offline")}
-          </p>
-        )}
+        {offline.value && <Offline />}
         <main id="main" tabIndex={-1} key={place.value.path}>
-          {pageOf(entry, names)}
+          <Boundary>{pageOf(entry, names)}</Boundary>
         </main>
       </div>
     </div>
+  );
+}
+
+/** Old data stays on the page, with its age. */
+function Offline() {
+  const age = updated.value === null ? null : (now.value - updated.value) / 1000;
+  return (
+    <p class="notice bad wide" role="alert">
+      <Icon name="warning" />
+      {age === null ? t("offline.never") : t("offline", { time: duration(age) })}
+    </p>
   );
 }
 
@@ -110,211 +114,58 @@ function pageOf(entry: Entry | undefined, names: string[]) {
 function Nav({ at }: { at: string }) {
   return (
     <nav class="nav" aria-label={t("nav.label")}>
-      <Link to="" class="brand" title="vgpuscope">
-        <img src={`${base}icon.svg`} alt="" />
-        <span>vgpuscope</span>
-      </Link>
-      {PAGES.map((entry) => (
-        <Link
-          key={entry.path}
-          to={entry.path}
-          class="to"
-          title={t(entry.title)}
-          aria-current={entry.path === at ? "page" : undefined}
-        >
-          <Icon name={entry.icon} />
-          <span class="label">{t(entry.title)}</span>
+      <div class="nav-in">
+        <Link to="" class="brand" title="vgpuscope">
+          <img src={`${base}icon.svg`} alt="" />
+          <span>vgpuscope</span>
         </Link>
-      ))}
-      <div class="foot">
-        <a class="to" href={`${apiRoot}docs`} title={t("nav.docs")}>
-          <Icon name="docs" />
-          <span class="label">{t("nav.docs")}</span>
-        </a>
-        <button
-          type="button"
-          class="button quiet"
-          aria-pressed={narrow.value}
-          aria-label={t("nav.collapse")}
-          title={t("nav.collapse")}
-          onClick={() => {
-            narrow.value = !narrow.value;
-          }}
-        >
-          <Icon name="menu" />
-        </button>
+        {PAGES.map((entry) => (
+          <Link
+            key={entry.path}
+            to={entry.path}
+            class="to"
+            title={t(entry.title)}
+            aria-current={entry.path === at ? "page" : undefined}
+          >
+            <Icon name={entry.icon} />
+            <span class="label">{t(entry.title)}</span>
+          </Link>
+        ))}
+        <div class="foot">
+          <a class="to" href={`${apiRoot}docs`} title={t("nav.docs")}>
+            <Icon name="docs" />
+            <span class="label">{t("nav.docs")}</span>
+          </a>
+          <button
+            type="button"
+            class="to"
+            aria-expanded={!narrow.value}
+            title={t(narrow.value ? "nav.expand" : "nav.collapse")}
+            onClick={() => {
+              narrow.value = !narrow.value;
+            }}
+          >
+            <Icon name={narrow.value ? "expand" : "collapse"} />
+            <span class="label">{t(narrow.value ? "nav.expand" : "nav.collapse")}</span>
+          </button>
+        </div>
       </div>
     </nav>
   );
 }
 
-// ── top bar ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-function TopBar() {
-  return (
-    <header class="top">
-      <SearchEverywhere />
-      <ScopePicker />
-      <span class="grow" />
-      <DataHealth />
-      <div class="segments hide-small" role="group" aria-label={t("range.label")}>
-        {RANGES.map((one) => (
-          <button key={one} type="button" aria-pressed={range.value === one} onClick={() => setRange(one)}>
-            {one}
-          </button>
-        ))}
-      </div>
-      <RefreshMenu />
-      <LookMenu />
-      <UserMenu />
-    </header>
-  );
-}
-
-/** "My GPUs": shows only these namespaces, by a link that can be shared. */
-function ScopePicker() {
-  const wanted = scope.value;
-  const label = wanted.length === 0 ? t("scope.all") : wanted.join(", ");
-  return (
-    <Menu label={label} kind={wanted.length ? "chip on" : "chip"}>
-      {() => <ScopeChoices wanted={wanted} />}
-    </Menu>
-  );
-}
-
-function ScopeChoices({ wanted }: { wanted: readonly string[] }) {
-  const found = useApi<NamespaceList>("/api/v1/namespaces", { fields: "name,gpus" });
-  const names = new Set([...wanted, ...(found.data?.rows ?? []).map((row) => row.name)]);
-  return (
-    <fieldset class="choices">
-      <legend class="muted">{t("scope.legend")}</legend>
-      {[...names].sort().map((name) => (
-        <label key={name}>
-          <input
-            type="checkbox"
-            checked={wanted.includes(name)}
-            onChange={(event) =>
-              setScope(event.currentTarget.checked ? [...wanted, name] : wanted.filter((one) => one !== name))
-            }
-          />
-          {name}
-        </label>
-      ))}
-      {wanted.length > 0 && (
-        <button type="button" class="item" onClick={() => setScope([])}>
-          {t("scope.clear")}
-        </button>
-      )}
-    </fieldset>
-  );
-}
-
-function DataHealth() {
-  const age = updated.value === null ? null : (now.value - updated.value) / 1000;
-  const tone = offline.value ? "bad" : connection.value === "live" ? "good" : "warn";
-  const state = offline.value
-    ? t("health.offline")
-    : connection.value === "live"
-      ? t("health.live")
-      : t("health.polling");
-  return (
-    <span class="health" title={state}>
-      <span class={`dot ${tone}`} aria-hidden="true" />
-      <span class="hide-small">{state} · </span>
-      {age === null ? t("loading") : t("updated", { time: duration(Math.max(0, age)) })}
-    </span>
-  );
-}
-
-function RefreshMenu() {
-  return (
-    <Menu label={t("refresh.label")} icon="refresh" kind="button quiet" hideLabel>
-      {(close) => (
-        <div class="choices">
-          <button
-            type="button"
-            class="item"
-            onClick={() => {
-              revision.value += 1;
-              close();
-            }}
-          >
-            {t("refresh.now")}
-          </button>
-          {REFRESH.map((seconds) => (
-            <label key={seconds}>
-              <input
-                type="radio"
-                name="refresh"
-                checked={refresh.value === seconds}
-                onChange={() => {
-                  refresh.value = seconds;
-                }}
-              />
-              {seconds ? t("refresh.every", { time: duration(seconds) }) : t("refresh.off")}
-            </label>
-          ))}
-        </div>
-      )}
-    </Menu>
-  );
-}
-
-const THEMES = [
-  ["system", "system"],
-  ["light", "sun"],
-  ["dark", "moon"],
-] as const;
-
-function LookMenu() {
-  const icon = THEMES.find(([name]) => name === theme.value)![1];
-  return (
-    <Menu label={t("look.label")} icon={icon} kind="button quiet" hideLabel>
-      {() => (
-        <div class="choices">
-          {THEMES.map(([name, sign]) => (
-            <label key={name}>
-              <input
-                type="radio"
-                name="theme"
-                checked={theme.value === name}
-                onChange={() => {
-                  theme.value = name;
-                }}
-              />
-              <Icon name={sign} /> {t(`theme.${name}`)}
-            </label>
-          ))}
-          <hr />
-          {(["en", "zh"] as const).map((name) => (
-            <label key={name}>
-              <input
-                type="radio"
-                name="language"
-                checked={language.value === name}
-                onChange={() => {
-                  language.value = name;
-                }}
-              />
-              {name === "en" ? "English" : "中文"}
-            </label>
-          ))}
-        </div>
-      )}
-    </Menu>
-  );
-}
-
-/** `/` goes to the search of the page, or to the search over everything. */
+/** `/` goes to the search of the page, or to the search over everything; j and k move among rows. */
 function useKeys(): void {
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
-      const typing =
-        event.target instanceof HTMLInputElement ||
-        event.target instanceof HTMLSelectElement ||
-        event.target instanceof HTMLTextAreaElement;
-      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      document.querySelector<HTMLInputElement>("[data-search]")?.focus();
+      const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      moveAmongRows(event);
+      if (event.key !== "/") return;
+      const field =
+        document.querySelector<HTMLElement>("main [data-search]") ??
+        document.querySelector<HTMLElement>("[data-search]");
+      field?.focus();
       event.preventDefault();
     };
     addEventListener("keydown", key);

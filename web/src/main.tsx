@@ -3,6 +3,7 @@ import { follow } from "./api/live";
 import { App } from "./app";
 import "./style/base.css";
 import "./style/frame.css";
+import "./style/parts.css";
 
 render(<App />, document.getElementById("app")!);
 follow();

@@ -39,32 +39,46 @@ export async function send<T>(method: string, path: string, body?: unknown, stop
   const limit = AbortSignal.timeout(WITHIN);
   const signal = stop ? AbortSignal.any([stop, limit]) : limit;
   let answer: Response;
+  let text: string;
   try {
     answer = await fetch(apiRoot + path.replace(/^\//, ""), {
       method,
       signal,
       credentials: "same-origin",
-      headers:
-        body === undefined
-          ? { accept: "application/json" }
-          : { accept: "application/json", "content-type": "application/json" },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...content(body),
+    });
+    offline.value = false;
+    text = await answer.text().catch((error: unknown) => {
+      if (signal.aborted) throw error;
+      return "";
     });
   } catch (error) {
     if (stop?.aborted) throw error;
-    offline.value = true;
     if (limit.aborted) throw new ApiError("NO_ANSWER", "slow");
+    offline.value = true;
     throw new ApiError("NO_CONNECTION", "unreachable");
   }
-  offline.value = false;
-  const text = await answer.text().catch(() => "");
   if (!answer.ok) throw errorOf(answer.status, text);
+  const parsed = parse<T>(text, answer.status);
   updated.value = Date.now();
+  return parsed;
+}
+
+function content(body: unknown): RequestInit {
+  if (body === undefined) return { headers: { accept: "application/json" } };
+  return { headers: { accept: "application/json", "content-type": "application/json" }, body: JSON.stringify(body) };
+}
+
+/** What an answer holds. An answer that was cut off is an error, never an empty list. */
+function parse<T>(text: string, status: number): T {
+  if (text === "" && status === 204) return undefined as T;
   try {
-    return (text === "" ? undefined : JSON.parse(text)) as T;
+    const parsed = JSON.parse(text) as T;
+    if (typeof parsed === "object" && parsed !== null) return parsed;
   } catch {
-    throw new ApiError("HALF_ANSWER", "half", null, answer.status);
+    // reported below
   }
+  throw new ApiError("HALF_ANSWER", "half", null, status);
 }
 
 export function withQuery(path: string, query: Query): string {

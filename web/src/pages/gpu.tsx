@@ -1,19 +1,17 @@
 /** One GPU: how its memory is divided, who uses it, how it was used, and why it is judged so. */
-import { useMemo } from "preact/hooks";
 import { useApi } from "../api/client";
-import type { GpuDetail, GpuRow, MemoryLedger, SeriesHistory, TenantDetail, Timeline } from "../api/shapes";
-import { Chart } from "../parts/chart";
-import { ink } from "../parts/classes";
+import type { GpuDetail, GpuRow, MemoryLedger, TenantDetail, Timeline } from "../api/shapes";
+import { shownClass } from "../parts/classes";
 import { EventList } from "../parts/eventlist";
-import { bytes, degrees, exactBytes, number, percent, shortId, watts } from "../parts/format";
-import { PartNotes } from "../parts/partnote";
+import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
+import { PageHead } from "../parts/pagehead";
+import { current, PartNotes } from "../parts/partnote";
 import {
   About,
   Age,
   ClassBadge,
   Copy,
   definition,
-  Empty,
   Facts,
   Figure,
   Link,
@@ -22,34 +20,36 @@ import {
   Shown,
   Tag,
 } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
+import { xidText } from "../parts/sentences";
+import { Trend } from "../parts/trend";
 import { language } from "../state/preferences";
-import { range, scope } from "../state/scope";
+import { scope } from "../state/scope";
 import { pathOf, place } from "../state/url";
-import { type Key, t, word } from "../words";
+import { t, word } from "../words";
 import { Health } from "./gpus";
-import { shownClass } from "./overview";
 
 export function GpuPage({ names }: { names: string[] }) {
   const id = names[0]!;
   const mig = place.value.query.get("mig");
-  const found = useApi<GpuDetail>(`/api/v1/gpus/${encodeURIComponent(id)}`, {
-    mig,
-    namespace: scope.value,
-    lang: language.value,
-  });
+  const query = { mig, namespace: scope.value, lang: language.value };
+  const found = useApi<GpuDetail>(`/api/v1/gpus/${encodeURIComponent(id)}`, query);
+  const gpu = found.data?.gpu;
   return (
     <>
-      <div class="page-head">
-        <div class="grow">
-          <p class="crumbs">
-            <Link to="gpus">{t("nav.gpus")}</Link> ›
-          </p>
-          <h1 class="mono">
-            {shortId(id)} <Copy text={id} />
-          </h1>
-          <p class="sub mono">{mig ?? id}</p>
-        </div>
-      </div>
+      <PageHead
+        title={
+          gpu?.node
+            ? `${gpu.node} · ${t("gpu.index", { n: gpu.index ?? "?" })}${gpu.profile ? ` · ${gpu.profile}` : ""}`
+            : shortId(id)
+        }
+        about={
+          <span class="mono">
+            {mig ?? id} <Copy text={mig ?? id} />
+          </span>
+        }
+        back={["gpus", "nav.gpus"]}
+      />
       <Shown of={found} rows={12}>
         {(data) => <Gpu data={data} />}
       </Shown>
@@ -59,26 +59,37 @@ export function GpuPage({ names }: { names: string[] }) {
 
 function Gpu({ data }: { data: GpuDetail }) {
   const { gpu } = data;
+  const query = { gpu_id: gpu.gpu_id, mig: gpu.mig };
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
       <Head gpu={gpu} data={data} />
+      {data.xids.map((xid) => (
+        <p key={xid.xid} class={xid.fatal ? "notice bad" : "notice warn"} role="status">
+          <span>
+            <b>{xidText(xid.xid)}</b>. {word(`xid_action.${xid.action}`, xid.advice)}
+          </span>
+        </p>
+      ))}
       <div class="columns">
-        <Panel title={t("gpu.ledger")} actions={<About>{definition(t("about.ledger"))}</About>}>
-          <Ledger ledger={data.ledger} data={data} />
+        <Panel
+          title={t("gpu.ledger")}
+          actions={
+            <About of={t("gpu.ledger")}>
+              {definition(t("about.ledger"), { promql: PROMQL.ledger, source: t("part.agents") })}
+            </About>
+          }
+          stale={!current(data.parts, "agents")}
+        >
+          <Ledger ledger={data.ledger} />
         </Panel>
         <div class="half">
-          <Trend title={t("gpu.use")} query={{ gpu_id: gpu.gpu_id, mig: gpu.mig }} quantities={["use", "use_max"]} />
+          <Trend title={t("gpu.use")} query={query} quantities={["use", "use_max"]} />
         </div>
         <div class="half">
-          <Trend
-            title={t("gpu.memory")}
-            query={{ gpu_id: gpu.gpu_id, mig: gpu.mig }}
-            quantities={["memory_used"]}
-            top={gpu.memory_total ?? 0}
-          />
+          <Trend title={t("gpu.memory")} query={query} quantities={["memory_used"]} top={gpu.memory_total ?? 0} />
         </div>
-        <Panel title={t("gpu.tenants", { n: number(data.tenants.length) })}>
+        <Panel title={t("gpu.tenants")} note={number(data.tenants.length)}>
           <TenantTable tenants={data.tenants} gpu={gpu} />
         </Panel>
         <div class="half">
@@ -88,12 +99,12 @@ function Gpu({ data }: { data: GpuDetail }) {
           <Score data={data} />
         </div>
         {data.instances.length > 0 && (
-          <Panel title={t("gpu.mig")}>
+          <Panel title={t("gpu.mig")} note={number(data.instances.length)}>
             <Instances data={data} />
           </Panel>
         )}
         <div class="half">
-          <Panel title={t("gpu.hardware")}>
+          <Panel title={t("gpu.hardware")} stale={!current(data.parts, "agents")}>
             <HardwareFacts data={data} />
           </Panel>
         </div>
@@ -111,67 +122,83 @@ function Gpu({ data }: { data: GpuDetail }) {
 }
 
 function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
+  const say = (text: string, name: string, source: "analysis" | "cluster" | "agents") =>
+    definition(text, { promql: queryOf(data, name), source: t(`part.${source}`), at: data.at });
   return (
     <>
       <div class="tags">
         <ClassBadge name={shownClass(gpu)} />
         <Health row={gpu} />
         {gpu.mode && <Tag>{word(`mode.${gpu.mode}`, gpu.mode)}</Tag>}
-        {gpu.model && <Tag>{gpu.model}</Tag>}
-        {gpu.node && (
-          <Link to={pathOf("nodes", gpu.node)}>
-            {gpu.node} · {t("gpu.index", { n: gpu.index ?? "?" })}
-          </Link>
-        )}
+        {gpu.model && <Tag>{shortModel(gpu.model)}</Tag>}
+        {gpu.node && <Link to={pathOf("nodes", gpu.node)}>{gpu.node}</Link>}
         {data.stale && (
           <Tag tone="warn">
             {t("stale.short")} <Age at={data.at} ago />
           </Tag>
         )}
       </div>
-      <div class="figures">
+      <div class="figures six">
         <Figure
           title={t("col.use")}
           value={percent(gpu.use.mean)}
-          note={t("figure.p95_max", { p95: percent(gpu.use.p95), max: percent(gpu.use.max) })}
-          about={definition(t("about.use_gpu"), queryOf(data, "use"), gpu.signal)}
+          note={highest(gpu.use)}
+          about={definition(t("about.use_gpu"), {
+            promql: queryOf(data, "gpu_util"),
+            source: gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null,
+            at: data.at,
+          })}
         />
         <Figure
           title={t("col.memory")}
           value={bytes(gpu.memory_used)}
           note={t("of", { all: bytes(gpu.memory_total) })}
-          about={definition(t("about.memory"), queryOf(data, "memory_used"))}
+          about={say(t("about.memory"), "memory_used", "analysis")}
         />
         <Figure
           title={t("col.allocated")}
           value={percent(gpu.allocation?.memory_ratio)}
-          note={
-            gpu.allocation
-              ? t("gpu.slots", { used: gpu.allocation.slots, all: gpu.allocation.slots_capacity })
-              : t("part.cluster_needed")
-          }
-          about={definition(t("about.allocated_gpu"))}
+          note={allocation(gpu, data)}
+          about={definition(t("about.allocated_gpu"), { promql: PROMQL.gpu_allocated, source: t("part.cluster") })}
+          stale={!current(data.parts, "cluster")}
         />
         <Figure
           title={t("col.power")}
           value={watts(gpu.power)}
           note={gpu.power_limit ? t("of", { all: watts(gpu.power_limit) }) : ""}
-          about={definition(t("about.power_gpu"), queryOf(data, "power"))}
+          about={say(t("about.power_gpu"), "power", "agents")}
         />
         <Figure
           title={t("col.temperature")}
           value={degrees(gpu.temperature)}
-          about={definition(t("about.temperature"), queryOf(data, "temperature"))}
+          note={gpu.temperature === null ? t("value.not_measured") : ""}
+          about={say(t("about.temperature"), "temperature", "agents")}
         />
         <Figure
           title={t("col.idle_for")}
           value={gpu.idle_since ? <Age at={gpu.idle_since} /> : "–"}
           note={t(`verdict.${gpu.verdict}`)}
-          about={definition(t("about.idle_for"))}
+          about={definition(t("about.idle_for"), {
+            promql: PROMQL.tenant_idle,
+            source: t("part.analysis"),
+            at: data.at,
+          })}
         />
       </div>
     </>
   );
+}
+
+/** The 95th percentile, if it is measured, and the maximum. */
+export function highest(use: { p95: number | null; max: number | null }): string {
+  if (use.max === null) return t("value.not_measured");
+  if (use.p95 === null) return t("figure.max", { max: percent(use.max) });
+  return t("figure.p95_max", { p95: percent(use.p95), max: percent(use.max) });
+}
+
+function allocation(gpu: GpuRow, data: GpuDetail): string {
+  if (gpu.allocation) return t("gpu.slots", { used: gpu.allocation.slots, all: gpu.allocation.slots_capacity });
+  return t(current(data.parts, "cluster") ? "gpu.unregistered" : "part.cluster_needed");
 }
 
 const queryOf = (data: GpuDetail, name: string): string | null =>
@@ -179,31 +206,25 @@ const queryOf = (data: GpuDetail, name: string): string | null =>
 
 // ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const SHADES = ["#2f6fb7", "#5b8fc9", "#7a5ea8", "#3f8f7a", "#b7862f", "#8a4f7d", "#4f7d8a", "#7d8a4f"];
+const SHADES = 8; // colours of containers, in the style sheet
 
-function Ledger({ ledger, data }: { ledger: MemoryLedger | null; data: GpuDetail }) {
-  if (!ledger || ledger.total === 0)
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["agents"]} />
-        <div class="empty small">{t("empty.ledger")}</div>
-      </>
-    );
-  const share = (memory: number): string => `${(100 * memory) / ledger.total}%`;
+const kindOf = (row: MemoryLedger["rows"][number], place: number): string =>
+  row.kind === "container" ? `shade-${place % SHADES}` : row.kind;
+
+function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
+  if (!ledger || ledger.total === 0) return <div class="empty small">{t("empty.ledger")}</div>;
+  const text = ledger.rows.map((row) => `${nameOf(row)} ${bytes(row.memory)}`).join(", ");
   return (
     <>
-      <div class="ledger" role="img" aria-label={t("gpu.ledger")}>
+      <div class="ledger" role="img" aria-label={text}>
         {ledger.rows.map(
           (row, place) =>
             row.kind !== "free" && (
               <span
-                key={place}
-                class={row.kind}
+                key={`${nameOf(row)}`}
+                class={kindOf(row, place)}
                 title={`${nameOf(row)}: ${bytes(row.memory)}`}
-                style={{
-                  width: share(row.memory),
-                  ...(row.kind === "container" ? { background: SHADES[place % SHADES.length] } : {}),
-                }}
+                style={{ width: `${(100 * row.memory) / ledger.total}%` }}
               />
             ),
         )}
@@ -226,18 +247,14 @@ function Ledger({ ledger, data }: { ledger: MemoryLedger | null; data: GpuDetail
           </thead>
           <tbody>
             {ledger.rows.map((row, place) => (
-              <tr key={place}>
+              <tr key={nameOf(row)}>
                 <th scope="row">
-                  <span
-                    class={`key ${row.kind}`}
-                    style={row.kind === "container" ? { background: SHADES[place % SHADES.length] } : {}}
-                    aria-hidden="true"
-                  />
+                  <span class={`key ${kindOf(row, place)}`} aria-hidden="true" />
                   {row.namespace && row.pod ? (
                     <Link to={pathOf("workloads", row.namespace, row.pod)}>{nameOf(row)}</Link>
                   ) : (
                     nameOf(row)
-                  )}
+                  )}{" "}
                   {row.allocated === false && <Tag tone="warn">{t("gpu.not_allocated")}</Tag>}
                 </th>
                 <td class="num" title={exactBytes(row.memory)}>
@@ -246,7 +263,7 @@ function Ledger({ ledger, data }: { ledger: MemoryLedger | null; data: GpuDetail
                 <td class="num">{percent(row.memory / ledger.total, 1)}</td>
                 <td class="num">
                   {row.memory_limit === null ? (
-                    "–"
+                    <span class="muted">–</span>
                   ) : (
                     <Meter
                       value={row.memory_limit ? row.memory / row.memory_limit : null}
@@ -268,94 +285,11 @@ function nameOf(row: MemoryLedger["rows"][number]): string {
   return `${row.namespace}/${row.pod}${row.container ? ` · ${row.container}` : ""}`;
 }
 
-// ── course ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-type Quantity = SeriesHistory["columns"][number]["quantity"];
-
-/** One chart of the history, for any object. */
-export function Trend({
-  title,
-  query,
-  quantities,
-  top,
-}: {
-  title: string;
-  query: Record<string, string | null | readonly string[]>;
-  quantities: readonly Quantity[];
-  top?: number;
-}) {
-  const found = useApi<SeriesHistory>("/api/v1/history/series", {
-    range: range.value,
-    points: 240,
-    quantity: quantities,
-    ...query,
-  });
-  return (
-    <Panel
-      title={
-        <>
-          {title} <span class="muted">{range.value}</span>
-        </>
-      }
-    >
-      <Shown of={found} rows={5}>
-        {(data) => <TrendOf data={data} quantities={quantities} title={title} {...(top ? { top } : {})} />}
-      </Shown>
-    </Panel>
-  );
-}
-
-const DASHED = new Set<Quantity>(["use_max", "memory_max"]);
-
-function TrendOf({
-  data,
-  quantities,
-  title,
-  top,
-}: {
-  data: SeriesHistory;
-  quantities: readonly Quantity[];
-  title: string;
-  top?: number;
-}) {
-  const columns = data.columns.filter((one) => quantities.includes(one.quantity));
-  const lines = useMemo(
-    () =>
-      columns.map((one) => ({
-        name: t(`quantity.${one.quantity}`),
-        colour: DASHED.has(one.quantity) ? ink("ink-3") : ink("accent"),
-        values: one.values,
-        dashed: DASHED.has(one.quantity),
-      })),
-    // biome-ignore lint/correctness/useExhaustiveDependencies: the columns belong to the answer
-    [data],
-  );
-  const unit = columns[0]?.unit ?? "ratio";
-  const show = (value: number | null): string =>
-    ({ ratio: percent(value), bytes: bytes(value), score: number(value, 1), watts: watts(value) })[unit];
-  if (data.source === "none" || lines.every((line) => line.values.every((value) => value === null))) {
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["history", "prometheus"]} />
-        <Empty title={t("empty.history")} why={t("empty.history_why")} />
-      </>
-    );
-  }
-  return (
-    <>
-      <Chart times={data.times} lines={lines} label={title} show={show} top={top ?? (unit === "ratio" ? 1 : 0)} />
-      <p class="muted small">
-        {t("chart.source", { source: t(`chart_source.${data.source}`), step: number(data.step_seconds) })}
-      </p>
-    </>
-  );
-}
-
 // ── tenants and evidence ──────────────────────────────────────────────────────────────────────────────────────────
 
 function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: GpuRow }) {
   if (tenants.length === 0)
-    return <div class="empty small">{t(gpu.held === false ? "empty.tenants_free" : "empty.tenants")}</div>;
+    return <div class="empty small">{t(gpu.held ? "empty.tenants" : "empty.tenants_free")}</div>;
   return (
     <div class="scroll">
       <table>
@@ -363,25 +297,27 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
           <tr>
             <th scope="col">{t("col.pod")}</th>
             <th scope="col">{t("col.class")}</th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.use_tenant")}>
               {t("col.use")}
             </th>
-            <th scope="col" class="num">
-              {t("col.p95")}
+            <th scope="col" class="num" title={t("about.max")}>
+              {t("col.max")}
             </th>
             <th scope="col" class="num">
               {t("col.memory")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.limit")}>
               {t("col.limit")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.cores")}>
               {t("col.cores")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.idle_for")}>
               {t("col.idle_for")}
             </th>
-            <th scope="col">{t("col.last_kernel")}</th>
+            <th scope="col" class="num" title={t("about.last_kernel")}>
+              {t("col.last_kernel")}
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -395,28 +331,19 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
               </th>
               <td>
                 <ClassBadge name={tenant.use_class} />
-                {!tenant.own_numbers && gpu.shared && <About>{t("about.no_own_numbers")}</About>}
+                {!tenant.own_numbers && gpu.shared && <About of={t("col.class")}>{t("about.no_own_numbers")}</About>}
               </td>
               <td class="num">
                 <Meter value={tenant.use.mean} />
               </td>
-              <td class="num">{percent(tenant.use.p95)}</td>
+              <td class="num">{percent(tenant.use.max)}</td>
               <td class="num" title={exactBytes(tenant.memory_used)}>
                 {bytes(tenant.memory_used)}
               </td>
-              <td class="num">
-                {tenant.memory_limit ? (
-                  <Meter
-                    value={tenant.memory_used === null ? null : tenant.memory_used / tenant.memory_limit}
-                    text={bytes(tenant.memory_limit)}
-                  />
-                ) : (
-                  "–"
-                )}
-              </td>
+              <td class="num">{bytes(tenant.memory_limit)}</td>
               <td class="num">{tenant.cores_limit === null ? "–" : `${number(tenant.cores_limit)} %`}</td>
               <td class="num">{tenant.idle_since ? <Age at={tenant.idle_since} /> : "–"}</td>
-              <td>
+              <td class="num">
                 <Age at={tenant.last_kernel} ago />
               </td>
             </tr>
@@ -428,8 +355,9 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
 }
 
 function Why({ data }: { data: GpuDetail }) {
+  const { gpu } = data;
   return (
-    <Panel title={t("gpu.why", { verdict: t(`verdict.${data.gpu.verdict}`) })}>
+    <Panel title={t("gpu.why", { verdict: t(`verdict.${gpu.verdict}`) })}>
       {data.why.length === 0 ? (
         <div class="empty small">{t("empty.why")}</div>
       ) : (
@@ -441,9 +369,9 @@ function Why({ data }: { data: GpuDetail }) {
       )}
       <Facts
         rows={[
-          ["col.confidence", percent(data.gpu.confidence)],
-          ["col.coverage", percent(data.gpu.coverage)],
-          ["col.signal", data.gpu.signal ? word(`signal.${data.gpu.signal}`, data.gpu.signal) : null],
+          ["col.confidence", percent(gpu.confidence), t("about.confidence")],
+          ["col.coverage", percent(gpu.coverage), t("about.coverage")],
+          ["col.signal", gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null],
         ]}
       />
     </Panel>
@@ -451,38 +379,42 @@ function Why({ data }: { data: GpuDetail }) {
 }
 
 function Score({ data }: { data: GpuDetail }) {
+  const { score, status } = data.gpu;
   return (
-    <Panel title={t("gpu.score", { score: number(data.gpu.score, 1), status: t(`status.${data.gpu.status}`) })}>
-      <div class="scroll">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t("col.term")}</th>
-              <th scope="col" class="num">
-                {t("col.value")}
-              </th>
-              <th scope="col" class="num">
-                {t("col.weight")}
-              </th>
-              <th scope="col" class="num">
-                {t("col.points")}
-              </th>
+    <Panel
+      title={t("gpu.score", { score: number(score, 1), status: t(`status.${status}`) })}
+      actions={
+        <About of={t("col.score")}>{definition(t("about.score"), { promql: PROMQL.gpu_score, at: data.at })}</About>
+      }
+    >
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t("col.term")}</th>
+            <th scope="col" class="num">
+              {t("col.value")}
+            </th>
+            <th scope="col" class="num">
+              {t("col.weight")}
+            </th>
+            <th scope="col" class="num">
+              {t("col.points")}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {data.score_terms.map((term) => (
+            <tr key={term.name}>
+              <th scope="row">{word(`term.${term.name}`, term.name)}</th>
+              <td class="num">
+                {term.value === null ? <span class="muted">{t("value.not_measured")}</span> : percent(term.value)}
+              </td>
+              <td class="num">{percent(term.weight)}</td>
+              <td class="num">{number(term.points, 1)}</td>
             </tr>
-          </thead>
-          <tbody>
-            {data.score_terms.map((term) => (
-              <tr key={term.name}>
-                <th scope="row" title={term.reference}>
-                  {t(`term.${term.name}` as Key)}
-                </th>
-                <td class="num">{term.value === null ? t("value.not_measured") : percent(term.value)}</td>
-                <td class="num">{percent(term.weight)}</td>
-                <td class="num">{number(term.points, 1)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+          ))}
+        </tbody>
+      </table>
     </Panel>
   );
 }
@@ -506,7 +438,7 @@ function Instances({ data }: { data: GpuDetail }) {
         </thead>
         <tbody>
           {data.instances.map((one) => (
-            <tr key={`${one.mig}${one.gpu_instance}`}>
+            <tr key={`${one.mig}${one.gpu_instance}`} class={one.mig === data.gpu.mig ? "chosen" : ""}>
               <th scope="row">{one.profile ?? "–"}</th>
               <td class="mono">
                 {one.mig ? (
@@ -540,50 +472,32 @@ function Instances({ data }: { data: GpuDetail }) {
 
 function HardwareFacts({ data }: { data: GpuDetail }) {
   const one = data.hardware;
-  if (!one)
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["agents"]} />
-        <div class="empty small">{t("empty.hardware")}</div>
-      </>
-    );
+  if (!one) return <div class="empty small">{t("empty.hardware")}</div>;
   const mega = (hertz: number | null): string | null => (hertz === null ? null : `${number(hertz / 1e6)} MHz`);
+  const throttle = one.throttle.map((name) => word(`throttle.${name}`, name)).join(", ");
+  const pair = (corrected: number | null, not: number | null): string | null =>
+    not === null ? null : `${number(corrected)} / ${number(not)}`;
   return (
-    <>
-      <Facts
-        rows={[
-          ["fact.serial", one.serial],
-          ["fact.pci", one.pci_bus_id],
-          ["fact.driver", one.driver_version],
-          ["fact.sm_clock", mega(one.sm_clock)],
-          ["fact.memory_clock", mega(one.memory_clock)],
-          ["fact.memory_temperature", degrees(one.memory_temperature)],
-          ["fact.fan", percent(one.fan)],
-          ["fact.throttle", one.throttle.length ? one.throttle.join(", ") : t("value.none")],
-          [
-            "fact.ecc",
-            one.ecc_uncorrected === null ? null : `${number(one.ecc_corrected)} / ${number(one.ecc_uncorrected)}`,
-          ],
-          [
-            "fact.remapped",
-            one.remapped_uncorrected === null
-              ? null
-              : `${number(one.remapped_corrected)} / ${number(one.remapped_uncorrected)}`,
-          ],
-          ["fact.processes", number(one.processes)],
-        ]}
-      />
-      {data.xids.map((xid) => (
-        <p key={xid.xid} class={xid.fatal ? "notice bad" : "notice warn"}>
-          <b>XID {xid.xid}</b> {xid.name}. {xid.action} {xid.advice}
-        </p>
-      ))}
-    </>
+    <Facts
+      rows={[
+        ["fact.serial", one.serial],
+        ["fact.pci", one.pci_bus_id],
+        ["fact.driver", one.driver_version],
+        ["fact.sm_clock", mega(one.sm_clock)],
+        ["fact.memory_clock", mega(one.memory_clock)],
+        ["fact.memory_temperature", one.memory_temperature === null ? null : degrees(one.memory_temperature)],
+        ["fact.fan", one.fan === null ? null : percent(one.fan)],
+        ["fact.throttle", throttle || (one.sm_clock === null ? null : t("value.none"))],
+        ["fact.ecc", pair(one.ecc_corrected, one.ecc_uncorrected)],
+        ["fact.remapped", pair(one.remapped_corrected, one.remapped_uncorrected)],
+        ["fact.processes", one.processes === null ? null : number(one.processes)],
+      ]}
+    />
   );
 }
 
 function GpuEvents({ id }: { id: string }) {
-  const found = useApi<Timeline>("/api/v1/timeline", { gpu_id: id, limit: 20 });
+  const found = useApi<Timeline>("/api/v1/timeline", { gpu_id: id, namespace: scope.value, limit: 20 });
   return (
     <Shown of={found} rows={4}>
       {(data) => <EventList events={data.rows} />}
@@ -597,7 +511,7 @@ function Queries({ data }: { data: GpuDetail }) {
     <dl class="queries">
       {data.queries.map((one) => (
         <div key={one.name}>
-          <dt>{word(`quantity.${one.name}`, one.name)}</dt>
+          <dt>{word(`query.${one.name}`, one.name)}</dt>
           <dd>
             <code>{one.promql}</code> <Copy text={one.promql} />
           </dd>

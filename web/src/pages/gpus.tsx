@@ -1,53 +1,76 @@
 /** What is each GPU doing: all of them in one table. */
-import { useApi } from "../api/client";
-import type { GpuList, GpuRow, TenantRow } from "../api/shapes";
-import { bytes, degrees, exactBytes, number, percent, shortId, watts } from "../parts/format";
+import { useApi, withQuery } from "../api/client";
+import type { GpuList, GpuRow, Part, TenantRow } from "../api/shapes";
+import { shownClass } from "../parts/classes";
+import { NoGpus } from "../parts/fleetmap";
+import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
+import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { Age, ClassBadge, Copy, Link, Meter, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
+import { named } from "../state/vocabulary";
 import { t, word } from "../words";
-import { NoGpus, shownClass } from "./overview";
 
 export function GpusPage() {
-  const found = useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, limit: 100_000 });
+  const query = { namespace: scope.value, limit: 100_000 };
+  const found = useApi<GpuList>("/api/v1/gpus", query);
   return (
     <>
-      <div class="page-head">
-        <div class="grow">
-          <h1>{t("nav.gpus")}</h1>
-          <p class="sub">{t("gpus.about")}</p>
-        </div>
-      </div>
+      <PageHead title={t("nav.gpus")} about={t("gpus.about")} />
       <Shown of={found} rows={14}>
         {(data) => (
-          <>
+          <div class="stack tight">
             <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
-            <GpuTable rows={data.rows} name="gpus" />
-          </>
+            <GpuTable rows={data.rows} name="gpus" parts={data.parts} source={withQuery("/api/v1/gpus", query)} />
+          </div>
         )}
       </Shown>
     </>
   );
 }
 
-export function GpuTable({ rows, name, plain }: { rows: readonly GpuRow[]; name: string; plain?: boolean }) {
+interface Props {
+  readonly rows: readonly GpuRow[];
+  readonly name: string;
+  readonly parts: readonly Part[];
+  readonly plain?: boolean;
+  readonly source?: string;
+  readonly without?: readonly string[]; // columns that say the same in every row
+}
+
+export function GpuTable({ rows, name, parts, plain = false, source, without = [] }: Props) {
   return (
     <Table
       name={name}
       label={t("nav.gpus")}
       rows={rows}
-      columns={COLUMNS}
+      columns={columnsWithout(without)}
       sort={plain ? "index" : "node"}
       rowKey={(row) => `${row.gpu_id}${row.mig ?? ""}`}
       open={(row) => go(pathOf("gpus", row.gpu_id), queryOf(row))}
       empty={<NoGpus />}
-      plain={plain ?? false}
+      plain={plain}
+      parts={parts}
+      {...(source ? { source } : {})}
     />
   );
 }
+
+/** The same list for the same names, so that a table is not sorted anew at every drawing. */
+function columnsWithout(names: readonly string[]): readonly Column<GpuRow>[] {
+  const key = names.join();
+  let found = made.get(key);
+  if (!found) {
+    found = COLUMNS.filter((column) => !names.includes(column.key));
+    made.set(key, found);
+  }
+  return found;
+}
+const made = new Map<string, readonly Column<GpuRow>[]>();
 
 function queryOf(row: GpuRow): URLSearchParams {
   const query = carried();
@@ -57,31 +80,41 @@ function queryOf(row: GpuRow): URLSearchParams {
 
 export function GpuLink({ row }: { row: Pick<GpuRow, "gpu_id" | "mig" | "profile"> }) {
   return (
-    <>
+    <span class="gpu-link">
       <Link
         to={pathOf("gpus", row.gpu_id)}
         class="mono"
         {...(row.mig ? { query: { mig: row.mig } } : {})}
-        title={row.gpu_id}
+        title={row.mig ?? row.gpu_id}
       >
         {shortId(row.gpu_id)}
       </Link>
       {row.profile && <Tag>{row.profile}</Tag>}
-      <Copy text={row.gpu_id} />
-    </>
+      <Copy text={row.mig ?? row.gpu_id} />
+    </span>
   );
 }
 
 /** The pods on a GPU. A busy GPU with an idle tenant shows both. */
 export function Tenants({ row }: { row: GpuRow }) {
-  const shown = row.tenants.slice(0, 2);
-  const more = row.tenants.length - shown.length;
+  const shown = row.tenants.slice(0, row.tenants.length > 2 ? 1 : 2);
+  const rest = row.tenants.slice(shown.length);
+  const idle = rest.filter((tenant) => tenant.verdict === "idle").length;
+  if (row.tenants.length === 0 && !row.others?.tenants)
+    return <span class="muted">{row.held ? "–" : t("gpu.free")}</span>;
   return (
     <span class="tenants">
       {shown.map((tenant) => (
         <TenantChip key={`${tenant.pod_uid}${tenant.container}`} tenant={tenant} />
       ))}
-      {more > 0 && <Tag>{t("more", { n: more })}</Tag>}
+      {rest.length > 0 && (
+        <Tag
+          tone={idle ? "warn" : "plain"}
+          title={rest.map((one) => `${one.namespace}/${one.pod}: ${className(one.use_class)}`).join("\n")}
+        >
+          {idle ? t("more_idle", { n: rest.length, idle }) : t("more", { n: rest.length })}
+        </Tag>
+      )}
       {row.others && row.others.tenants > 0 && <Tag>{t("others", { n: row.others.tenants })}</Tag>}
     </span>
   );
@@ -94,14 +127,13 @@ function TenantChip({ tenant }: { tenant: TenantRow }) {
       class={`tenant c-${tenant.use_class}`}
       title={`${tenant.namespace}/${tenant.pod}: ${className(tenant.use_class)}`}
     >
-      {tenant.namespace}/{tenant.pod}
-      {tenant.verdict === "idle" && <b class="idle-mark"> {t("verdict.idle")}</b>}
+      {tenant.verdict === "idle" && <b class="idle-mark">{t("verdict.idle")}</b>} {tenant.namespace}/{tenant.pod}
     </Link>
   );
 }
 
 const COLUMNS: readonly Column<GpuRow>[] = [
-  { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu_id, show: (row) => <GpuLink row={row} />, width: 190 },
+  { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu_id, show: (row) => <GpuLink row={row} /> },
   {
     key: "node",
     title: "col.node",
@@ -110,11 +142,12 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     filter: (one) => one,
   },
   { key: "index", title: "col.index", value: (row) => row.index, numeric: true },
-  { key: "model", title: "col.model", value: (row) => row.model, filter: (one) => one },
   {
     key: "use_class",
     title: "col.class",
     about: "about.class",
+    part: "analysis",
+    promql: PROMQL.gpu_class,
     value: (row) => shownClass(row),
     show: (row) => <ClassBadge name={shownClass(row)} />,
     filter: className,
@@ -125,7 +158,6 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     about: "about.tenants",
     value: (row) => row.tenants.map((one) => `${one.namespace}/${one.pod}`),
     show: (row) => <Tenants row={row} />,
-    width: 220,
   },
   {
     key: "namespace",
@@ -138,6 +170,8 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     key: "use",
     title: "col.use",
     about: "about.use_gpu",
+    part: "analysis",
+    promql: PROMQL.gpu_use,
     value: (row) => row.use.mean,
     show: (row) => (
       <Meter
@@ -148,9 +182,105 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     numeric: true,
   },
   {
+    key: "memory_used",
+    title: "col.memory",
+    about: "about.memory",
+    part: "analysis",
+    promql: PROMQL.gpu_memory,
+    value: (row) => row.memory_used,
+    show: (row) => <Memory used={row.memory_used} total={row.memory_total} />,
+    numeric: true,
+  },
+  {
+    key: "allocated",
+    title: "col.allocated",
+    about: "about.allocated_gpu",
+    part: "cluster",
+    promql: PROMQL.gpu_allocated,
+    value: (row) => row.allocation?.memory_ratio,
+    show: (row) => percent(row.allocation?.memory_ratio),
+    numeric: true,
+  },
+  {
+    key: "idle_since",
+    title: "col.idle_for",
+    about: "about.idle_for",
+    part: "analysis",
+    value: (row) => row.idle_since,
+    show: (row) => (row.idle_since ? <Age at={row.idle_since} /> : <span class="muted">–</span>),
+    numeric: true,
+    oldestFirst: true,
+  },
+  {
+    key: "power",
+    title: "col.power",
+    about: "about.power_gpu",
+    promql: PROMQL.gpu_power,
+    value: (row) => row.power,
+    show: (row) =>
+      row.power === null ? "–" : <span title={t("of", { all: watts(row.power_limit) })}>{watts(row.power)}</span>,
+    numeric: true,
+  },
+  {
+    key: "temperature",
+    title: "col.temperature",
+    about: "about.temperature",
+    part: "agents",
+    promql: PROMQL.gpu_temperature,
+    value: (row) => row.temperature,
+    show: (row) => degrees(row.temperature),
+    numeric: true,
+  },
+  {
+    key: "health",
+    title: "col.health",
+    about: "about.health",
+    promql: PROMQL.gpu_health,
+    value: (row) => row.health,
+    show: (row) => <Health row={row} />,
+    filter: (one) => (one ? named("health", one) : t("value.unknown")),
+  },
+  {
+    key: "model",
+    title: "col.model",
+    value: (row) => row.model,
+    show: (row) => (row.model ? shortModel(row.model) : "–"),
+    filter: shortModel,
+  },
+  {
+    key: "mode",
+    title: "col.mode",
+    about: "about.mode",
+    promql: PROMQL.gpu_mode,
+    value: (row) => row.mode,
+    show: (row) => word(`mode.${row.mode}`, row.mode ?? "–"),
+    filter: (one) => word(`mode.${one}`, one),
+  },
+  {
+    key: "score",
+    title: "col.score",
+    about: "about.score",
+    part: "analysis",
+    promql: PROMQL.gpu_score,
+    value: (row) => row.score,
+    show: (row) => number(row.score, 1),
+    numeric: true,
+  },
+  {
+    key: "status",
+    title: "col.status",
+    about: "about.status",
+    part: "analysis",
+    value: (row) => row.status,
+    show: (row) => t(`status.${row.status}`),
+    filter: (one) => word(`status.${one}`, one),
+    optional: true,
+  },
+  {
     key: "use_p95",
     title: "col.p95",
     about: "about.p95",
+    part: "analysis",
     value: (row) => row.use.p95,
     show: (row) => percent(row.use.p95),
     numeric: true,
@@ -159,6 +289,8 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   {
     key: "use_max",
     title: "col.max",
+    about: "about.max",
+    part: "analysis",
     value: (row) => row.use.max,
     show: (row) => percent(row.use.max),
     numeric: true,
@@ -168,18 +300,11 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     key: "sm_active",
     title: "col.sm",
     about: "about.sm",
+    part: "analysis",
     value: (row) => row.sm_active.mean,
     show: (row) => percent(row.sm_active.mean),
     numeric: true,
     optional: true,
-  },
-  {
-    key: "memory_used",
-    title: "col.memory",
-    about: "about.memory",
-    value: (row) => row.memory_used,
-    show: (row) => <Memory used={row.memory_used} total={row.memory_total} />,
-    numeric: true,
   },
   {
     key: "memory_total",
@@ -190,17 +315,11 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     optional: true,
   },
   {
-    key: "allocated",
-    title: "col.allocated",
-    about: "about.allocated_gpu",
-    value: (row) => row.allocation?.memory_ratio,
-    show: (row) => percent(row.allocation?.memory_ratio),
-    numeric: true,
-  },
-  {
     key: "cores",
     title: "col.cores",
     about: "about.cores",
+    part: "cluster",
+    promql: PROMQL.gpu_cores,
     value: (row) => row.allocation?.cores,
     show: (row) => (row.allocation ? `${number(row.allocation.cores)} %` : "–"),
     numeric: true,
@@ -209,73 +328,24 @@ const COLUMNS: readonly Column<GpuRow>[] = [
   {
     key: "slots",
     title: "col.slots",
+    about: "about.slots",
+    part: "cluster",
+    promql: PROMQL.gpu_slots,
     value: (row) => row.allocation?.slots,
     show: (row) => (row.allocation ? `${row.allocation.slots} / ${row.allocation.slots_capacity}` : "–"),
     numeric: true,
     optional: true,
   },
   {
-    key: "power",
-    title: "col.power",
-    value: (row) => row.power,
-    show: (row) =>
-      row.power === null ? "–" : `${watts(row.power)}${row.power_limit ? ` / ${number(row.power_limit)}` : ""}`,
-    numeric: true,
-  },
-  {
-    key: "temperature",
-    title: "col.temperature",
-    value: (row) => row.temperature,
-    show: (row) => degrees(row.temperature),
-    numeric: true,
-  },
-  {
-    key: "mode",
-    title: "col.mode",
-    about: "about.mode",
-    value: (row) => row.mode,
-    show: (row) => word(`mode.${row.mode}`, row.mode ?? "–"),
-    filter: (one) => word(`mode.${one}`, one),
-  },
-  {
-    key: "health",
-    title: "col.health",
-    value: (row) => row.health,
-    show: (row) => <Health row={row} />,
-    filter: (one) => one,
-  },
-  {
-    key: "status",
-    title: "col.status",
-    about: "about.status",
-    value: (row) => row.status,
-    show: (row) => t(`status.${row.status}`),
-    filter: (one) => word(`status.${one}`, one),
-    optional: true,
-  },
-  {
-    key: "score",
-    title: "col.score",
-    about: "about.score",
-    value: (row) => row.score,
-    show: (row) => number(row.score, 1),
-    numeric: true,
-  },
-  {
     key: "confidence",
     title: "col.confidence",
     about: "about.confidence",
+    part: "analysis",
+    promql: PROMQL.gpu_confidence,
     value: (row) => row.confidence,
     show: (row) => percent(row.confidence),
     numeric: true,
     optional: true,
-  },
-  {
-    key: "idle_since",
-    title: "col.idle_for",
-    value: (row) => row.idle_since,
-    show: (row) => (row.idle_since ? <Age at={row.idle_since} /> : "–"),
-    numeric: true,
   },
 ];
 
@@ -295,13 +365,23 @@ export function Memory({ used, total }: { used: number | null; total: number | n
 }
 
 export function Health({ row }: { row: Pick<GpuRow, "health" | "xids" | "last_seen"> }) {
-  if (row.last_seen)
+  if (row.last_seen) {
     return (
       <Tag tone="bad">
         {t("health.silent")} <Age at={row.last_seen} />
       </Tag>
     );
+  }
   if (row.xids.length) return <Tag tone="bad">XID {row.xids.join(", ")}</Tag>;
-  if (row.health === null) return <span class="muted">–</span>;
-  return <Tag tone={row.health === "ok" ? "good" : "bad"}>{word(`gpu_health.${row.health}`, row.health)}</Tag>;
+  if (row.health === null)
+    return (
+      <span class="muted" title={t("value.not_measured")}>
+        –
+      </span>
+    );
+  return (
+    <Tag tone={row.health === "ok" ? "good" : "bad"}>
+      {word(`gpu_health.${row.health}`, named("health", row.health))}
+    </Tag>
+  );
 }

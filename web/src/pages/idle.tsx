@@ -1,12 +1,14 @@
 /** What could be taken back: tenants and GPUs that are idle, for how long, and the evidence. */
 import { useMemo } from "preact/hooks";
-import { useApi } from "../api/client";
+import { useApi, withQuery } from "../api/client";
 import type { GpuList, GpuRow, TenantRow, Waste } from "../api/shapes";
 import { bytes, number, percent } from "../parts/format";
 import { className } from "../parts/heatmap";
+import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { Age, ClassBadge, definition, Empty, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { About, Age, ClassBadge, definition, Empty, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { range, scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
@@ -21,31 +23,52 @@ interface IdleRow {
 }
 
 export function IdlePage() {
-  const found = useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, limit: 100_000 });
+  const query = { namespace: scope.value, limit: 100_000 };
+  const found = useApi<GpuList>("/api/v1/gpus", query);
   return (
     <>
       <PageHead title={t("nav.idle")} about={t("idle.about")} />
       <Shown of={found} rows={12}>
-        {(data) => <Idle data={data} />}
+        {(data) => <Idle data={data} source={withQuery("/api/v1/gpus", { ...query, verdict: "idle" })} />}
       </Shown>
       <WasteTable />
     </>
   );
 }
 
-function Idle({ data }: { data: GpuList }) {
+function Idle({ data, source }: { data: GpuList; source: string }) {
   const rows = useMemo(() => idleRows(data.rows), [data]);
   const gpus = new Set(rows.map((row) => row.gpu.gpu_id)).size;
   const unknown = data.rows.flatMap((row) => row.tenants).filter((tenant) => tenant.verdict === "unknown").length;
-  const memory = rows.reduce((sum, row) => sum + (row.tenant.memory_allocated ?? row.tenant.memory_used ?? 0), 0);
+  const origin = { source: t("part.analysis"), at: data.at };
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster"]} />
-      <div class="figures">
-        <Figure title={t("idle.tenants")} value={number(rows.length)} about={definition(t("about.idle"))} />
-        <Figure title={t("idle.gpus")} value={number(gpus)} />
-        <Figure title={t("idle.memory")} value={bytes(memory)} />
-        <Figure title={t("idle.unknown")} value={number(unknown)} note={t("idle.unknown_note")} />
+      <div class="figures four">
+        <Figure
+          title={t("idle.tenants")}
+          value={number(rows.length)}
+          note={t("idle.tenants_note")}
+          about={definition(t("about.idle_tenants"), { ...origin, promql: PROMQL.tenant_verdict })}
+        />
+        <Figure
+          title={t("idle.gpus")}
+          value={number(gpus)}
+          note={t("idle.gpus_note")}
+          about={definition(t("about.idle_gpus"), origin)}
+        />
+        <Figure
+          title={t("idle.memory")}
+          value={bytes(memoryHeld(rows))}
+          note={t("idle.memory_note")}
+          about={definition(t("about.idle_memory"), { ...origin, promql: PROMQL.tenant_request })}
+        />
+        <Figure
+          title={t("idle.unknown")}
+          value={number(unknown)}
+          note={t("idle.unknown_note")}
+          about={definition(t("about.unknown_tenants"), origin)}
+        />
       </div>
       <Table
         name="idle"
@@ -56,9 +79,17 @@ function Idle({ data }: { data: GpuList }) {
         rowKey={(row) => `${row.gpu.gpu_id}${row.gpu.mig}${row.tenant.pod_uid}${row.tenant.container}`}
         open={(row) => go(pathOf("workloads", row.tenant.namespace, row.tenant.pod), carried())}
         empty={<Empty title={t("empty.idle")} why={t("empty.idle_why")} />}
+        parts={data.parts}
+        source={source}
       />
     </div>
   );
+}
+
+/** The memory that idle tenants hold; null if it is known of none of them. */
+export function memoryHeld(rows: readonly IdleRow[]): number | null {
+  const known = rows.map((row) => row.tenant.memory_allocated ?? row.tenant.memory_used).filter((one) => one !== null);
+  return known.length ? known.reduce((sum, one) => sum + one, 0) : rows.length ? null : 0;
 }
 
 /** Tenants that are proven idle. Unknown is never listed here. */
@@ -66,6 +97,12 @@ export function idleRows(rows: readonly GpuRow[]): IdleRow[] {
   return rows.flatMap((gpu) =>
     gpu.tenants.filter((tenant) => tenant.verdict === "idle").map((tenant) => ({ gpu, tenant })),
   );
+}
+
+/** What was measured of the tenant; if it has no numbers of its own, why the GPU is idle. */
+function evidence({ gpu, tenant }: IdleRow): string {
+  if (tenant.use.max === null) return named("reason", gpu.reasons[0]);
+  return t("idle.evidence", { max: percent(tenant.use.max, 1), coverage: percent(tenant.coverage) });
 }
 
 const COLUMNS: readonly Column<IdleRow>[] = [
@@ -78,26 +115,24 @@ const COLUMNS: readonly Column<IdleRow>[] = [
         {row.tenant.namespace}/{row.tenant.pod}
       </Link>
     ),
-    width: 220,
   },
   {
     key: "idle_since",
     title: "col.idle_for",
+    about: "about.idle_for",
+    part: "analysis",
+    promql: PROMQL.tenant_idle,
     value: (row) => row.tenant.idle_since,
     show: (row) => <Age at={row.tenant.idle_since} />,
     numeric: true,
+    oldestFirst: true,
   },
-  {
-    key: "namespace",
-    title: "col.namespace",
-    value: (row) => row.tenant.namespace,
-    filter: (one) => one,
-    optional: true,
-  },
-  { key: "owner", title: "col.owner", value: (row) => row.tenant.owner, filter: (one) => one },
   {
     key: "use_class",
     title: "col.class",
+    about: "about.class",
+    part: "analysis",
+    promql: PROMQL.tenant_class,
     value: (row) => row.tenant.use_class,
     show: (row) => <ClassBadge name={row.tenant.use_class} />,
     filter: className,
@@ -106,69 +141,106 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     key: "gpu_class",
     title: "col.gpu_is",
     about: "about.gpu_is",
+    part: "analysis",
+    promql: PROMQL.gpu_class,
     value: (row) => row.gpu.use_class,
     show: (row) => <ClassBadge name={row.gpu.use_class} />,
     filter: className,
   },
   {
-    key: "memory_allocated",
-    title: "col.request",
-    value: (row) => row.tenant.memory_allocated,
-    show: (row) => bytes(row.tenant.memory_allocated),
-    numeric: true,
-  },
-  {
     key: "memory_used",
     title: "col.memory",
+    about: "about.memory",
+    promql: PROMQL.tenant_memory,
     value: (row) => row.tenant.memory_used,
     show: (row) => bytes(row.tenant.memory_used),
     numeric: true,
   },
   {
-    key: "use_max",
-    title: "col.max",
-    about: "about.max",
-    value: (row) => row.tenant.use.max,
-    show: (row) => percent(row.tenant.use.max, 1),
+    key: "memory_allocated",
+    title: "col.request",
+    about: "about.request",
+    part: "cluster",
+    promql: PROMQL.tenant_request,
+    value: (row) => row.tenant.memory_allocated,
+    show: (row) => bytes(row.tenant.memory_allocated),
     numeric: true,
   },
   {
     key: "reason",
     title: "col.evidence",
     about: "about.evidence",
-    value: (row) => row.gpu.reasons[0],
-    show: (row) => <span class="muted">{named("reason", row.gpu.reasons[0])}</span>,
+    part: "analysis",
+    value: evidence,
+    show: (row) => <span title={evidence(row)}>{evidence(row)}</span>,
+  },
+  {
+    key: "gpu_id",
+    title: "col.gpu",
+    value: (row) => row.gpu.gpu_id,
+    show: (row) => <GpuLink row={row.gpu} />,
+  },
+  {
+    key: "node",
+    title: "col.node",
+    value: (row) => row.gpu.node,
+    show: (row) => (row.gpu.node ? <Link to={pathOf("nodes", row.gpu.node)}>{row.gpu.node}</Link> : "–"),
+    filter: (one) => one,
+  },
+  {
+    key: "owner",
+    title: "col.owner",
+    value: (row) => realOwner(row.tenant.owner),
+    filter: (one) => one || t("value.none"),
+  },
+  {
+    key: "namespace",
+    title: "col.namespace",
+    value: (row) => row.tenant.namespace,
+    filter: (one) => one,
+    optional: true,
+  },
+  {
+    key: "use_max",
+    title: "col.max",
+    about: "about.max",
+    part: "analysis",
+    value: (row) => row.tenant.use.max,
+    show: (row) => percent(row.tenant.use.max, 1),
+    numeric: true,
+    optional: true,
   },
   {
     key: "coverage",
     title: "col.coverage",
     about: "about.coverage",
+    part: "analysis",
+    promql: PROMQL.gpu_coverage,
     value: (row) => row.tenant.coverage,
     show: (row) => percent(row.tenant.coverage),
     numeric: true,
+    optional: true,
   },
   {
     key: "confidence",
     title: "col.confidence",
     about: "about.confidence",
+    part: "analysis",
+    promql: PROMQL.gpu_confidence,
     value: (row) => row.tenant.confidence,
     show: (row) => percent(row.tenant.confidence),
     numeric: true,
     optional: true,
   },
-  { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu.gpu_id, show: (row) => <GpuLink row={row.gpu} /> },
-  { key: "node", title: "col.node", value: (row) => row.gpu.node, filter: (one) => one },
 ];
 
 function WasteTable() {
   const found = useApi<Waste>("/api/v1/waste", { since: range.value, group_by: "tenant", limit: 200 });
   return (
     <Panel
-      title={
-        <>
-          {t("idle.waste")} <span class="muted">{range.value}</span>
-        </>
-      }
+      title={t("idle.waste")}
+      note={range.value}
+      actions={<About of={t("idle.waste")}>{definition(t("about.waste"), { source: t("part.history") })}</About>}
     >
       <Shown of={found} rows={5}>
         {(data) =>
@@ -195,8 +267,8 @@ function WasteTable() {
                 <tbody>
                   {data.rows
                     .filter((row) => scope.value.length === 0 || scope.value.includes(row.namespace ?? ""))
-                    .map((row, place) => (
-                      <tr key={`${row.namespace}${row.pod}${place}`}>
+                    .map((row) => (
+                      <tr key={`${row.namespace}/${row.pod}/${row.node}/${row.model}`}>
                         <th scope="row">
                           {row.namespace && row.pod ? (
                             <Link to={pathOf("workloads", row.namespace, row.pod)}>

@@ -2,15 +2,16 @@
 import { useApi } from "../api/client";
 import type { NamespaceDetail } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
+import { Course } from "../parts/course";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { PartNotes } from "../parts/partnote";
+import { current, PartNotes } from "../parts/partnote";
 import { Copy, definition, Figure, Link, Meter, Panel, Shown } from "../parts/pieces";
-import { href, pathOf } from "../state/url";
+import { PROMQL } from "../parts/promql";
+import { Trend } from "../parts/trend";
+import { href } from "../state/url";
 import { t } from "../words";
-import { Trend } from "./gpu";
 import { GpuTable } from "./gpus";
-import { Course } from "./overview";
 import { WorkloadTable } from "./workloads";
 
 export function NamespacePage({ names }: { names: string[] }) {
@@ -30,7 +31,7 @@ export function NamespacePage({ names }: { names: string[] }) {
         <a class="button" href={mine}>
           {t("namespace.only")}
         </a>
-        <Copy text={mine} />
+        <Copy text={mine} label={t("namespace.copy")} />
       </PageHead>
       <Shown of={found} rows={12}>
         {(data) => <Namespace data={data} name={name} />}
@@ -41,25 +42,42 @@ export function NamespacePage({ names }: { names: string[] }) {
 
 function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
   const row = data.namespace;
+  const hasCluster = current(data.parts, "cluster");
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents", "history"]} />
       <div class="tags">
         <ClassBar counts={row.by_class} />
       </div>
-      <div class="figures">
-        <Figure title={t("col.gpus")} value={number(row.gpus)} note={t("node.pods", { n: number(row.pods) })} />
-        <Figure title={t("col.use")} value={percent(row.use)} about={definition(t("about.use_namespace"))} />
+      <div class="figures six">
+        <Figure
+          title={t("col.gpus")}
+          value={number(row.gpus)}
+          note={t("node.pods", { n: number(row.pods) })}
+          about={definition(t("about.gpus_count"), { source: t("part.analysis") })}
+        />
+        <Figure
+          title={t("col.use")}
+          value={percent(row.use)}
+          about={definition(t("about.use_namespace"), { promql: PROMQL.tenant_use, source: t("part.analysis") })}
+        />
         <Figure
           title={t("col.memory_used")}
           value={bytes(row.memory_used)}
-          note={t("of", { all: bytes(row.memory_allocated) })}
+          about={definition(t("about.memory_namespace"), { promql: PROMQL.tenant_memory, source: t("part.analysis") })}
+        />
+        <Figure
+          title={t("col.request")}
+          value={bytes(row.memory_allocated)}
+          note={row.cores_allocated === null ? "" : t("workload.cores", { n: number(row.cores_allocated) })}
+          about={definition(t("about.request"), { promql: PROMQL.tenant_request, source: t("part.cluster") })}
+          stale={!hasCluster}
         />
         <Figure
           title={t("figure.waste")}
           value={number(row.idle_gpu_hours, 1)}
-          note={t("of", { all: number(row.held_gpu_hours, 1) })}
-          about={definition(t("about.waste"))}
+          note={row.held_gpu_hours === null ? "" : t("namespace.held", { all: number(row.held_gpu_hours, 1) })}
+          about={definition(t("about.waste"), { source: t("part.history") })}
         />
         <Figure
           title={t("figure.pending")}
@@ -68,42 +86,40 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
               {number(row.pending_pods)}
             </Link>
           }
+          about={definition(t("about.pending"), { promql: PROMQL.pending, source: t("part.cluster") })}
+          stale={!hasCluster}
         />
       </div>
-      <Panel title={t("namespace.quotas")}>
-        <Quotas data={data} />
+      <Panel title={t("nav.workloads")} note={number(data.workloads.length)}>
+        <WorkloadTable
+          rows={data.workloads}
+          name="namespace-workloads"
+          parts={data.parts}
+          plain
+          without={["namespace"]}
+        />
       </Panel>
-      <Panel title={t("nav.workloads")}>
-        <WorkloadTable rows={data.workloads} name="namespace-workloads" plain />
-      </Panel>
-      <Panel title={t("nav.gpus")}>
-        <GpuTable rows={data.gpus} name="namespace-gpus" plain />
+      <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
+        <GpuTable rows={data.gpus} name="namespace-gpus" parts={data.parts} plain />
       </Panel>
       <div class="columns">
         <div class="half">
-          <Panel title={t("namespace.course")}>
-            <Course query={{ namespace: name }} />
-          </Panel>
+          <Course query={{ namespace: name }} />
         </div>
         <div class="half">
           <Trend title={t("gpu.use")} query={{ namespace: [name] }} quantities={["use", "use_max"]} />
         </div>
+        <Panel title={t("namespace.quotas")} stale={!hasCluster}>
+          <Quotas data={data} />
+        </Panel>
       </div>
     </div>
   );
 }
 
 function Quotas({ data }: { data: NamespaceDetail }) {
-  const { quotas, name } = data.namespace;
-  if (quotas.length === 0)
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["cluster"]} />
-        <div class="empty small">
-          {t("empty.quotas")} <Link to={pathOf("namespaces", name)}>{""}</Link>
-        </div>
-      </>
-    );
+  const { quotas } = data.namespace;
+  if (quotas.length === 0) return <div class="empty small">{t("empty.quotas")}</div>;
   return (
     <div class="scroll">
       <table>

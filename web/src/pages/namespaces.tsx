@@ -1,24 +1,26 @@
 /** Who has how much: every namespace with its GPUs, its quotas and its idle hours. */
-import { useApi } from "../api/client";
+import { useApi, withQuery } from "../api/client";
 import type { NamespaceList, NamespaceRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { bytes, number, percent, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { Empty, Link, Meter, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { t } from "../words";
 
 export function NamespacesPage() {
-  const found = useApi<NamespaceList>("/api/v1/namespaces", { namespace: scope.value, limit: 100_000 });
+  const query = { namespace: scope.value, limit: 100_000 };
+  const found = useApi<NamespaceList>("/api/v1/namespaces", query);
   return (
     <>
       <PageHead title={t("nav.namespaces")} about={t("namespaces.about")} />
       <Shown of={found} rows={10}>
         {(data) => (
-          <>
+          <div class="stack tight">
             <PartNotes parts={data.parts} names={["analysis", "cluster", "history"]} />
             <Table
               name="namespaces"
@@ -27,10 +29,12 @@ export function NamespacesPage() {
               columns={COLUMNS}
               sort="-gpus"
               rowKey={(row) => row.name}
+              parts={data.parts}
+              source={withQuery("/api/v1/namespaces", query)}
               open={(row) => go(pathOf("namespaces", row.name), carried())}
               empty={<Empty title={t("empty.namespaces")} why={t("empty.workloads_why")} />}
             />
-          </>
+          </div>
         )}
       </Shown>
     </>
@@ -69,6 +73,9 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "memory_allocated",
+    about: "about.request",
+    part: "cluster",
+    promql: PROMQL.tenant_request,
     title: "col.request",
     value: (row) => row.memory_allocated,
     show: (row) => bytes(row.memory_allocated),
@@ -76,6 +83,8 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "memory_used",
+    about: "about.memory_namespace",
+    promql: PROMQL.tenant_memory,
     title: "col.memory_used",
     value: (row) => row.memory_used,
     show: (row) => bytes(row.memory_used),
@@ -83,6 +92,8 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "cores_allocated",
+    part: "cluster",
+    promql: PROMQL.tenant_cores,
     title: "col.cores",
     about: "about.cores",
     value: (row) => row.cores_allocated,
@@ -91,6 +102,8 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "quota",
+    part: "cluster",
+    promql: PROMQL.quota,
     title: "col.quota",
     about: "about.quota",
     value: (row) => tightest(row)?.ratio ?? null,
@@ -99,6 +112,7 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "idle_gpu_hours",
+    part: "history",
     title: "col.idle_hours_day",
     about: "about.waste",
     value: (row) => row.idle_gpu_hours,
@@ -107,6 +121,8 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "idle_share",
+    about: "about.idle_share",
+    part: "history",
     title: "col.idle_share",
     value: (row) => share(row),
     show: (row) => percent(share(row)),
@@ -122,6 +138,9 @@ const COLUMNS: readonly Column<NamespaceRow>[] = [
   },
   {
     key: "pending",
+    about: "about.pending",
+    part: "cluster",
+    promql: PROMQL.pending,
     title: "col.pending",
     value: (row) => row.pending_pods,
     show: (row) => (row.pending_pods ? <Tag tone="warn">{number(row.pending_pods)}</Tag> : number(row.pending_pods)),

@@ -3,14 +3,17 @@ import { useApi } from "../api/client";
 import type { FreeCapacity, NodeDetail, Timeline } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
-import { bytes, duration, number, percent, watts } from "../parts/format";
+import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
-import { PartNotes } from "../parts/partnote";
-import { Copy, definition, Facts, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { current, PartNotes } from "../parts/partnote";
+import { Copy, definition, Empty, Facts, Figure, Panel, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
+import { findingText } from "../parts/sentences";
+import { Subject } from "../parts/subject";
+import { Trend } from "../parts/trend";
 import { scope } from "../state/scope";
-import { pathOf } from "../state/url";
+import { named } from "../state/vocabulary";
 import { t, word } from "../words";
-import { Trend } from "./gpu";
 import { GpuTable } from "./gpus";
 import { AgentState, NodeState } from "./nodes";
 import { WorkloadTable } from "./workloads";
@@ -37,106 +40,124 @@ export function NodePage({ names }: { names: string[] }) {
 
 function Node({ data }: { data: NodeDetail }) {
   const { node } = data;
+  const hasCluster = current(data.parts, "cluster");
+  const say = (text: string, promql: string, source: "analysis" | "cluster" | "agents") =>
+    definition(text, { promql, source: t(`part.${source}`) });
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
       <div class="tags">
         <NodeState row={node} />
+        <span class="muted">{t("node.agent")}</span>
         <AgentState row={node} />
         {node.models.map((one) => (
-          <Tag key={one}>{one}</Tag>
+          <Tag key={one}>{shortModel(one)}</Tag>
         ))}
         <ClassBar counts={node.by_class} />
       </div>
-      <div class="figures">
-        <Figure title={t("col.gpus")} value={number(node.gpus)} note={t("node.pods", { n: number(node.pods) })} />
+      <div class="figures six">
+        <Figure
+          title={t("col.gpus")}
+          value={number(node.gpus)}
+          note={t("node.pods", { n: number(node.pods) })}
+          about={definition(t("about.gpus_count"), { source: t("part.analysis") })}
+        />
         <Figure
           title={t("col.allocated")}
           value={bytes(node.memory_allocated)}
-          note={t("of", { all: bytes(node.memory_capacity) })}
-          about={definition(t("about.allocated_node"))}
+          note={node.memory_capacity === null ? t("gpu.unregistered") : t("of", { all: bytes(node.memory_capacity) })}
+          about={say(t("about.allocated_node"), PROMQL.node_allocated, "cluster")}
+          stale={!hasCluster}
         />
         <Figure
           title={t("col.memory_used")}
           value={bytes(node.memory_used)}
           note={t("of", { all: bytes(node.memory_total) })}
-          about={definition(t("about.memory"))}
+          about={say(t("about.memory"), PROMQL.node_memory, "analysis")}
         />
-        <Figure title={t("col.use")} value={percent(node.use)} about={definition(t("about.use_node"))} />
         <Figure
-          title={t("col.largest")}
-          value={bytes(node.largest_memory)}
-          note={t("node.whole", { n: number(node.whole_gpus) })}
-          about={definition(t("about.largest"))}
+          title={t("col.use")}
+          value={percent(node.use)}
+          about={say(t("about.use_node"), PROMQL.node_use, "analysis")}
         />
-        <Figure title={t("col.power")} value={watts(node.power)} />
+        <Figure
+          title={t("col.largest_short")}
+          value={bytes(node.largest_memory)}
+          note={node.whole_gpus === null ? "" : t("node.whole", { n: number(node.whole_gpus) })}
+          about={say(t("about.largest"), PROMQL.node_largest, "cluster")}
+          stale={!hasCluster}
+        />
+        <Figure
+          title={t("col.power")}
+          value={watts(node.power)}
+          about={say(t("about.power"), PROMQL.node_power, "agents")}
+        />
       </div>
-      <Panel title={t("nav.gpus")}>
-        <GpuTable rows={data.gpus} name="node-gpus" plain />
+      <Panel title={t("nav.gpus")} note={number(data.gpus.length)}>
+        <GpuTable rows={data.gpus} name="node-gpus" parts={data.parts} plain without={["node"]} />
       </Panel>
-      <Panel title={t("nav.workloads")}>
-        <WorkloadTable rows={data.workloads} name="node-workloads" plain />
+      <Panel title={t("nav.workloads")} note={number(data.workloads.length)}>
+        <WorkloadTable rows={data.workloads} name="node-workloads" parts={data.parts} plain without={["nodes"]} />
       </Panel>
       <div class="columns">
         <div class="half">
-          <Trend title={t("gpu.use")} query={{ node: node.name }} quantities={["use", "use_max"]} />
+          <Trend
+            title={t("gpu.use")}
+            query={{ node: node.name, namespace: scope.value }}
+            quantities={["use", "use_max"]}
+          />
         </div>
         <div class="half">
-          <Trend title={t("gpu.memory")} query={{ node: node.name }} quantities={["memory_used"]} />
+          <Trend
+            title={t("gpu.memory")}
+            query={{ node: node.name, namespace: scope.value }}
+            quantities={["memory_used"]}
+            top={node.memory_total ?? 0}
+          />
         </div>
+        <Panel title={t("node.fits")} stale={!hasCluster}>
+          <Fits types={data.types} />
+        </Panel>
         <div class="half">
-          <Panel title={t("node.fits")}>
-            <Fits types={data.types} data={data} />
-          </Panel>
-        </div>
-        <div class="half">
-          <Panel title={t("node.agent")}>
+          <Panel title={t("node.agent")} stale={!current(data.parts, "agents")}>
             <Agent data={data} />
           </Panel>
         </div>
         <div class="half">
-          <Panel title={t("node.findings", { n: number(node.findings) })}>
+          <Panel title={t("node.findings")} note={number(node.findings)} stale={!hasCluster}>
             <Findings data={data} />
           </Panel>
         </div>
-        <div class="half">
-          <Panel title={t("gpu.events")}>
-            <NodeEvents name={node.name} />
-          </Panel>
-        </div>
+        <Panel title={t("gpu.events")}>
+          <NodeEvents name={node.name} />
+        </Panel>
       </div>
     </div>
   );
 }
 
 /** What still fits, by type of GPU. */
-export function Fits({ types, data }: { types: readonly FreeCapacity[]; data: { parts: NodeDetail["parts"] } }) {
-  if (types.length === 0)
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["cluster"]} />
-        <div class="empty small">{t("empty.fits")}</div>
-      </>
-    );
+export function Fits({ types }: { types: readonly FreeCapacity[] }) {
+  if (types.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
   return (
     <div class="scroll">
       <table>
         <thead>
           <tr>
             <th scope="col">{t("col.model")}</th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.free")}>
               {t("col.free")}
             </th>
-            <th scope="col" class="num">
-              {t("col.largest")}
+            <th scope="col" class="num" title={t("about.largest")}>
+              {t("col.largest_short")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.whole")}>
               {t("col.whole")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.fragmentation")}>
               {t("col.fragmentation")}
             </th>
-            <th scope="col" class="num">
+            <th scope="col" class="num" title={t("about.stranded")}>
               {t("col.stranded")}
             </th>
           </tr>
@@ -144,7 +165,7 @@ export function Fits({ types, data }: { types: readonly FreeCapacity[]; data: { 
         <tbody>
           {types.map((one) => (
             <tr key={`${one.vendor}${one.type}`}>
-              <th scope="row">{one.type ?? t("value.all")}</th>
+              <th scope="row">{one.type ? shortModel(one.type) : t("value.all")}</th>
               <td class="num">{bytes(one.free.memory)}</td>
               <td class="num">{bytes(one.largest_memory)}</td>
               <td class="num">{number(one.whole_gpus)}</td>
@@ -160,6 +181,15 @@ export function Fits({ types, data }: { types: readonly FreeCapacity[]; data: { 
 
 function Agent({ data }: { data: NodeDetail }) {
   const { agent } = data.node;
+  if (agent.up === null) {
+    return (
+      <Empty
+        title={t("empty.agent")}
+        why={t("empty.agent_why")}
+        command={`kubectl get pods -A -o wide --field-selector spec.nodeName=${data.node.name}`}
+      />
+    );
+  }
   return (
     <>
       <Facts
@@ -184,13 +214,13 @@ function Agent({ data }: { data: NodeDetail }) {
             <tbody>
               {agent.sources.map((one) => (
                 <tr key={one.source}>
-                  <th scope="row">{one.source}</th>
+                  <th scope="row">{word(`node_source.${one.source}`, one.source)}</th>
                   <td>
                     {one.absent ? (
                       <Tag>{t("source.absent")}</Tag>
                     ) : (
                       <Tag tone={one.up ? "good" : "bad"}>
-                        {one.up ? t("source.up") : (one.code ?? t("source.down"))}
+                        {one.up ? t("source.up") : one.code ? named("error", one.code) : t("source.down")}
                       </Tag>
                     )}
                   </td>
@@ -206,26 +236,19 @@ function Agent({ data }: { data: NodeDetail }) {
 }
 
 function Findings({ data }: { data: NodeDetail }) {
-  if (data.findings.length === 0)
-    return (
-      <>
-        <PartNotes parts={data.parts} names={["cluster"]} />
-        <div class="empty small">{t("empty.findings")}</div>
-      </>
-    );
+  if (data.findings.length === 0) return <div class="empty small">{t("empty.findings")}</div>;
   return (
     <ul class="attention">
-      {data.findings.map((one, place) => (
-        <li key={`${one.kind}${one.device}${one.pod_uid}${place}`}>
-          <Tag tone="warn">{word(`finding.${one.kind}`, one.kind)}</Tag>
+      {data.findings.map((one) => (
+        <li key={`${one.kind}${one.reason}${one.device}${one.pod_uid}${one.resource}`}>
+          <Tag tone="warn">{named("finding", one.kind)}</Tag>
           <span class="what">
-            {one.namespace && one.pod && (
-              <Link to={pathOf("workloads", one.namespace, one.pod)}>
-                {one.namespace}/{one.pod}
-              </Link>
-            )}{" "}
-            <span class="mono">{one.device}</span>{" "}
-            <span class="muted">{word(`finding_reason.${one.reason}`, one.reason)}</span>
+            {findingText(one.kind, one.reason)}{" "}
+            <span class="about-what">
+              <Subject
+                row={{ namespace: one.namespace || null, pod: one.pod || null, gpu_id: one.device || null, node: null }}
+              />
+            </span>
           </span>
         </li>
       ))}
@@ -234,7 +257,7 @@ function Findings({ data }: { data: NodeDetail }) {
 }
 
 function NodeEvents({ name }: { name: string }) {
-  const found = useApi<Timeline>("/api/v1/timeline", { node: name, limit: 20 });
+  const found = useApi<Timeline>("/api/v1/timeline", { node: name, namespace: scope.value, limit: 20 });
   return (
     <Shown of={found} rows={4}>
       {(data) => <EventList events={data.rows} />}

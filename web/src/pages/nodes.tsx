@@ -1,24 +1,27 @@
 /** Capacity and placement: every node, with what it offers, what is allocated and what is used. */
-import { useApi } from "../api/client";
+import { useApi, withQuery } from "../api/client";
 import type { NodeList, NodeRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
-import { bytes, number, percent, watts } from "../parts/format";
+import { bytes, number, percent, shortModel, watts } from "../parts/format";
+import { className } from "../parts/heatmap";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { Age, Empty, Link, Meter, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { t, word } from "../words";
 
 export function NodesPage() {
-  const found = useApi<NodeList>("/api/v1/nodes", { namespace: scope.value, limit: 100_000 });
+  const query = { namespace: scope.value, limit: 100_000 };
+  const found = useApi<NodeList>("/api/v1/nodes", query);
   return (
     <>
       <PageHead title={t("nav.nodes")} about={t("nodes.about")} />
       <Shown of={found} rows={12}>
         {(data) => (
-          <>
+          <div class="stack tight">
             <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
             <Table
               name="nodes"
@@ -27,6 +30,8 @@ export function NodesPage() {
               columns={COLUMNS}
               sort="name"
               rowKey={(row) => row.name}
+              parts={data.parts}
+              source={withQuery("/api/v1/nodes", query)}
               open={(row) => go(pathOf("nodes", row.name), carried())}
               empty={
                 <Empty
@@ -36,7 +41,7 @@ export function NodesPage() {
                 />
               }
             />
-          </>
+          </div>
         )}
       </Shown>
     </>
@@ -64,7 +69,7 @@ export function AgentState({ row }: { row: NodeRow }) {
   if (!agent.up)
     return (
       <Tag tone="bad" title={agent.reason ?? ""}>
-        {t("agent.down")} {agent.last_seen && <Age at={agent.last_seen} />}
+        {agent.last_seen ? t("agent.down") : t("source.down")} {agent.last_seen && <Age at={agent.last_seen} />}
       </Tag>
     );
   const bad = agent.sources.filter((one) => !one.up && !one.absent);
@@ -80,17 +85,21 @@ export function AgentState({ row }: { row: NodeRow }) {
 const ratio = (part: number | null, whole: number | null): number | null =>
   part === null || !whole ? null : part / whole;
 
+const classesOf = (row: NodeRow): string[] =>
+  Object.entries(row.by_class).flatMap(([name, count]) => (count ? [name] : []));
+
 const COLUMNS: readonly Column<NodeRow>[] = [
   {
     key: "name",
     title: "col.node",
     value: (row) => row.name,
     show: (row) => <Link to={pathOf("nodes", row.name)}>{row.name}</Link>,
-    width: 160,
   },
   {
     key: "state",
     title: "col.state",
+    promql: PROMQL.node_ready,
+    part: "cluster",
     value: stateOf,
     show: (row) => <NodeState row={row} />,
     filter: (one) => word(`node_state.${one}`, one),
@@ -103,27 +112,45 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     show: (row) => <AgentState row={row} />,
     filter: (one) => word(`agent.${one}`, one),
   },
-  { key: "gpus", title: "col.gpus", value: (row) => row.gpus, numeric: true },
-  { key: "models", title: "col.model", value: (row) => row.models, filter: (one) => one },
+  { key: "gpus", title: "col.gpus", about: "about.gpus_count", value: (row) => row.gpus, numeric: true },
   {
     key: "by_class",
     title: "col.classes",
-    value: (row) => Object.keys(row.by_class).filter((name) => row.by_class[name as keyof typeof row.by_class]),
+    about: "about.class",
+    part: "analysis",
+    value: classesOf,
     show: (row) => <ClassBar counts={row.by_class} />,
-    width: 140,
+    filter: className,
+  },
+  {
+    key: "use",
+    title: "col.use",
+    about: "about.use_node",
+    part: "analysis",
+    promql: PROMQL.node_use,
+    value: (row) => row.use,
+    show: (row) => <Meter value={row.use} />,
+    numeric: true,
   },
   {
     key: "allocated",
     title: "col.allocated",
     about: "about.allocated_node",
+    part: "cluster",
+    promql: PROMQL.node_allocated,
     value: (row) => ratio(row.memory_allocated, row.memory_capacity),
-    show: (row) => <Meter value={ratio(row.memory_allocated, row.memory_capacity)} />,
+    show: (row) => (
+      <span title={`${bytes(row.memory_allocated)} / ${bytes(row.memory_capacity)}`}>
+        <Meter value={ratio(row.memory_allocated, row.memory_capacity)} />
+      </span>
+    ),
     numeric: true,
   },
   {
     key: "memory_used",
     title: "col.memory_used",
     about: "about.memory",
+    promql: PROMQL.node_memory,
     value: (row) => ratio(row.memory_used, row.memory_total),
     show: (row) => (
       <span title={`${bytes(row.memory_used)} / ${bytes(row.memory_total)}`}>
@@ -133,24 +160,11 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     numeric: true,
   },
   {
-    key: "use",
-    title: "col.use",
-    about: "about.use_node",
-    value: (row) => row.use,
-    show: (row) => <Meter value={row.use} />,
-    numeric: true,
-  },
-  {
-    key: "slots_free",
-    title: "col.slots_free",
-    value: (row) => row.slots_free,
-    show: (row) => (row.slots_free === null ? "–" : `${number(row.slots_free)} / ${number(row.slots_capacity)}`),
-    numeric: true,
-  },
-  {
     key: "largest_memory",
-    title: "col.largest",
+    title: "col.largest_short",
     about: "about.largest",
+    part: "cluster",
+    promql: PROMQL.node_largest,
     value: (row) => row.largest_memory,
     show: (row) => bytes(row.largest_memory),
     numeric: true,
@@ -159,27 +173,58 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     key: "whole_gpus",
     title: "col.whole",
     about: "about.whole",
+    part: "cluster",
+    promql: PROMQL.node_whole,
     value: (row) => row.whole_gpus,
     show: (row) => number(row.whole_gpus),
+    numeric: true,
+  },
+  {
+    key: "findings",
+    title: "col.findings",
+    about: "about.findings",
+    part: "cluster",
+    promql: PROMQL.node_findings,
+    value: (row) => row.findings,
+    show: (row) => (row.findings ? <Tag tone="warn">{number(row.findings)}</Tag> : number(row.findings)),
+    numeric: true,
+  },
+  { key: "pods", title: "col.pods", about: "about.pods", value: (row) => row.pods, numeric: true },
+  {
+    key: "models",
+    title: "col.model",
+    value: (row) => row.models,
+    show: (row) => row.models.map(shortModel).join(", ") || "–",
+    filter: shortModel,
+  },
+  {
+    key: "slots_free",
+    title: "col.slots_free",
+    about: "about.slots",
+    part: "cluster",
+    promql: PROMQL.node_slots,
+    value: (row) => row.slots_free,
+    show: (row) => (row.slots_free === null ? "–" : `${number(row.slots_free)} / ${number(row.slots_capacity)}`),
+    numeric: true,
+  },
+  {
+    key: "power",
+    title: "col.power",
+    about: "about.power",
+    promql: PROMQL.node_power,
+    value: (row) => row.power,
+    show: (row) => watts(row.power),
     numeric: true,
   },
   {
     key: "fragmentation",
     title: "col.fragmentation",
     about: "about.fragmentation",
+    part: "cluster",
+    promql: PROMQL.node_fragmentation,
     value: (row) => row.fragmentation,
     show: (row) => percent(row.fragmentation),
     numeric: true,
     optional: true,
-  },
-  { key: "power", title: "col.power", value: (row) => row.power, show: (row) => watts(row.power), numeric: true },
-  { key: "pods", title: "col.pods", value: (row) => row.pods, numeric: true },
-  {
-    key: "findings",
-    title: "col.findings",
-    about: "about.findings",
-    value: (row) => row.findings,
-    show: (row) => (row.findings ? <Tag tone="warn">{number(row.findings)}</Tag> : number(row.findings)),
-    numeric: true,
   },
 ];

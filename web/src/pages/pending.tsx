@@ -4,12 +4,12 @@ import type { PendingDetail, PendingRow } from "../api/shapes";
 import { duration, number } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { Age, Command, Copy, Facts, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { Age, Command, Copy, Facts, Link, Panel, Prose, Shown, Tag } from "../parts/pieces";
+import { asks } from "../parts/sentences";
 import { language } from "../state/preferences";
 import { pathOf } from "../state/url";
 import { named } from "../state/vocabulary";
 import { t } from "../words";
-import { asks } from "./scheduling";
 
 export function PendingPage({ names }: { names: string[] }) {
   const [namespace, pod] = names as [string, string];
@@ -36,6 +36,7 @@ export function PendingPage({ names }: { names: string[] }) {
 }
 
 function Pending({ data }: { data: PendingDetail }) {
+  const names = { NAMESPACE: data.pod.namespace, POD: data.pod.pod };
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["cluster"]} />
@@ -63,7 +64,8 @@ function Pending({ data }: { data: PendingDetail }) {
           key={`${one.code}${one.detail}${one.component}`}
           title={
             <>
-              {one.meaning?.[language.value] ?? one.code} {!one.current && <Tag>{t("pending.former")}</Tag>}
+              {one.meaning?.[language.value] ?? named("scheduling", one.code)}{" "}
+              {!one.current && <Tag>{t("pending.former")}</Tag>}
             </>
           }
         >
@@ -74,7 +76,11 @@ function Pending({ data }: { data: PendingDetail }) {
               ))}
             </ul>
           )}
-          {one.advice && <p>{one.advice[language.value]}</p>}
+          {one.advice && (
+            <p>
+              <Prose text={one.advice[language.value]} names={names} />
+            </p>
+          )}
           <Facts
             rows={[
               [
@@ -87,12 +93,7 @@ function Pending({ data }: { data: PendingDetail }) {
               ["col.scheduler", one.component],
               ["col.count", number(one.count)],
               ["col.last", <Age key="last" at={one.last} ago />],
-              [
-                "col.nodes",
-                one.node_count === null
-                  ? null
-                  : `${number(one.node_count)}: ${one.nodes.slice(0, 8).join(", ")}${one.nodes.length > 8 ? " …" : ""}`,
-              ],
+              ["col.nodes", nodesOf(one)],
             ]}
           />
           {one.detail && <p class="muted mono">{one.detail}</p>}
@@ -102,15 +103,29 @@ function Pending({ data }: { data: PendingDetail }) {
   );
 }
 
+/** How many nodes the reason is reported for, and which. */
+function nodesOf({ node_count, nodes }: PendingDetail["reasons"][number]): string | null {
+  if (node_count === null) return null;
+  const named = nodes.slice(0, 8).join(", ") + (nodes.length > 8 ? " …" : "");
+  return named ? `${number(node_count)} (${named})` : number(node_count);
+}
+
 export function PendingFacts({ row }: { row: PendingRow }) {
   return (
     <>
       <p>
         <Tag tone={row.outcome === "scheduled" ? "good" : "warn"}>{named("outcome", row.outcome)}</Tag>{" "}
-        {row.meaning?.[language.value] ?? row.code}
+        {row.meaning?.[language.value] ?? named("scheduling", row.code)}
       </p>
-      {row.fact && <p>{row.fact}</p>}
-      {row.advice && <p class="muted">{row.advice[language.value]}</p>}
+      {row.fact && language.value === "en" && <p>{row.fact}</p>}
+      {row.advice && (
+        <p>
+          <Prose
+            text={row.advice[language.value]}
+            names={{ NAMESPACE: row.namespace, POD: row.pod, NODE: row.node ?? "NODE" }}
+          />
+        </p>
+      )}
       <Facts
         rows={[
           ["col.asks", asks(row)],

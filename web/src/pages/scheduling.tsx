@@ -1,16 +1,20 @@
 /** Why pods wait, how long scheduling takes, and what still fits. */
-import { useApi } from "../api/client";
+import { useState } from "preact/hooks";
+import { useApi, withQuery } from "../api/client";
 import type { PendingRow, Scheduling } from "../api/shapes";
 import { bytes, duration, number, percent } from "../parts/format";
+import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
-import { current, PartNotes } from "../parts/partnote";
+import { current, PartNotes, part } from "../parts/partnote";
 import { Age, definition, Empty, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
+import { asks } from "../parts/sentences";
 import { type Column, Table } from "../parts/table";
 import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { carried, go, pathOf } from "../state/url";
 import { named } from "../state/vocabulary";
-import { t } from "../words";
+import { t, word } from "../words";
 import { Fits } from "./node";
 
 export function SchedulingPage() {
@@ -38,46 +42,55 @@ function All({ data }: { data: Scheduling }) {
       </>
     );
   }
+  const hasCluster = current(data.parts, "cluster");
+  const say = (promql: string) => ({ promql, source: t("part.cluster"), at: part(data.parts, "cluster")?.at });
   return (
-    <div class="stack">
+    <div class={hasCluster ? "stack" : "stack stale-data"}>
       <PartNotes parts={data.parts} names={["cluster"]} />
-      <div class="figures">
+      <div class="figures six">
         <Figure
           title={t("figure.pending")}
           value={number(data.pending_count)}
           note={data.oldest_seconds === null ? "" : t("scheduling.oldest", { time: duration(data.oldest_seconds) })}
-          about={definition(t("about.pending"), "sum(vgpuscope_pending_pods)")}
+          about={definition(t("about.pending"), say(PROMQL.pending))}
           tone={data.pending_count ? "warn" : "plain"}
         />
         <Figure
           title={t("scheduling.bound")}
           value={number(data.bound)}
           note={data.failed === null ? "" : t("scheduling.failed", { n: number(data.failed) })}
-          about={definition(t("about.bound"))}
+          about={definition(t("about.bound"), say(PROMQL.bound))}
         />
         <Figure
           title={t("col.free")}
           value={bytes(data.capacity?.free.memory)}
           note={data.capacity ? t("of", { all: bytes(data.capacity.total.memory) }) : ""}
-          about={definition(t("about.free"))}
+          about={definition(t("about.free"), say(PROMQL.free))}
         />
         <Figure
-          title={t("col.largest")}
+          title={t("col.largest_short")}
           value={bytes(data.capacity?.largest_memory)}
-          about={definition(t("about.largest"))}
+          about={definition(t("about.largest"), say(PROMQL.largest))}
         />
-        <Figure title={t("col.whole")} value={number(data.capacity?.whole_gpus)} about={definition(t("about.whole"))} />
+        <Figure
+          title={t("col.whole")}
+          value={number(data.capacity?.whole_gpus)}
+          about={definition(t("about.whole"), say(PROMQL.whole))}
+        />
         <Figure
           title={t("col.fragmentation")}
           value={percent(data.capacity?.fragmentation)}
-          about={definition(t("about.fragmentation"))}
+          about={definition(t("about.fragmentation"), say(PROMQL.fragmentation))}
         />
       </div>
       <Table
         name="pending"
         label={t("scheduling.pending")}
         rows={data.pending}
-        columns={COLUMNS}
+        columns={shownColumns()}
+        tall
+        parts={data.parts}
+        source={withQuery("/api/v1/scheduling", { namespace: scope.value })}
         sort="-waited"
         rowKey={(row) => row.pod_uid}
         open={(row) => go(pathOf("scheduling", row.namespace, row.pod), carried())}
@@ -95,7 +108,7 @@ function All({ data }: { data: Scheduling }) {
           </Panel>
         </div>
         <Panel title={t("node.fits")}>
-          <Fits types={data.types} data={data} />
+          <Fits types={data.types} />
         </Panel>
         <Panel title={t("scheduling.ended")}>
           <Ended rows={data.ended} />
@@ -105,11 +118,7 @@ function All({ data }: { data: Scheduling }) {
   );
 }
 
-export const asks = (row: PendingRow): string =>
-  [
-    ...Object.entries(row.requests).map(([name, count]) => `${number(count)} ${name.replace(/^[^/]*\//, "")}`),
-    ...row.claims,
-  ].join(", ");
+const meaningOf = (row: PendingRow): string => row.meaning?.[language.value] ?? named("scheduling", row.code);
 
 const COLUMNS: readonly Column<PendingRow>[] = [
   {
@@ -121,11 +130,12 @@ const COLUMNS: readonly Column<PendingRow>[] = [
         {row.namespace}/{row.pod}
       </Link>
     ),
-    width: 200,
   },
   {
     key: "waited",
     title: "col.waited",
+    part: "cluster",
+    promql: PROMQL.pending_oldest,
     value: (row) => row.waited_seconds,
     show: (row) => duration(row.waited_seconds),
     numeric: true,
@@ -133,25 +143,40 @@ const COLUMNS: readonly Column<PendingRow>[] = [
   {
     key: "code",
     title: "col.why",
+    part: "cluster",
+    promql: PROMQL.pending,
     value: (row) => row.code,
-    show: (row) => (
-      <>
-        <Tag tone="warn" title={row.code}>
-          {row.meaning?.[language.value] ?? row.code}
-        </Tag>
-      </>
-    ),
+    show: (row) => <span title={row.code}>{meaningOf(row)}</span>,
     filter: (one) => named("scheduling", one),
+    wrap: true,
+    width: 220,
+  },
+  {
+    key: "fact",
+    title: "col.fact",
+    part: "cluster",
+    value: (row) => row.fact,
+    show: (row) => <span title={row.fact ?? ""}>{row.fact ?? "–"}</span>,
+    wrap: true,
     width: 260,
   },
-  { key: "fact", title: "col.fact", value: (row) => row.fact, show: (row) => row.fact ?? "–" },
-  { key: "requests", title: "col.asks", value: asks },
-  { key: "namespace", title: "col.namespace", value: (row) => row.namespace, filter: (one) => one, optional: true },
-  { key: "owner", title: "col.owner", value: (row) => row.owner, optional: true },
+  { key: "requests", title: "col.asks", value: asks, wrap: true, width: 120 },
   { key: "scheduler", title: "col.scheduler", value: (row) => row.scheduler, filter: (one) => one },
   { key: "attempts", title: "col.attempts", value: (row) => row.attempts, numeric: true },
-  { key: "advice", title: "col.advice", value: (row) => row.advice?.[language.value], optional: true },
+  {
+    key: "namespace",
+    title: "col.namespace",
+    value: (row) => row.namespace,
+    filter: (one) => one,
+    optional: true,
+  },
+  { key: "owner", title: "col.owner", value: (row) => realOwner(row.owner), optional: true },
+  { key: "advice", title: "col.advice", value: (row) => row.advice?.[language.value], wrap: true, optional: true },
 ];
+
+/** The numbers of the details are in English only: in Chinese the page of the pod has them. */
+const shownColumns = (): readonly Column<PendingRow>[] => (language.value === "en" ? COLUMNS : WITHOUT_FACT);
+const WITHOUT_FACT = COLUMNS.filter((column) => column.key !== "fact");
 
 function Stages({ data }: { data: Scheduling }) {
   if (data.stages.length === 0) return <div class="empty small">{t("empty.stages")}</div>;
@@ -203,12 +228,12 @@ function Codes({ data }: { data: Scheduling }) {
     <div class="scroll">
       {codes.length === 0 && data.failures.length === 0 && <div class="empty small">{t("empty.codes")}</div>}
       {codes.length > 0 && (
-        <table>
+        <table class="reasons">
           <thead>
             <tr>
               <th scope="col">{t("col.why")}</th>
               <th scope="col" class="num">
-                {t("scheduling.waiting_now")}
+                {t("col.pods")}
               </th>
             </tr>
           </thead>
@@ -227,7 +252,7 @@ function Codes({ data }: { data: Scheduling }) {
         </table>
       )}
       {data.failures.length > 0 && (
-        <table>
+        <table class="reasons">
           <thead>
             <tr>
               <th scope="col">{t("scheduling.failures")}</th>
@@ -254,25 +279,37 @@ function Codes({ data }: { data: Scheduling }) {
   );
 }
 
+const FIRST = 10; // rows that are shown before more are asked for
+
 function Ended({ rows }: { rows: readonly PendingRow[] }) {
+  const [all, setAll] = useState(false);
   if (rows.length === 0) return <div class="empty small">{t("empty.ended")}</div>;
   return (
-    <ul class="attention">
-      {rows.slice(0, 30).map((row) => (
-        <li key={row.pod_uid}>
-          <Tag tone={row.outcome === "scheduled" ? "good" : "bad"}>{named("outcome", row.outcome)}</Tag>
-          <span class="what">
-            <Link to={pathOf("scheduling", row.namespace, row.pod)}>
-              {row.namespace}/{row.pod}
-            </Link>{" "}
-            <span class="muted">{row.meaning?.[language.value] ?? row.code}</span>
-          </span>
-          <span class="num">{duration(row.waited_seconds)}</span>
-          <span class="muted hide-small">
-            <Age at={row.ended} ago />
-          </span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="attention">
+        {(all ? rows : rows.slice(0, FIRST)).map((row) => (
+          <li key={row.pod_uid}>
+            <Tag tone={TONES[row.outcome]}>{word(`outcome.${row.outcome}`, named("outcome", row.outcome))}</Tag>
+            <span class="what">
+              <Link to={pathOf("scheduling", row.namespace, row.pod)}>
+                {row.namespace}/{row.pod}
+              </Link>{" "}
+              <span class="muted">{t("pending.waited", { time: duration(row.waited_seconds) })}</span>{" "}
+              {row.outcome !== "scheduled" && <span class="muted">· {meaningOf(row)}</span>}
+            </span>
+            <span class="muted when">
+              <Age at={row.ended} ago />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {rows.length > FIRST && (
+        <button type="button" class="link" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? t("attention.fewer") : t("attention.all", { n: number(rows.length) })}
+        </button>
+      )}
+    </>
   );
 }
+
+const TONES = { scheduled: "good", waiting: "warn", failed: "bad", deleted: "plain" } as const;

@@ -3,12 +3,15 @@ import { useState } from "preact/hooks";
 import { ApiError, revision, send, useApi } from "../api/client";
 import type { Preview, SettingList, SettingRow } from "../api/shapes";
 import { number, shortId } from "../parts/format";
+import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { ClassBadge, Dialog, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { ClassBadge, Dialog, Empty, Link, Panel, Shown, Tag } from "../parts/pieces";
 import { LogIn } from "../parts/usermenu";
+import { language } from "../state/preferences";
 import { may, session } from "../state/session";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
+import { DEFAULTS_ZH, SETTINGS_ZH } from "../words/settings.zh";
 
 const TRIED = new Set(["scoring", "thresholds", "verdict"]);
 
@@ -32,7 +35,8 @@ function AnalyzeNow() {
   const start = async (): Promise<void> => {
     setAsking(false);
     try {
-      setTold((await send<{ message: string }>("POST", "/analyze")).message);
+      await send("POST", "/analyze");
+      setTold(t("settings.told"));
     } catch (error) {
       setTold(error instanceof ApiError ? `${error.message} ${error.hint ?? ""}` : String(error));
     }
@@ -68,59 +72,100 @@ function AnalyzeNow() {
 
 function All({ data }: { data: SettingList }) {
   const [changes, setChanges] = useState<Record<string, string>>({});
-  const sections = [...new Set(data.rows.map((row) => row.section))];
+  const [typed, setTyped] = useState("");
+  const rows = data.rows.filter((row) =>
+    `${row.path} ${describe(row)}`.toLowerCase().includes(typed.trim().toLowerCase()),
+  );
+  const sections = [...new Set(rows.map((row) => row.section))];
   const changed = data.rows.filter((row) => row.path in changes && changes[row.path] !== String(row.value ?? ""));
+  const set = (path: string, value: string): void => setChanges({ ...changes, [path]: value });
   return (
     <div class="stack">
       {!may("operate") && (
         <p class="notice">{t(session.value?.can_log_in ? "settings.log_in" : "settings.read_only")}</p>
       )}
+      <div>
+        <label class="search">
+          <Icon name="search" />
+          <span class="sr">{t("settings.search")}</span>
+          <input
+            type="search"
+            data-search
+            value={typed}
+            placeholder={t("settings.search")}
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+          <kbd aria-hidden="true">/</kbd>
+        </label>
+      </div>
       {changed.length > 0 && <Change rows={changed} changes={changes} done={() => setChanges({})} />}
+      {sections.length === 0 && <Empty title={t("settings.none")} />}
       {sections.map((section) => (
-        <Panel key={section} title={<span class="mono">{section}</span>}>
-          <div class="scroll-none">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{t("col.setting")}</th>
-                  <th scope="col">{t("col.value")}</th>
-                  <th scope="col">{t("col.default")}</th>
-                  <th scope="col">{t("col.from")}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {data.rows
-                  .filter((row) => row.section === section)
-                  .map((row) => (
-                    <tr key={row.path}>
-                      <th scope="row" class="setting">
-                        <span class="mono">{row.path.replace(`${section}.`, "")}</span>
-                        <span class="muted">{row.description}</span>
-                      </th>
-                      <td>
-                        {row.editable && TRIED.has(section) && may("operate") ? (
-                          <Field
-                            row={row}
-                            value={changes[row.path]}
-                            set={(value) => setChanges({ ...changes, [row.path]: value })}
-                          />
-                        ) : (
-                          <Value row={row} />
-                        )}
-                      </td>
-                      <td class="muted">{row.default_text}</td>
-                      <td>
-                        <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>
-                        {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
-                      </td>
-                    </tr>
-                  ))}
-              </tbody>
-            </table>
-          </div>
-        </Panel>
+        <Section
+          key={section}
+          name={section}
+          rows={rows.filter((row) => row.section === section)}
+          changes={changes}
+          set={set}
+        />
       ))}
     </div>
+  );
+}
+
+/** What a setting is for; the API has the texts in English. */
+export function describe(row: Pick<SettingRow, "path" | "description">): string {
+  return language.value === "zh" ? (SETTINGS_ZH[row.path] ?? row.description) : row.description;
+}
+
+interface SectionProps {
+  readonly name: string;
+  readonly rows: readonly SettingRow[];
+  readonly changes: Readonly<Record<string, string>>;
+  readonly set: (path: string, value: string) => void;
+}
+
+function Section({ name, rows, changes, set }: SectionProps) {
+  const editable = (row: SettingRow): boolean => row.editable && TRIED.has(name) && may("operate");
+  return (
+    <Panel title={word(`section.${name}`, name)} note={<span class="mono">{name}</span>}>
+      <div class="scroll all">
+        <table class="setting-table">
+          <thead>
+            <tr>
+              <th scope="col">{t("col.setting")}</th>
+              <th scope="col">{t("col.value")}</th>
+              <th scope="col">{t("col.default")}</th>
+              <th scope="col">{t("col.from")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={row.path}>
+                <th scope="row">
+                  <span class="mono">{row.path.replace(`${name}.`, "")}</span>
+                  <span class="description">{describe(row)}</span>
+                </th>
+                <td>
+                  {editable(row) ? (
+                    <Field row={row} value={changes[row.path]} set={(value) => set(row.path, value)} />
+                  ) : (
+                    <Value row={row} />
+                  )}
+                </td>
+                <td class="muted">
+                  {language.value === "zh" ? (DEFAULTS_ZH[row.default_text] ?? row.default_text) : row.default_text}
+                </td>
+                <td>
+                  <Tag title={row.source_name ?? ""}>{t(`setting_source.${row.source}`)}</Tag>{" "}
+                  {row.needs_restart && <Tag>{t("settings.restart")}</Tag>}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
   );
 }
 
@@ -295,17 +340,26 @@ function PreviewTable({ preview }: { preview: Preview }) {
                       <Link to={pathOf("gpus", row.gpu_id)}>{shortId(row.gpu_id)}</Link>
                     )}
                   </th>
-                  {[row.before, row.after].map((one, place) => (
-                    <td key={place}>
-                      {t(`status.${one.status}`)} · <ClassBadge name={one.use_class} /> · {number(one.score, 1)}
-                    </td>
-                  ))}
+                  <td>
+                    <Judged of={row.before} />
+                  </td>
+                  <td>
+                    <Judged of={row.after} />
+                  </td>
                 </tr>
               ))}
             </tbody>
           </table>
         </div>
       )}
+    </>
+  );
+}
+
+function Judged({ of }: { of: Preview["rows"][number]["before"] }) {
+  return (
+    <>
+      {t(`status.${of.status}`)} · <ClassBadge name={of.use_class} /> · {number(of.score, 1)}
     </>
   );
 }

@@ -1,10 +1,12 @@
 /** One pod: what it asked for, how near its limits it is, whether it works, and why we think so. */
 import { useApi } from "../api/client";
 import type { Timeline, WorkloadDetail } from "../api/shapes";
+import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
 import { bytes, number, percent, watts } from "../parts/format";
+import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
-import { PartNotes } from "../parts/partnote";
+import { current, PartNotes, part } from "../parts/partnote";
 import {
   About,
   Age,
@@ -19,13 +21,14 @@ import {
   Shown,
   Tag,
 } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
+import { Trend } from "../parts/trend";
 import { language } from "../state/preferences";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
-import { Trend } from "./gpu";
+import { highest } from "./gpu";
 import { GpuLink } from "./gpus";
 import { PendingFacts } from "./pending";
-import { NearLimit } from "./workloads";
 
 export function WorkloadPage({ names }: { names: string[] }) {
   const [namespace, pod] = names as [string, string];
@@ -53,56 +56,59 @@ export function WorkloadPage({ names }: { names: string[] }) {
 
 function Workload({ data }: { data: WorkloadDetail }) {
   const { workload } = data;
+  const say = (text: string, promql: string, source: "analysis" | "cluster" | "agents") =>
+    definition(text, { promql, source: t(`part.${source}`), at: part(data.parts, source)?.at });
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
       <div class="tags">
-        <ClassBadge name={workload.use_class} />
+        {workload.use_class ? <ClassBadge name={workload.use_class} /> : <ClassBar counts={workload.by_class} />}
         {workload.state === "pending" && <Tag tone="warn">{t("workload.pending")}</Tag>}
         {workload.blocked && <Tag tone="warn">{t("workload.blocked")}</Tag>}
-        {workload.owner && <Tag>{workload.owner}</Tag>}
+        {realOwner(workload.owner) && <Tag>{workload.owner}</Tag>}
         {workload.nodes.map((name) => (
           <Link key={name} to={pathOf("nodes", name)}>
             {name}
           </Link>
         ))}
       </div>
-      <div class="figures">
+      <div class="figures six">
         <Figure
           title={t("col.use")}
           value={percent(workload.use.mean)}
-          note={t("figure.p95_max", { p95: percent(workload.use.p95), max: percent(workload.use.max) })}
-          about={definition(t("about.use_tenant"))}
+          note={highest(workload.use)}
+          about={say(t("about.use_tenant"), PROMQL.tenant_use, "analysis")}
         />
         <Figure
           title={t("col.memory")}
           value={bytes(workload.memory_used)}
-          note={<NearLimit row={workload} />}
-          about={definition(t("about.near"))}
+          note={nearest(workload)}
+          about={say(t("about.near"), PROMQL.tenant_memory, "agents")}
         />
         <Figure
           title={t("col.request")}
           value={bytes(workload.memory_allocated)}
           note={workload.cores_allocated === null ? "" : t("workload.cores", { n: number(workload.cores_allocated) })}
-          about={definition(t("about.request"))}
+          about={say(t("about.request"), PROMQL.tenant_request, "cluster")}
+          stale={!current(data.parts, "cluster")}
         />
         <Figure
           title={t("col.limit")}
           value={bytes(workload.memory_limit)}
           note={workload.cores_limit === null ? "" : t("workload.cores", { n: number(workload.cores_limit) })}
-          about={definition(t("about.limit"))}
+          about={say(t("about.limit"), PROMQL.tenant_limit, "agents")}
         />
         <Figure
           title={t("col.last_kernel")}
-          value={<Age at={workload.last_kernel} />}
-          note={workload.priority === null ? "" : t("workload.priority", { n: workload.priority })}
-          about={definition(t("about.last_kernel"))}
+          value={<Age at={workload.last_kernel} ago />}
+          note={workload.priority === null ? "" : t(workload.priority === 0 ? "workload.high" : "workload.low")}
+          about={say(t("about.last_kernel"), PROMQL.last_kernel, "agents")}
         />
         <Figure
           title={t("col.idle_for")}
           value={workload.idle_since ? <Age at={workload.idle_since} /> : "–"}
           note={t(`verdict.${workload.verdict}`)}
-          about={definition(t("about.idle_for"))}
+          about={say(t("about.idle_for"), PROMQL.tenant_idle, "analysis")}
         />
       </div>
       {data.gpus.map((one) => (
@@ -192,6 +198,12 @@ function Workload({ data }: { data: WorkloadDetail }) {
       </div>
     </div>
   );
+}
+
+/** How near the pod came to its limit. */
+function nearest({ memory_max, memory_limit }: WorkloadDetail["workload"]): string {
+  if (memory_max === null || !memory_limit) return "";
+  return t("workload.nearest", { share: percent(memory_max / memory_limit) });
 }
 
 function PodEvents({ namespace, pod }: { namespace: string; pod: string }) {

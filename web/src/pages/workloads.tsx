@@ -1,25 +1,28 @@
 /** Who uses what: pods, or their owners or namespaces. */
-import { useApi } from "../api/client";
-import type { WorkloadList, WorkloadRow } from "../api/shapes";
+import { useMemo } from "preact/hooks";
+import { useApi, withQuery } from "../api/client";
+import type { Part, WorkloadList, WorkloadRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { bytes, duration, number, percent, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
+import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { Age, ClassBadge, Empty, Link, Meter, Shown, Tag } from "../parts/pieces";
+import { PROMQL } from "../parts/promql";
+import { pick, Segments } from "../parts/segments";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
 import { carried, go, pathOf, place, setQuery } from "../state/url";
 import { t, word } from "../words";
-import { Segments } from "./overview";
 
 const GROUPS = ["pod", "owner", "namespace"] as const;
 type Group = (typeof GROUPS)[number];
 
 export function WorkloadsPage() {
-  const asked = place.value.query.get("by") as Group | null;
-  const group = asked && GROUPS.includes(asked) ? asked : "pod";
-  const found = useApi<WorkloadList>("/api/v1/workloads", { namespace: scope.value, group_by: group, limit: 200_000 });
+  const group = pick(GROUPS, place.value.query.get("by"), "pod");
+  const query = { namespace: scope.value, group_by: group, limit: 200_000 };
+  const found = useApi<WorkloadList>("/api/v1/workloads", query);
   return (
     <>
       <PageHead title={t("nav.workloads")} about={t("workloads.about")}>
@@ -33,33 +36,45 @@ export function WorkloadsPage() {
       </PageHead>
       <Shown of={found} rows={14}>
         {(data) => (
-          <>
+          <div class="stack tight">
             <PartNotes parts={data.parts} names={["analysis", "cluster", "agents"]} />
-            <WorkloadTable rows={data.rows} name={`workloads-${group}`} group={group} />
-          </>
+            <WorkloadTable
+              key={group}
+              rows={data.rows}
+              name={`workloads-${group}`}
+              group={group}
+              parts={data.parts}
+              source={withQuery("/api/v1/workloads", query)}
+            />
+          </div>
         )}
       </Shown>
     </>
   );
 }
 
-export function WorkloadTable({
-  rows,
-  name,
-  plain,
-  group = "pod",
-}: {
-  rows: readonly WorkloadRow[];
-  name: string;
-  plain?: boolean;
-  group?: Group;
-}) {
+interface Props {
+  readonly rows: readonly WorkloadRow[];
+  readonly name: string;
+  readonly parts: readonly Part[];
+  readonly plain?: boolean;
+  readonly group?: Group;
+  readonly source?: string;
+  readonly without?: readonly string[]; // columns that say the same in every row
+}
+
+export function WorkloadTable({ rows, name, parts, plain = false, group = "pod", source, without = [] }: Props) {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the list is a literal of the page
+  const columns = useMemo(
+    () => COLUMNS[group].filter((column) => !without.includes(column.key)),
+    [group, without.join()],
+  );
   return (
     <Table
       name={name}
       label={t("nav.workloads")}
       rows={rows}
-      columns={COLUMNS[group]}
+      columns={columns}
       sort="name"
       rowKey={(row) => `${row.namespace}/${row.pod ?? row.owner ?? ""}/${row.pod_uid ?? ""}`}
       open={(row) => go(pathTo(row), queryTo(row))}
@@ -69,23 +84,29 @@ export function WorkloadTable({
           why={t(scope.value.length ? "empty.workloads_scope" : "empty.workloads_why")}
         />
       }
-      plain={plain ?? false}
+      plain={plain}
+      parts={parts}
+      {...(source ? { source } : {})}
     />
   );
 }
 
+/** Where a row leads: a pod, an owner's pods, or a namespace. */
 function pathTo(row: WorkloadRow): string {
-  if (row.pod) return pathOf("workloads", row.namespace, row.pod);
+  const pod = row.pod ?? (row.owner?.startsWith("Pod/") ? row.owner.slice("Pod/".length) : null);
+  if (pod) return pathOf("workloads", row.namespace, pod);
   return row.owner ? "workloads" : pathOf("namespaces", row.namespace);
 }
 
 /** An owner opens the list of its pods. */
+function filtersTo(row: WorkloadRow): Record<string, string> {
+  const owner = row.pod ? null : realOwner(row.owner);
+  return owner ? { "f.owner": owner, "f.namespace": row.namespace } : {};
+}
+
 function queryTo(row: WorkloadRow): URLSearchParams {
   const query = carried();
-  if (!row.pod && row.owner) {
-    query.set("f.owner", row.owner);
-    query.set("f.namespace", row.namespace);
-  }
+  for (const [name, value] of Object.entries(filtersTo(row))) query.set(name, value);
   return query;
 }
 
@@ -95,13 +116,9 @@ const nameOf = (row: WorkloadRow): string =>
 function Name({ row }: { row: WorkloadRow }) {
   return (
     <>
-      <Link
-        to={pathTo(row)}
-        {...(!row.pod && row.owner ? { query: { "f.owner": row.owner, "f.namespace": row.namespace } } : {})}
-      >
+      <Link to={pathTo(row)} query={filtersTo(row)}>
         {nameOf(row)}
-      </Link>
-      {row.state === "pending" && <Tag tone="warn">{t("workload.pending")}</Tag>}
+      </Link>{" "}
       {row.blocked && <Tag tone="warn">{t("workload.blocked")}</Tag>}
     </>
   );
@@ -127,12 +144,147 @@ export function NearLimit({ row }: { row: Pick<WorkloadRow, "memory_used" | "mem
   );
 }
 
-const classText = (row: WorkloadRow): string => row.use_class ?? "mixed";
+const classText = (row: WorkloadRow): string => row.use_class ?? (row.state === "pending" ? "pending" : "mixed");
+
+function classNamed(one: string): string {
+  if (one === "mixed") return t("class.mixed");
+  return one === "pending" ? t("workload.pending") : className(one);
+}
+
+function Class({ row }: { row: WorkloadRow }) {
+  if (row.use_class) return <ClassBadge name={row.use_class} />;
+  return row.state === "pending" ? <Tag tone="warn">{t("workload.pending")}</Tag> : <ClassBar counts={row.by_class} />;
+}
+
+/** How long a pod is idle, or how long it waits. */
+function Lasts({ row }: { row: WorkloadRow }) {
+  if (row.idle_since) return <Age at={row.idle_since} />;
+  return (
+    <span class="muted">
+      {row.waited_seconds === null ? "–" : t("workload.waits", { time: duration(row.waited_seconds) })}
+    </span>
+  );
+}
+
+const cores = (row: WorkloadRow): number | null => row.cores_limit ?? row.cores_allocated;
 
 const ALL: readonly Column<WorkloadRow>[] = [
-  { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} />, width: 220 },
+  { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} /> },
+  {
+    key: "use_class",
+    title: "col.class",
+    about: "about.class",
+    part: "analysis",
+    promql: PROMQL.tenant_class,
+    value: classText,
+    show: (row) => <Class row={row} />,
+    filter: classNamed,
+  },
+  { key: "pods", title: "col.pods", about: "about.pods", value: (row) => row.pods, numeric: true },
+  {
+    key: "gpus",
+    title: "col.gpus",
+    about: "about.gpus_count",
+    value: (row) => row.gpus.length,
+    show: (row) => number(row.gpus.length),
+    numeric: true,
+  },
+  {
+    key: "use",
+    title: "col.use",
+    about: "about.use_tenant",
+    part: "analysis",
+    promql: PROMQL.tenant_use,
+    value: (row) => row.use.mean,
+    show: (row) => <Meter value={row.use.mean} />,
+    numeric: true,
+  },
+  {
+    key: "memory_used",
+    title: "col.memory",
+    about: "about.near",
+    part: "agents",
+    promql: PROMQL.tenant_memory,
+    value: (row) => row.memory_used,
+    show: (row) => <NearLimit row={row} />,
+    numeric: true,
+  },
+  {
+    key: "memory_allocated",
+    title: "col.request",
+    about: "about.request",
+    part: "cluster",
+    promql: PROMQL.tenant_request,
+    value: (row) => row.memory_allocated,
+    show: (row) => bytes(row.memory_allocated),
+    numeric: true,
+  },
+  {
+    key: "memory_limit",
+    title: "col.limit",
+    about: "about.limit",
+    promql: PROMQL.tenant_limit,
+    value: (row) => row.memory_limit,
+    show: (row) => bytes(row.memory_limit),
+    numeric: true,
+  },
+  {
+    key: "idle_since",
+    title: "col.idle_for",
+    about: "about.idle_for",
+    promql: PROMQL.tenant_idle,
+    value: (row) => row.idle_since,
+    show: (row) => <Lasts row={row} />,
+    numeric: true,
+    oldestFirst: true,
+  },
+  {
+    key: "last_kernel",
+    title: "col.last_kernel",
+    about: "about.last_kernel",
+    part: "agents",
+    promql: PROMQL.last_kernel,
+    value: (row) => row.last_kernel,
+    show: (row) => <Age at={row.last_kernel} ago />,
+    numeric: true,
+  },
+  {
+    key: "nodes",
+    title: "col.node",
+    value: (row) => row.nodes,
+    show: (row) => row.nodes.join(", ") || "–",
+    filter: (one) => one,
+  },
+  { key: "owner", title: "col.owner", value: (row) => realOwner(row.owner), filter: (one) => one || t("value.none") },
+  {
+    key: "cores_limit",
+    title: "col.cores",
+    about: "about.cores",
+    promql: PROMQL.tenant_cores,
+    value: cores,
+    show: (row) => (cores(row) === null ? "–" : `${number(cores(row))} %`),
+    numeric: true,
+  },
+  {
+    key: "use_p95",
+    title: "col.p95",
+    about: "about.p95",
+    part: "analysis",
+    value: (row) => row.use.p95,
+    show: (row) => percent(row.use.p95),
+    numeric: true,
+    optional: true,
+  },
+  {
+    key: "use_max",
+    title: "col.max",
+    about: "about.max",
+    part: "analysis",
+    value: (row) => row.use.max,
+    show: (row) => percent(row.use.max),
+    numeric: true,
+  },
   { key: "namespace", title: "col.namespace", value: (row) => row.namespace, filter: (one) => one, optional: true },
-  { key: "owner", title: "col.owner", value: (row) => row.owner, filter: (one) => one },
   {
     key: "state",
     title: "col.state",
@@ -142,78 +294,14 @@ const ALL: readonly Column<WorkloadRow>[] = [
     optional: true,
   },
   {
-    key: "use_class",
-    title: "col.class",
-    about: "about.class",
-    value: classText,
-    show: (row) => (row.use_class ? <ClassBadge name={row.use_class} /> : <ClassBar counts={row.by_class} />),
-    filter: (one) => (one === "mixed" ? t("class.mixed") : className(one)),
-  },
-  {
     key: "verdict",
     title: "col.verdict",
     about: "about.verdict",
+    promql: PROMQL.tenant_verdict,
     value: (row) => row.verdict,
     show: (row) => t(`verdict.${row.verdict}`),
     filter: (one) => word(`verdict.${one}`, one),
     optional: true,
-  },
-  { key: "pods", title: "col.pods", value: (row) => row.pods, numeric: true },
-  {
-    key: "gpus",
-    title: "col.gpus",
-    value: (row) => row.gpus.length,
-    show: (row) => number(row.gpus.length),
-    numeric: true,
-  },
-  { key: "nodes", title: "col.node", value: (row) => row.nodes, filter: (one) => one },
-  {
-    key: "use",
-    title: "col.use",
-    about: "about.use_tenant",
-    value: (row) => row.use.mean,
-    show: (row) => <Meter value={row.use.mean} />,
-    numeric: true,
-  },
-  {
-    key: "use_p95",
-    title: "col.p95",
-    about: "about.p95",
-    value: (row) => row.use.p95,
-    show: (row) => percent(row.use.p95),
-    numeric: true,
-  },
-  {
-    key: "use_max",
-    title: "col.max",
-    value: (row) => row.use.max,
-    show: (row) => percent(row.use.max),
-    numeric: true,
-    optional: true,
-  },
-  {
-    key: "memory_allocated",
-    title: "col.request",
-    about: "about.request",
-    value: (row) => row.memory_allocated,
-    show: (row) => bytes(row.memory_allocated),
-    numeric: true,
-  },
-  {
-    key: "memory_limit",
-    title: "col.limit",
-    about: "about.limit",
-    value: (row) => row.memory_limit,
-    show: (row) => bytes(row.memory_limit),
-    numeric: true,
-  },
-  {
-    key: "memory_used",
-    title: "col.memory",
-    about: "about.near",
-    value: (row) => row.memory_used,
-    show: (row) => <NearLimit row={row} />,
-    numeric: true,
   },
   {
     key: "memory_max",
@@ -224,17 +312,9 @@ const ALL: readonly Column<WorkloadRow>[] = [
     optional: true,
   },
   {
-    key: "cores_limit",
-    title: "col.cores",
-    about: "about.cores",
-    value: (row) => row.cores_limit ?? row.cores_allocated,
-    show: (row) =>
-      (row.cores_limit ?? row.cores_allocated) === null ? "–" : `${number(row.cores_limit ?? row.cores_allocated)} %`,
-    numeric: true,
-  },
-  {
     key: "power",
     title: "col.power",
+    promql: PROMQL.tenant_power,
     value: (row) => row.power,
     show: (row) => watts(row.power),
     numeric: true,
@@ -249,32 +329,10 @@ const ALL: readonly Column<WorkloadRow>[] = [
     numeric: true,
     optional: true,
   },
-  {
-    key: "idle_since",
-    title: "col.idle_for",
-    value: (row) => row.idle_since,
-    show: (row) =>
-      row.idle_since ? (
-        <Age at={row.idle_since} />
-      ) : row.waited_seconds !== null ? (
-        t("workload.waits", { time: duration(row.waited_seconds) })
-      ) : (
-        "–"
-      ),
-    numeric: true,
-  },
-  {
-    key: "last_kernel",
-    title: "col.last_kernel",
-    about: "about.last_kernel",
-    value: (row) => row.last_kernel,
-    show: (row) => <Age at={row.last_kernel} ago />,
-    numeric: true,
-  },
 ];
 
 const COLUMNS: Record<Group, readonly Column<WorkloadRow>[]> = {
   pod: ALL.filter((column) => column.key !== "pods"),
-  owner: ALL.filter((column) => !["state", "last_kernel"].includes(column.key)),
+  owner: ALL.filter((column) => !["state", "last_kernel", "owner"].includes(column.key)),
   namespace: ALL.filter((column) => !["state", "last_kernel", "owner", "namespace"].includes(column.key)),
 };

@@ -1,11 +1,11 @@
-/** Lines and stacked areas over time, drawn by uPlot. */
-import { useEffect, useRef } from "preact/hooks";
+/** Lines and stacked areas over time, drawn by uPlot, with a legend that shows the values under the pointer. */
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { language } from "../state/preferences";
 import { t } from "../words";
 import { ink } from "./classes";
-import { moment } from "./format";
+import { moment, shortMoment } from "./format";
 import { useDark } from "./heatmap";
 
 export interface Line {
@@ -23,31 +23,63 @@ interface Props {
   readonly stacked?: boolean;
   readonly top?: number; // the axis reaches at least to here
   readonly height?: number;
+  readonly binary?: boolean; // the axis is divided by powers of two
 }
 
 export function Chart(props: Props) {
+  const { times, lines, stacked = false, height = 190 } = props;
   const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>(null);
   const dark = useDark();
-  const { times, lines, stacked, height = 180 } = props;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: functions and labels belong to the language
+  const look = JSON.stringify([dark, height, stacked, props.top, language.value, lines.map((line) => line.name)]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `look` stands for everything that makes another picture
   useEffect(() => {
     const root = box.current;
     if (!root || times.length === 0) return;
-    const plot = new uPlot(options(props, root.clientWidth, height), data(times, lines, stacked ?? false), root);
-    const observer = new ResizeObserver(() => plot.setSize({ width: root.clientWidth, height }));
+    const made = new uPlot(options(props, root.clientWidth, height, setAt), data(times, lines, stacked), root);
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: Math.max(120, root.clientWidth), height }));
     observer.observe(root);
     return () => {
+      plot.current = null;
       observer.disconnect();
-      plot.destroy();
+      made.destroy();
     };
-  }, [times, lines, dark, height, stacked, language.value]);
+  }, [look, times.length === 0]);
+  useEffect(() => plot.current?.setData(data(times, lines, stacked)), [times, lines, stacked]);
   if (times.length === 0) return <div class="empty small">{t("chart.nothing")}</div>;
   return (
     <figure class="chart">
       <figcaption class="sr">{summary(props)}</figcaption>
       <div ref={box} aria-hidden="true" style={{ minHeight: `${height}px` }} />
+      <ChartLegend {...props} at={at} />
     </figure>
   );
+}
+
+/** The values under the pointer; without one, the last values. */
+function ChartLegend({ times, lines, show, at }: Props & { at: number | null }) {
+  const shown = at ?? lastMeasured(times, lines);
+  return (
+    <div class="chart-legend" aria-hidden="true">
+      <span class="muted">{at === null ? t("chart.latest") : shortMoment(times[at])}</span>
+      {lines.map((line) => (
+        <span key={line.name}>
+          <i class={line.dashed ? "line dashed" : "line"} style={{ background: line.colour }} />
+          {line.name} <b>{show(shown === null ? null : (line.values[shown] ?? null))}</b>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** The last place at which anything was measured. */
+export function lastMeasured(times: readonly number[], lines: readonly Pick<Line, "values">[]): number | null {
+  for (let place = times.length - 1; place >= 0; place -= 1) {
+    if (lines.some((line) => (line.values[place] ?? null) !== null)) return place;
+  }
+  return null;
 }
 
 /** What the picture shows, in words: the last value of each line. */
@@ -57,42 +89,57 @@ function summary({ label, lines, show, times }: Props): string {
 }
 
 function data(times: readonly number[], lines: readonly Line[], stacked: boolean): uPlot.AlignedData {
-  if (!stacked) return [[...times], ...lines.map((line) => [...line.values])] as uPlot.AlignedData;
-  const sums = times.map(() => 0);
-  const stacks = lines.map((line) => line.values.map((value, index) => (sums[index] = sums[index]! + (value ?? 0))));
-  return [[...times], ...stacks] as uPlot.AlignedData;
+  const values = lines.map((line) => line.values);
+  return [[...times], ...(stacked ? stack(values) : values.map((one) => [...one]))] as uPlot.AlignedData;
 }
 
-function options({ lines, show, stacked, top }: Props, width: number, height: number): uPlot.Options {
-  const axis = {
-    stroke: ink("ink-3"),
-    grid: { stroke: ink("line"), width: 1 },
-    ticks: { show: false },
-    font: "11px system-ui",
-  };
+/** Each column on top of those before it. Where no column has a value there is a gap, not 0. */
+export function stack(columns: readonly (readonly (number | null)[])[]): (number | null)[][] {
+  const sums: (number | null)[] = (columns[0] ?? []).map((_, place) =>
+    columns.every((column) => (column[place] ?? null) === null) ? null : 0,
+  );
+  return columns.map((column) =>
+    sums.map((sum, place) => {
+      if (sum === null) return null;
+      sums[place] = sum + (column[place] ?? 0);
+      return sums[place];
+    }),
+  );
+}
+
+const POWERS = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
+
+function options(props: Props, width: number, height: number, point: (at: number | null) => void): uPlot.Options {
+  const { lines, show, stacked, top, binary } = props;
+  const axis = { stroke: ink("ink-3"), ticks: { show: false }, font: "11px system-ui" };
   return {
     width: Math.max(120, width),
     height,
-    padding: [8, 8, 0, 0],
-    legend: { show: true, live: true },
-    cursor: { points: { size: 6 } },
+    padding: [10, 10, 0, 0],
+    legend: { show: false },
+    cursor: { points: { size: 6 }, y: false },
+    hooks: { setCursor: [(made) => point(made.cursor.idx ?? null)] },
     scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(top ?? 0, (high ?? 0) * 1.04) || 1] } },
     axes: [
-      { ...axis, values: (_, splits) => clock(splits) },
-      { ...axis, size: 62, values: (_, splits) => splits.map((one) => show(one)) },
+      { ...axis, grid: { show: false }, space: 70, size: 28, values: (_, splits) => clock(splits) },
+      {
+        ...axis,
+        grid: { stroke: ink("line"), width: 1 },
+        size: 62,
+        values: (_, splits) => splits.map((one) => show(one)),
+        ...(binary ? { incrs: POWERS } : {}),
+      },
     ],
     series: [
-      { label: t("chart.time"), value: (_, at) => (at === null ? "–" : moment(at)) },
-      ...lines.map((line, place) => ({
+      {},
+      ...lines.map((line) => ({
         label: line.name,
         stroke: line.colour,
         width: stacked ? 1 : 1.6,
         ...(stacked ? { fill: line.colour } : {}),
         ...(line.dashed ? { dash: [5, 4] } : {}),
-        points: { show: false },
+        points: { show: !stacked && line.values.length < 3 },
         spanGaps: false,
-        value: (_: uPlot, __: number | null, ___: number, index: number | null) =>
-          show(index === null ? null : (lines[place]!.values[index] ?? null)),
       })),
     ],
     ...(stacked

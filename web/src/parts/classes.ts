@@ -30,9 +30,28 @@ export function classOf(name: string | null | undefined): UseClass {
   return CLASSES.includes(name as UseClass) ? (name as UseClass) : "unknown";
 }
 
+/** The class that is shown: an idle GPU that no pod has is not wasted by anyone. */
+export function shownClass(row: { readonly use_class: string; readonly held: boolean }): UseClass {
+  return row.use_class === "idle" && !row.held ? "unallocated" : classOf(row.use_class);
+}
+
 /** The colour of a class in the theme that is shown now. */
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--c-${name}`).trim() || "#888";
+}
+
+const DARK = new Set<UseClass>(["busy", "busy-unproductive", "idle-held", "stalled"]);
+
+/** The colour of a sign on the colour of its class. */
+export function signInk(name: UseClass): string {
+  const variable = DARK.has(name)
+    ? "--c-on-dark"
+    : name === "unknown"
+      ? "--c-on-unknown"
+      : name === "unallocated"
+        ? "--ink"
+        : "";
+  return variable ? getComputedStyle(document.documentElement).getPropertyValue(variable).trim() : "#16191d";
 }
 
 export function ink(name: "ink" | "ink-2" | "ink-3" | "line" | "paper" | "accent" | "raised"): string {

@@ -1,10 +1,9 @@
 /** What happened, newest first. */
 import type { TimelineEvent } from "../api/shapes";
-import { Subject } from "../pages/overview";
-import { t, word } from "../words";
-import { duration } from "./format";
-import { className } from "./heatmap";
+import { t } from "../words";
 import { Age, Tag } from "./pieces";
+import { eventText } from "./sentences";
+import { Subject } from "./subject";
 
 export function EventList({ events }: { events: readonly TimelineEvent[] }) {
   if (events.length === 0) return <div class="empty small">{t("empty.events")}</div>;
@@ -12,12 +11,15 @@ export function EventList({ events }: { events: readonly TimelineEvent[] }) {
     <ul class="attention">
       {events.map((one) => (
         <li key={one.id}>
+          <EventTag row={one} />
+          <span class="what">
+            {eventText(one)}{" "}
+            <span class="about-what">
+              <Subject row={one} />
+            </span>
+          </span>
           <span class="muted when">
             <Age at={one.at} ago />
-          </span>
-          <Tag tone={toneOf(one)}>{t(`event.${one.kind}`)}</Tag>
-          <span class="what">
-            <Subject row={one} /> <span>{sentence(one)}</span>
           </span>
         </li>
       ))}
@@ -25,20 +27,13 @@ export function EventList({ events }: { events: readonly TimelineEvent[] }) {
   );
 }
 
+export function EventTag({ row }: { row: TimelineEvent }) {
+  return <Tag tone={toneOf(row)}>{t(`event.${row.kind}`)}</Tag>;
+}
+
 function toneOf(one: TimelineEvent): "good" | "warn" | "bad" | "plain" {
   if (one.kind === "xid") return "bad";
   if (one.kind === "health") return one.after === "ok" ? "good" : "bad";
   if (one.kind === "target") return one.after === "up" ? "good" : "bad";
   return "plain";
-}
-
-export function sentence(one: TimelineEvent): string {
-  const value = (text: string | null): string =>
-    text === null ? t("value.none") : one.kind === "verdict" ? className(text) : text;
-  if (one.kind === "xid") return `XID ${one.number ?? ""} ${one.message ?? ""}`;
-  if (one.kind === "scheduling")
-    return `${word(`outcome.${one.after}`, one.after ?? "")} ${one.number === null ? "" : t("event.waited", { time: duration(one.number) })} ${one.message ?? one.code ?? ""}`;
-  if (one.before !== null || one.after !== null)
-    return `${value(one.before)} → ${value(one.after)} ${one.message ?? ""}`;
-  return one.message ?? one.code ?? "";
 }

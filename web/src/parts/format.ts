@@ -77,6 +77,18 @@ export function moment(at: Maybe<string | number>): string {
   return date === null ? NONE : date.toLocaleString(locale(), { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** A moment to the minute, without its year. */
+export function shortMoment(at: Maybe<string | number>): string {
+  const date = dateOf(at);
+  if (date === null) return NONE;
+  return date.toLocaleString(locale(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+}
+
+/** The name of a model without what all of them have in common. */
+export function shortModel(model: string): string {
+  return model.replace(/^NVIDIA /, "");
+}
+
 /** A moment with its zone, for tooltips. */
 export function momentWithZone(at: Maybe<string | number>): string {
   const date = dateOf(at);

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { language, theme } from "../state/preferences";
 import { t, word } from "../words";
-import { CLASSES, colour, ink, SIGNS, type UseClass } from "./classes";
+import { CLASSES, colour, ink, SIGNS, signInk, type UseClass } from "./classes";
 import { number } from "./format";
 import { autoZoom, cellAt, type Layout, layout, moved, type Zoom } from "./heatlayout";
 
@@ -11,7 +11,8 @@ export interface Cell {
   readonly group: string;
   readonly useClass: UseClass;
   readonly title: string; // node and index
-  readonly lines: readonly string[]; // what the tooltip says besides
+  readonly idleTenant: boolean; // the GPU works, but one of its pods does not
+  readonly lines: () => readonly string[]; // what the tooltip says besides
 }
 
 interface Props {
@@ -50,7 +51,6 @@ export function HeatMap({ cells, zoom, label, open }: Props) {
     <div class="heat" ref={frame}>
       <canvas
         ref={canvas}
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: arrow keys move among the cells
         tabIndex={0}
         role="application"
         aria-label={label}
@@ -68,7 +68,7 @@ export function HeatMap({ cells, zoom, label, open }: Props) {
       />
       {at && cell && <Tip made={made} at={at} cell={cell} width={width} />}
       <p class="sr" aria-live="polite">
-        {cell ? `${cell.title}: ${className(cell.useClass)}. ${cell.lines.join(". ")}` : ""}
+        {cell ? `${cell.title}: ${className(cell.useClass)}. ${cell.lines().join(". ")}` : ""}
       </p>
     </div>
   );
@@ -80,6 +80,7 @@ export const className = (name: string): string => word(`class.${name}`, name);
 export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (name: UseClass) => void }) {
   const counts = new Map<UseClass, number>();
   for (const cell of cells) counts.set(cell.useClass, (counts.get(cell.useClass) ?? 0) + 1);
+  const mixed = cells.filter((cell) => cell.idleTenant).length;
   return (
     <ul class="legend">
       {CLASSES.filter((name) => counts.has(name)).map((name) => (
@@ -92,45 +93,56 @@ export function Legend({ cells, choose }: { cells: readonly Cell[]; choose?: (na
           </button>
         </li>
       ))}
+      {mixed > 0 && (
+        <li class="mixed">
+          <span class="swatch corner" aria-hidden="true" />
+          {t("heat.mixed")} <b>{number(mixed)}</b>
+        </li>
+      )}
     </ul>
   );
 }
 
 /** The same numbers as a table. */
 export function HeatTable({ cells, head }: { cells: readonly Cell[]; head: string }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("heat.as_table")}</summary>
+      {open && <Counts cells={cells} head={head} />}
+    </details>
+  );
+}
+
+function Counts({ cells, head }: { cells: readonly Cell[]; head: string }) {
   const present = CLASSES.filter((name) => cells.some((cell) => cell.useClass === name));
   return (
-    <details class="twin">
-      <summary>{t("heat.as_table")}</summary>
-      <div class="scroll">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{head}</th>
-              {present.map((name) => (
-                <th key={name} scope="col" class="num">
-                  {className(name)}
-                </th>
+    <div class="scroll">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{head}</th>
+            {present.map((name) => (
+              <th key={name} scope="col" class="num">
+                {className(name)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {grouped(cells).map(([name, items]) => (
+            <tr key={name}>
+              <th scope="row">{name || t("value.none")}</th>
+              {present.map((one) => (
+                <td key={one} class="num">
+                  {number(items.filter((cell) => cell.useClass === one).length)}
+                </td>
               ))}
             </tr>
-          </thead>
-          <tbody>
-            {grouped(cells)
-              .slice(0, 500)
-              .map(([name, items]) => (
-                <tr key={name}>
-                  <th scope="row">{name || t("value.none")}</th>
-                  {present.map((one) => (
-                    <td key={one} class="num">
-                      {number(items.filter((cell) => cell.useClass === one).length)}
-                    </td>
-                  ))}
-                </tr>
-              ))}
-          </tbody>
-        </table>
-      </div>
-    </details>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -161,7 +173,7 @@ function Tip({ made, at, cell, width }: { made: Layout<Cell>; at: At; cell: Cell
         </span>{" "}
         {className(cell.useClass)}
       </span>
-      {cell.lines.map((line) => (
+      {cell.lines().map((line) => (
         <span key={line}>{line}</span>
       ))}
     </div>
@@ -196,13 +208,31 @@ export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: numbe
     pen.fill();
     if (side >= 12) signs(pen, name, spots, side);
   }
+  if (side >= 12) idleTenants(pen, made, side);
   if (made.label) labels(pen, made, width);
+}
+
+/** A corner in the colour of idleness: the GPU works, one of its pods does not. */
+function idleTenants(pen: CanvasRenderingContext2D, made: Layout<Cell>, side: number): void {
+  pen.fillStyle = colour("idle");
+  const corner = side * 0.45;
+  for (const block of made.blocks) {
+    block.items.forEach((cell, index) => {
+      if (!cell.idleTenant) return;
+      const right = block.x + (index % block.columns) * made.cell + side;
+      const top = block.y + made.label + Math.floor(index / block.columns) * made.cell;
+      pen.beginPath();
+      pen.moveTo(right - corner, top);
+      pen.lineTo(right, top);
+      pen.lineTo(right, top + corner);
+      pen.fill();
+    });
+  }
 }
 
 function signs(pen: CanvasRenderingContext2D, name: UseClass, spots: readonly [number, number][], side: number): void {
   if (name === "busy") return; // the usual case has no sign
-  pen.fillStyle =
-    name === "unallocated" || name === "low" || name === "idle" || name === "not-started" ? "#16191d" : "#ffffff";
+  pen.fillStyle = signInk(name);
   pen.font = `${Math.round(side * 0.6)}px system-ui, sans-serif`;
   pen.textAlign = "center";
   pen.textBaseline = "middle";

@@ -13,24 +13,29 @@ interface Props {
 
 export function Menu({ label, icon, kind = "button", hideLabel, children }: Props) {
   const [open, setOpen] = useState(false);
+  const [right, setRight] = useState(false);
   const root = useRef<HTMLDivElement>(null);
+  const toggle = (): void => {
+    setRight((root.current?.getBoundingClientRect().left ?? 0) > innerWidth / 2);
+    setOpen(!open);
+  };
   useEffect(() => {
     if (!open) return;
     const outside = (event: Event): void => {
       if (!root.current?.contains(event.target as Node)) setOpen(false);
     };
-    const escape = (event: KeyboardEvent): void => {
+    const onKey = (event: KeyboardEvent): void => {
       if (event.key !== "Escape") return;
       setOpen(false);
       root.current?.querySelector("button")?.focus();
     };
     document.addEventListener("pointerdown", outside);
     document.addEventListener("focusin", outside);
-    document.addEventListener("keydown", escape);
+    document.addEventListener("keydown", onKey);
     return () => {
       document.removeEventListener("pointerdown", outside);
       document.removeEventListener("focusin", outside);
-      document.removeEventListener("keydown", escape);
+      document.removeEventListener("keydown", onKey);
     };
   }, [open]);
   return (
@@ -41,13 +46,13 @@ export function Menu({ label, icon, kind = "button", hideLabel, children }: Prop
         aria-expanded={open}
         aria-label={hideLabel ? label : undefined}
         title={hideLabel ? label : undefined}
-        onClick={() => setOpen(!open)}
+        onClick={toggle}
       >
         {icon && <Icon name={icon} />}
         {!hideLabel && <span class="menu-label">{label}</span>}
         {!icon && <Icon name="down" />}
       </button>
-      {open && <div class="panel-menu">{children(() => setOpen(false))}</div>}
+      {open && <div class={right ? "panel-menu right" : "panel-menu"}>{children(() => setOpen(false))}</div>}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 /** Says which part of an answer is old or missing, and why. The other panels are not affected. */
 import type { Part } from "../api/shapes";
+import { language } from "../state/preferences";
 import { t, word } from "../words";
 import { duration } from "./format";
 import { Icon } from "./icon";
@@ -28,10 +29,16 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
           <span>
             <b>{t(`part.${one.name}`)}</b>: {t(`part_state.${one.state}`)}
             {one.state === "stale" && one.age_seconds !== null && ` (${t("ago", { time: duration(one.age_seconds) })})`}
-            {one.message && `. ${one.message}`} {one.hint ?? word(`part_hint.${one.name}.${one.state}`, "")}
+            {language.value === "en" && one.message && `. ${one.message}`} {hintOf(one)}
           </span>
         </p>
       ))}
     </>
   );
+}
+
+/** What to do: in English the API says it best. */
+function hintOf(one: Part): string {
+  const own = word(`part_hint.${one.name}.${one.state}`, "");
+  return language.value === "en" ? (one.hint ?? own) : own;
 }

@@ -1,11 +1,13 @@
 /** Small pieces that several pages use. */
 import type { ComponentChildren } from "preact";
+import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { ApiError, Loaded } from "../api/client";
+import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
 import { carried, go, href } from "../state/url";
 import { type Key, t, word } from "../words";
 import { classOf, SIGNS } from "./classes";
+import { copyText } from "./clipboard";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
 import { Icon } from "./icon";
 
@@ -44,8 +46,8 @@ export function Link({
 export function Copy({ text, label }: { text: string; label?: string }) {
   const [done, setDone] = useState(false);
   const copy = (): void => {
-    void navigator.clipboard?.writeText(text).then(() => {
-      setDone(true);
+    void copyText(text).then((copied) => {
+      setDone(copied);
       setTimeout(() => setDone(false), 1500);
     });
   };
@@ -155,23 +157,20 @@ export function Facts({ rows }: { rows: readonly (readonly [Key, ComponentChildr
 
 // ── blocks ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function Panel({
-  title,
-  actions,
-  children,
-  stale,
-  id,
-}: {
-  title: ComponentChildren;
-  actions?: ComponentChildren;
-  children: ComponentChildren;
-  stale?: boolean;
-  id?: string;
-}) {
+interface PanelProps {
+  readonly title: ComponentChildren;
+  readonly note?: ComponentChildren; // beside the title
+  readonly actions?: ComponentChildren;
+  readonly children: ComponentChildren;
+  readonly stale?: boolean; // the values are old: they are greyed
+}
+
+export function Panel({ title, note, actions, children, stale }: PanelProps) {
   return (
-    <section class={stale ? "panel stale" : "panel"} id={id}>
+    <section class={stale ? "panel stale" : "panel"}>
       <header>
         <h2>{title}</h2>
+        {note && <span class="muted small">{note}</span>}
         {actions && <div class="actions">{actions}</div>}
       </header>
       {children}
@@ -179,25 +178,22 @@ export function Panel({
   );
 }
 
-/** One large number. `about`: its definition, source and query, on hover and by keyboard. */
-export function Figure({
-  title,
-  value,
-  note,
-  about,
-  tone,
-}: {
-  title: string;
-  value: ComponentChildren;
-  note?: ComponentChildren;
-  about?: ComponentChildren;
-  tone?: Tone;
-}) {
+interface FigureProps {
+  readonly title: string;
+  readonly value: ComponentChildren;
+  readonly note?: ComponentChildren;
+  readonly about?: ComponentChildren; // definition, source, query and age; on hover and by keyboard
+  readonly tone?: Tone;
+  readonly stale?: boolean;
+}
+
+/** One large number. */
+export function Figure({ title, value, note, about, tone, stale }: FigureProps) {
   return (
-    <div class={`figure ${tone ?? ""}`}>
+    <div class={`figure ${tone ?? ""}${stale ? " stale" : ""}`}>
       <span class="figure-title">
         {title}
-        {about && <About>{about}</About>}
+        {about && <About of={title}>{about}</About>}
       </span>
       <span class="figure-value">{value}</span>
       {note && <span class="figure-note">{note}</span>}
@@ -206,10 +202,13 @@ export function Figure({
 }
 
 /** A small sign that shows a definition. */
-export function About({ children }: { children: ComponentChildren }) {
+export function About({ of = "", children }: { of?: string; children: ComponentChildren }) {
+  const root = useRef<HTMLSpanElement>(null);
+  const [right, setRight] = useState(false);
+  const aim = (): void => setRight((root.current?.getBoundingClientRect().left ?? 0) > innerWidth - 360);
   return (
-    <span class="about">
-      <button type="button" class="about-sign" aria-label={t("about")}>
+    <span class={right ? "about right" : "about"} ref={root} onMouseEnter={aim} onFocusCapture={aim}>
+      <button type="button" class="about-sign" aria-label={`${t("about")} ${of}`.trim()}>
         <Icon name="info" />
       </button>
       <span class="about-text" role="tooltip">
@@ -219,13 +218,41 @@ export function About({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** Definition, source and query of a number. */
-export function definition(text: string, promql?: string | null, source?: string | null): ComponentChildren {
+interface Origin {
+  readonly promql?: string | null | undefined;
+  readonly source?: string | null | undefined;
+  readonly at?: string | null | undefined; // when it was measured
+}
+
+/** Definition, source, query and age of a number. */
+export function definition(text: string, { promql, source, at }: Origin = {}): ComponentChildren {
+  const age = ageOf(at, now.value);
   return (
     <>
       <span>{text}</span>
-      {source && <span class="muted">{t("about.source", { source })}</span>}
+      {source && <span class="fainter">{t("about.source", { source })}</span>}
+      {age !== null && <span class="fainter">{t("about.age", { time: duration(age) })}</span>}
       {promql && <code>{promql}</code>}
+    </>
+  );
+}
+
+/** Text of the API in which `code` is marked by backticks; placeholders are replaced by the names that are known. */
+export function Prose({ text, names = {} }: { text: string; names?: Record<string, string> }) {
+  const filled = text.replace(/\b(NAMESPACE|POD|NODE)\b/g, (whole) => names[whole] ?? whole);
+  return (
+    <>
+      {filled.split("`").map((part, place) =>
+        place % 2 === 1 ? (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the parts of one text keep their places
+          <span key={place} class="inline-code">
+            <code>{part}</code>
+            <Copy text={part} />
+          </span>
+        ) : (
+          part
+        ),
+      )}
     </>
   );
 }
@@ -234,6 +261,7 @@ export function Skeleton({ rows = 6 }: { rows?: number }) {
   return (
     <div class="skeleton" role="status" aria-label={t("loading")}>
       {Array.from({ length: rows }, (_, place) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike
         <span key={place} style={{ width: `${95 - ((place * 17) % 40)}%` }} />
       ))}
     </div>
@@ -249,11 +277,33 @@ export function Failed({ error }: { error: ApiError }) {
         <p>{word(`failed.${error.message}`, error.message)}</p>
         {error.hint && <p class="muted">{error.hint}</p>}
         <p class="muted mono">{error.code}</p>
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            revision.value += 1;
+          }}
+        >
+          {t("retry")}
+        </button>
       </div>
     </div>
   );
 }
 
+/** An error of the console itself stays within one page. */
+export class Boundary extends Component<{ children: ComponentChildren }, { error: unknown }> {
+  override state = { error: null as unknown };
+  static override getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+  override render() {
+    if (this.state.error === null) return this.props.children;
+    return <Empty title={t("failed.title")} why={t("failed.console", { text: String(this.state.error) })} />;
+  }
+}
+
+/** Why there is nothing, and what to do about it. */
 export function Empty({
   title,
   why,
@@ -289,7 +339,7 @@ export function Shown<T>({
   if (of.state === "failed") return <Failed error={of.error} />;
   return (
     <div class={of.error ? "stale-data" : ""}>
-      {of.error && (
+      {of.error && !offline.value && (
         <p class="notice warn" role="status">
           <Icon name="warning" /> {t("stale.request", { time: duration((now.value - of.at) / 1000) })}{" "}
           {word(`failed.${of.error.message}`, of.error.message)}

@@ -2,13 +2,16 @@
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import type { Part } from "../api/shapes";
 import { hiddenColumns, hideColumns } from "../state/preferences";
-import { place, setQuery } from "../state/url";
+import { apiRoot, place, setQuery } from "../state/url";
 import { type Key, t } from "../words";
+import { copyText, curl } from "./clipboard";
 import { csv, download } from "./csv";
 import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
+import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, type Readable } from "./rows";
 
 export interface Column<R> extends Readable<R> {
@@ -19,6 +22,10 @@ export interface Column<R> extends Readable<R> {
   readonly numeric?: boolean;
   readonly optional?: boolean; // hidden until it is chosen
   readonly width?: number; // in px
+  readonly wrap?: boolean; // long text, shown in two lines in a tall table
+  readonly part?: Part["name"]; // where the values come from; greyed while that part is not current
+  readonly promql?: string; // the metric behind the values, on hover
+  readonly oldestFirst?: boolean; // moments that are shown as ages: the first click puts the longest first
 }
 
 interface Props<R> {
@@ -30,12 +37,14 @@ interface Props<R> {
   readonly rowKey: (row: R) => string;
   readonly open?: (row: R) => void;
   readonly empty: ComponentChildren;
-  readonly search?: boolean;
-  readonly extra?: ComponentChildren; // more controls beside the search
   readonly plain?: boolean; // a short table without a toolbar
+  readonly tall?: boolean; // rows of two lines
+  readonly parts?: readonly Part[];
+  readonly source?: string; // the request that the rows come from
 }
 
 const ROW = 38; // px
+const TALL = 58; // px
 const DEBOUNCE = 150; // ms
 
 export function Table<R>(props: Props<R>) {
@@ -44,11 +53,21 @@ export function Table<R>(props: Props<R>) {
   const key = JSON.stringify([choice.search, [...choice.filters].map(([k, v]) => [k, [...v]]), choice.sort]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for the choice
   const found = useMemo(() => chosen(rows, columns, choice), [rows, columns, key]);
-  const [hidden, setHidden] = useState(() => initialHidden(name, columns));
+  const [remembered, remember] = useState(() => initialHidden(name, columns));
+  const hidden = (props.plain ? null : hiddenBy(place.value.query, columns)) ?? remembered;
   const shown = columns.filter((column) => !hidden.includes(column.key));
   const hide = (next: string[]): void => {
     hideColumns(name, [...next, "-"]);
-    setHidden(next);
+    remember(next);
+    setQuery(
+      {
+        cols: columns
+          .filter((one) => !next.includes(one.key))
+          .map((one) => one.key)
+          .join(","),
+      },
+      { replace: false },
+    );
   };
   return (
     <div class="table-block">
@@ -73,6 +92,17 @@ function initialHidden<R>(name: string, columns: readonly Column<R>[]): string[]
   return remembered.length
     ? remembered.filter((one) => one !== "-")
     : columns.filter((one) => one.optional).map((one) => one.key);
+}
+
+/** The columns that a link hides; null: it does not say. The first column is always shown. */
+export function hiddenBy(query: URLSearchParams, columns: readonly { key: string }[]): string[] | null {
+  const wanted = (query.get("cols") ?? "").split(",").filter((one) => columns.some((column) => column.key === one));
+  return wanted.length === 0
+    ? null
+    : columns
+        .slice(1)
+        .map((one) => one.key)
+        .filter((one) => !wanted.includes(one));
 }
 
 function NoMatch() {
@@ -103,23 +133,38 @@ interface ToolbarProps<R> extends Props<R> {
 }
 
 function Toolbar<R>(props: ToolbarProps<R>) {
-  const { choice, found, rows, columns } = props;
+  const { choice, found, rows, columns, hidden } = props;
+  const filterable = columns.filter((column) => column.filter);
+  const first = filterable.filter((column) => !hidden.includes(column.key) || choice.filters.has(column.key));
+  const rest = filterable.filter((column) => !first.includes(column));
+  const chip = (column: Column<R>) => (
+    <Filter key={column.key} column={column} rows={rows} wanted={choice.filters.get(column.key) ?? NOTHING} />
+  );
   return (
     <div class="toolbar">
-      <Search value={choice.search} />
-      {columns
-        .filter((column) => column.filter)
-        .map((column) => (
-          <Filter key={column.key} column={column} rows={rows} wanted={choice.filters.get(column.key) ?? NOTHING} />
-        ))}
-      {props.extra}
-      <span class="count" aria-live="polite">
-        {found.length === rows.length
-          ? t("table.rows", { n: number(rows.length) })
-          : t("table.rows_of", { n: number(found.length), all: number(rows.length) })}
-      </span>
-      <Columns columns={columns} hidden={props.hidden} hide={props.hide} />
-      <Export {...props} />
+      <div class="chips">
+        <Search value={choice.search} />
+        {first.map(chip)}
+        {rest.length > 0 && (
+          <Menu label={t("table.more_filters")} icon="filter" kind="chip" hideLabel>
+            {() => <div class="chips column">{rest.map(chip)}</div>}
+          </Menu>
+        )}
+        {(choice.search !== "" || choice.filters.size > 0) && (
+          <button type="button" class="link" onClick={clearChoice}>
+            {t("table.clear")}
+          </button>
+        )}
+      </div>
+      <div class="tools">
+        <span class="count" aria-live="polite">
+          {found.length === rows.length
+            ? t("table.rows", { n: number(rows.length) })
+            : t("table.rows_of", { n: number(found.length), all: number(rows.length) })}
+        </span>
+        <Columns columns={columns} hidden={hidden} hide={props.hide} />
+        <Export {...props} />
+      </div>
     </div>
   );
 }
@@ -145,6 +190,11 @@ function Search({ value }: { value: string }) {
         placeholder={t("table.search")}
         data-search
         onInput={(event) => type(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          if (typed) type("");
+          else event.currentTarget.blur();
+        }}
       />
       <kbd aria-hidden="true">/</kbd>
     </label>
@@ -197,7 +247,7 @@ function Columns<R>({
   hide: (next: string[]) => void;
 }) {
   return (
-    <Menu label={t("table.columns")} icon="columns" kind="button quiet">
+    <Menu label={t("table.columns")} icon="columns" kind="button quiet" hideLabel>
       {() => (
         <fieldset class="choices">
           <legend class="sr">{t("table.columns")}</legend>
@@ -221,7 +271,7 @@ function Columns<R>({
   );
 }
 
-function Export<R>({ found, columns, name }: ToolbarProps<R>) {
+function Export<R>({ found, columns, name, source }: ToolbarProps<R>) {
   const cells = (row: R): unknown[] => columns.map((column) => flat(column.value(row)));
   const header = columns.map((column) => column.key);
   const asCsv = (): void => download(`${name}.csv`, csv(header, found.map(cells)), "text/csv");
@@ -232,7 +282,7 @@ function Export<R>({ found, columns, name }: ToolbarProps<R>) {
     download(`${name}.json`, JSON.stringify(rows, null, 1), "application/json");
   };
   return (
-    <Menu label={t("table.export")} icon="download" kind="button quiet">
+    <Menu label={t("table.export")} icon="download" kind="button quiet" hideLabel>
       {(close) => (
         <div class="choices">
           <button
@@ -255,6 +305,18 @@ function Export<R>({ found, columns, name }: ToolbarProps<R>) {
           >
             {t("table.json", { n: number(found.length) })}
           </button>
+          {source && (
+            <button
+              type="button"
+              class="item"
+              onClick={() => {
+                void copyText(curl(new URL(apiRoot + source.replace(/^\//, ""), location.origin).href));
+                close();
+              }}
+            >
+              {t("table.curl")}
+            </button>
+          )}
         </div>
       )}
     </Menu>
@@ -274,12 +336,19 @@ interface BodyProps<R> extends Props<R> {
 function Body<R>(props: BodyProps<R>) {
   const { found, shown, open } = props;
   const frame = useRef<HTMLDivElement>(null);
-  const items = useVirtual(frame, found.length);
+  const size = props.tall ? TALL : ROW;
+  const items = useVirtual(frame, found.length, size);
   const before = items[0]?.start ?? 0;
-  const after = Math.max(0, found.length * ROW - (items.at(-1)?.end ?? 0));
+  const after = Math.max(0, found.length * size - (items.at(-1)?.end ?? 0));
+  const old = shown.map((column) => (column.part && props.parts && !current(props.parts, column.part) ? " old" : ""));
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a frame that scrolls must be reachable by keyboard
-    <div class="table-frame" ref={frame} tabIndex={0} role="region" aria-label={props.label} onKeyDown={moveAmongRows}>
+    <div
+      class={props.tall ? "table-frame tall" : "table-frame"}
+      ref={frame}
+      tabIndex={0}
+      role="region"
+      aria-label={props.label}
+    >
       <table aria-rowcount={found.length + 1}>
         <thead>
           <tr>
@@ -297,17 +366,14 @@ function Body<R>(props: BodyProps<R>) {
                 key={props.rowKey(row)}
                 aria-rowindex={item.index + 2}
                 class={open ? "opens" : ""}
-                onClick={
-                  open
-                    ? (event) => {
-                        if (!(event.target as Element).closest("a, button")) open(row);
-                      }
-                    : undefined
-                }
+                onClick={open ? (event) => openUnlessLink(event, () => open(row)) : undefined}
               >
-                {shown.map((column) => (
-                  <td key={column.key} class={column.numeric ? "num" : ""}>
-                    {column.show ? column.show(row) : String(flat(column.value(row)) ?? "–")}
+                {shown.map((column, place) => (
+                  <td
+                    key={column.key}
+                    class={`${column.numeric ? "num" : ""}${column.wrap ? " wrap" : ""}${old[place]}`}
+                  >
+                    {column.wrap ? <span class="lines">{cellOf(column, row)}</span> : cellOf(column, row)}
                   </td>
                 ))}
               </tr>
@@ -320,25 +386,43 @@ function Body<R>(props: BodyProps<R>) {
   );
 }
 
+function cellOf<R>(column: Column<R>, row: R): ComponentChildren {
+  if (column.show) return column.show(row);
+  const value = flat(column.value(row));
+  return value === null || value === undefined || value === "" ? <span class="muted">–</span> : String(value);
+}
+
+/** A click on a row opens it, unless it was on a link or button of the row, or the end of a selection. */
+function openUnlessLink(event: MouseEvent, open: () => void): void {
+  if ((event.target as Element).closest("a, button") || getSelection()?.toString()) return;
+  open();
+}
+
 function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choice; plain: boolean }) {
   const descending = choice.sort === `-${column.key}`;
   const sorted = descending || choice.sort === column.key;
-  const next = sorted ? (descending ? column.key : `-${column.key}`) : column.numeric ? `-${column.key}` : column.key;
-  const title = column.about ? t(column.about) : undefined;
+  const falling = column.oldestFirst ? !descending : descending; // of what is shown: an early moment is a large age
+  const next = sorted
+    ? descending
+      ? column.key
+      : `-${column.key}`
+    : column.numeric && !column.oldestFirst
+      ? `-${column.key}`
+      : column.key;
   return (
     <th
       scope="col"
       class={column.numeric ? "num" : ""}
       style={column.width ? { minWidth: `${column.width}px` } : {}}
-      aria-sort={sorted ? (descending ? "descending" : "ascending") : "none"}
+      aria-sort={sorted ? (falling ? "descending" : "ascending") : "none"}
     >
       {plain ? (
-        <span title={title}>{t(column.title)}</span>
+        <span title={explained(column)}>{t(column.title)}</span>
       ) : (
-        <button type="button" title={title} onClick={() => setQuery({ sort: next }, { replace: false })}>
+        <button type="button" title={explained(column)} onClick={() => setQuery({ sort: next }, { replace: false })}>
           {t(column.title)}
           <span class="arrow" aria-hidden="true">
-            {sorted ? (descending ? "↓" : "↑") : ""}
+            {sorted ? (falling ? "↓" : "↑") : ""}
           </span>
         </button>
       )}
@@ -346,14 +430,24 @@ function Heading<R>({ column, choice, plain }: { column: Column<R>; choice: Choi
   );
 }
 
-function useVirtual(frame: { current: HTMLDivElement | null }, count: number) {
+/** Definition, source and metric of a column. */
+function explained<R>({ about, part, promql }: Column<R>): string | undefined {
+  const lines = [
+    about && t(about),
+    part && t("about.source", { source: t(`part.${part}`) }),
+    promql && `${t("about.promql")}: ${promql}`,
+  ].filter(Boolean);
+  return lines.length ? lines.join("\n") : undefined;
+}
+
+function useVirtual(frame: { current: HTMLDivElement | null }, count: number, size: number) {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const [virtual] = useState(
     () =>
       new Virtualizer<HTMLDivElement, Element>({
         count,
         getScrollElement: () => frame.current,
-        estimateSize: () => ROW,
+        estimateSize: () => size,
         overscan: 12,
         initialRect: { width: 1280, height: 800 },
         scrollToFn: elementScroll,
@@ -368,11 +462,13 @@ function useVirtual(frame: { current: HTMLDivElement | null }, count: number) {
   return virtual.getVirtualItems();
 }
 
-/** j and k, or the arrow keys, move among the links of rows. */
-function moveAmongRows(event: KeyboardEvent): void {
-  const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
-  if (!step || event.target instanceof HTMLInputElement) return;
-  const frame = event.currentTarget as HTMLElement;
+const STEPS: Record<string, number> = { j: 1, k: -1 };
+
+/** j and k move among the rows of the first table of the page. */
+export function moveAmongRows(event: KeyboardEvent): void {
+  const step = STEPS[event.key];
+  const frame = document.activeElement?.closest(".table-frame") ?? document.querySelector(".table-frame");
+  if (!step || !frame) return;
   const links = [...frame.querySelectorAll<HTMLElement>("tbody tr td:first-child a")];
   const at = links.indexOf(document.activeElement as HTMLElement);
   const next = links[at === -1 ? 0 : at + step];

@@ -56,7 +56,7 @@ export function setQuery(
 }
 
 /** Parameters that belong to the console and not to one page: they go along with every link. */
-const CARRIED = ["scope", "range"];
+const CARRIED = ["scope", "range", "from", "to"];
 
 export function carried(): URLSearchParams {
   const query = new URLSearchParams();
