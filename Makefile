@@ -101,8 +101,9 @@ bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, c
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 
-pictures: $(STAMP)  ## draw the pictures of the documentation anew from the demo's nodes
+pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, from the demo
 	$(BIN)/python -m tools.pictures
+	$(BIN)/python -m tools.console_pictures
 
 lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock
