@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 JOINED = ("analysis", "cluster", "agents")  # the parts of every list
 _SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis
-_TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
+_TICK: Seconds = 60.0  # an answer with times that go on, such as how long pods wait, is made anew so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
@@ -94,7 +94,7 @@ class View(Struct, frozen=True, kw_only=True):
     rows: tuple[GpuRow, ...]
     parts: tuple[Part, ...]
     version: tuple[object, ...]  # of the rows and the states of the parts
-    full_version: tuple[object, ...]  # also of waiting pods, quotas and the history
+    full_version: tuple[object, ...]  # also of waiting pods, quotas, the history, and the minute
 
     @property
     def analysis(self) -> Analysis | None:
@@ -172,7 +172,7 @@ class Console:
         joined, now = await self._joined(board, cluster, agents), self._wall()
         parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, agents, held)))
         states = tuple((part.name, part.state, part.code) for part in parts)
-        version = (*joined.made_for, int(now // _TICK), states)
+        version = (*joined.made_for, states)
         return View(
             now=now,
             board=board,
@@ -183,7 +183,7 @@ class Console:
             rows=joined.rows,
             parts=parts,
             version=version,
-            full_version=(*version, cluster.version, held.version),
+            full_version=(*version, cluster.version, held.version, int(now // _TICK)),
         )
 
     async def gpu_facts(self, gpu_id: str) -> Facts | None:
