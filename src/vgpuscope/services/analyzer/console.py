@@ -55,7 +55,8 @@ _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
 _HOUR, _DAY = 3600, 86400
 _EVENTS = 5000  # kept in memory
-_CHARTS = 64  # kept in memory
+_CHARTS = 64  # kept in memory, and waiting to be read
+_CHARTS_AT_ONCE = 2
 _CHART_KEPT: Seconds = 15.0
 _CHART_WITHIN: Seconds = 10.0
 _LARGEST = 256 * 2**20  # bytes of an engine's answer
@@ -149,6 +150,7 @@ class Console:
         self._joining = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._charts: dict[str, PartReader[Any]] = {}  # the last ones that were asked for
+        self._reading, self._waiting = asyncio.Semaphore(_CHARTS_AT_ONCE), 0
         self._past = self._past_reader(stored=False)
         self._stored = False
         self._day_before: tuple[UnixTime, float | None] = (
@@ -249,13 +251,24 @@ class Console:
         stored = self._desk.config().analyzer.history not in {"", "none"} or self.engine is not None
         return PartReader(
             "history",
-            fetch if stored else None,
+            (lambda: self._in_turn(fetch)) if stored else None,
             missing=_NO_HISTORY,
             kept=_CHART_KEPT,
             deadline=_CHART_WITHIN,
             longest=_PAST_LONGEST,
             wall=self._wall,
         )
+
+    async def _in_turn(self, fetch: Callable[[], Awaitable[T]]) -> T:
+        """Read few charts at once: others use the store too, and the analyzer saves its results there."""
+        if self._waiting >= _CHARTS:
+            raise HistoryDown(f"{_CHARTS} charts are waiting to be read; this one was rejected", hint="Retry soon.")
+        self._waiting += 1
+        try:
+            async with self._reading:
+                return await fetch()
+        finally:
+            self._waiting -= 1
 
     def settings(self) -> SettingList:
         """Every setting of the analyzer."""
