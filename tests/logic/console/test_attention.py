@@ -54,6 +54,8 @@ BUSY: dict[str, Any] = {"verdict": "in_use", "use_class": "busy"}
         (gpu(tenant(memory_max=10, memory_limit=10)), ["near-limit"]),
         (gpu(tenant(memory_max=9, memory_limit=10)), []),
         (gpu(tenant(memory_max=9, memory_limit=None)), []),
+        (gpu(tenant(memory_max=10, memory_limit=10), memory_total=10), []),  # it has the whole GPU
+        (gpu(tenant(memory_max=10, memory_limit=10), memory_total=11), ["near-limit"]),
         (gpu(memory_unattributed=GIB), ["unattributed"]),
         (gpu(memory_unattributed=1), []),
         (gpu(memory_unattributed=None), []),

@@ -1,11 +1,13 @@
 """The console's API: one answer from several parts, each of which can fail alone."""
 
+import asyncio
 import csv
 import io
 
 import pytest
 from msgspec.structs import replace
 
+from tests.http.serving import until
 from tests.logic.console.clusters import GIB, device, holder, node
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from tests.services.analyzer.exporting import exporting
@@ -458,6 +460,32 @@ async def test_charts_come_from_the_stored_results(tmp_path):
         pod = await v1(analyzer, "history/series?range=1h&namespace=team-a&pod=web-a&quantity=memory_used")
         assert [column["values"][-1] for column in pod["columns"]] == [4.0 * GIB]
         assert (await v1(analyzer, "overview"))["waste"] is not None
+
+
+@pytest.mark.attack
+async def test_a_flood_of_charts_does_not_fill_the_queue_of_the_store(tmp_path):
+    """Each request asks for another chart. The store sees two of them at once, so that results can still be saved."""
+    flags = {**HOURLY, "analyzer.history": str(tmp_path / "results.db"), "analyzer.rate_limit": 1e6}
+    async with running(source(), **flags) as analyzer:
+        await analyzer.analysed()
+        most, now, let_go = [0], [0], asyncio.Event()
+
+        async def points(_):
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            await let_go.wait()
+            now[0] -= 1
+            return []
+
+        analyzer.analyzer.points = points
+        charts = [asyncio.create_task(v1(analyzer, f"history/classes?range={n}m")) for n in range(1, 100)]
+        rejected = await until(lambda: [one for one in charts if one.done()])
+        let_go.set()
+        answers = await asyncio.gather(*charts)
+        assert most[0] <= 2
+        assert rejected
+        down = [part for answer in answers for part in answer["parts"] if part["state"] == "down"]
+        assert {part["code"] for part in down} <= {"HISTORY_DOWN", "QUERY_TIMEOUT"}
 
 
 async def test_without_a_store_charts_are_empty_and_say_why(fleet):

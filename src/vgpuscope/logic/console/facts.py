@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.console import THEIRS
 from vgpuscope.model.console.facts import Facts, GpuFacts, NodeFacts, Seen, TenantFacts, TenantKey
 
 Samples = Iterable[tuple[Seen, float]]
@@ -23,6 +24,8 @@ def folded(samples: Samples) -> Facts:
             versions[instance] = labels.get("version", "")
         elif (take := _TAKE.get(name)) is not None:
             take(facts, labels, value)
+        elif name in THEIRS:
+            _take_theirs(facts, name, labels, value)
         elif "pod" in labels or "exported_pod" in labels:
             _tenant(facts, labels).values[name] = value
         elif "gpu_uuid" in labels:
@@ -75,6 +78,12 @@ def _node(facts: Facts, node: str) -> NodeFacts:
     if found is None:
         found = facts.nodes[node] = NodeFacts()
     return found
+
+
+def _take_theirs(facts: Facts, name: str, labels: Mapping[str, str], value: float) -> None:
+    """A value of dcgm-exporter, which counts only where the agent does not report the same."""
+    if uuid := labels.get("UUID"):
+        _gpu(facts, {"gpu_uuid": uuid}).values.setdefault(THEIRS[name].name, value)
 
 
 def _take_mode(facts: Facts, labels: Mapping[str, str], value: float) -> None:

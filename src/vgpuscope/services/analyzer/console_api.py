@@ -212,7 +212,7 @@ class ConsoleApi:
             rows = _chosen_workloads(workload_rows_of(view, scope, call.asked), call.asked)
             return _page(call, view, rows, WorkloadRow, parts=JOINED, group_by=call.asked.group_by)
 
-        return self._answer(make, view.full_version, scope)
+        return self._answer(make, (*view.version, view.cluster.version), scope)
 
     async def _workload(self, call: Call[PodQuery, None]) -> WorkloadDetail:
         asked, view = call.asked, await self._console.view()
