@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -20,7 +20,7 @@ class Picture(NamedTuple):
     page: str
     path: str
     language: str = "en"
-    theme: str = "light"
+    theme: Literal["light", "dark"] = "light"
     size: tuple[int, int] = _WIDE
 
     @property
@@ -69,8 +69,7 @@ def _rows(analyzer: str, path: str) -> list[dict[str, Any]]:
 def take(browser: Browser, analyzer: str, picture: Picture) -> None:
     """Open the page as that user, and save what is in the window."""
     width, height = picture.size
-    scheme = "dark" if picture.theme == "dark" else "light"
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.theme)
     context.add_init_script(f"localStorage.setItem('vgpuscope.language', '{picture.language}')")
     tab = context.new_page()
     tab.goto(f"{analyzer}/ui/{picture.path}")
