@@ -4,7 +4,6 @@ MOST_ROWS = 10**9  # of a table; every fleet is smaller, so a page is as long as
 MOST_POINTS = 5000  # of one page of a history, 3 MB of JSON; a cursor continues after them
 MOST_HISTORIES = 8  # pages of histories that are read or sent at once; a page holds its place until it is sent
 MOST_WASTES, WASTES_WAITING = 1, 7  # sums over the history: at once, and waiting for their turn
-MOST_CHARTS, CHARTS_WAITING = 2, 254  # charts: a page of the console asks for four at once
 LONGEST_PERIOD = 400 * 86400.0  # seconds that sums can go back; by default the store does not keep days longer
 PIECE = 64 * 1024  # bytes sent at once of an answer that holds a place: a slow client does not fill the buffers
 COMPRESS_FROM = 1024  # bytes; below this, the gzip header is larger than the saving
