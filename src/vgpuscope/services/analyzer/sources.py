@@ -4,9 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
+from vgpuscope.config.analyzer import PrometheusConfig
 from vgpuscope.formats.prom.promql import chosen_by, parse_condition
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
@@ -177,12 +179,7 @@ def prom_api(config: Config, *, largest: int, at_once: int) -> PromApi:
     assert found.url is not None
     return PromApi(
         url=found.url,
-        headers=_headers(found.headers),
-        basic=(found.username, found.password or "") if found.username else None,
-        token=found.bearer_token,
-        token_file=found.bearer_token_file,
-        ca_file=found.ca_file,
-        insecure=found.insecure,
+        **_access(found),
         retries=1,
         concurrency=at_once,
         largest=largest,
@@ -215,16 +212,23 @@ def _prometheus(config: Config, *, deadline: Seconds, at_once: int, retries: int
         url=found.url,
         condition=found.query_condition,
         interval=found.step,
-        headers=_headers(found.headers),
-        basic=(found.username, found.password or "") if found.username else None,
-        token=found.bearer_token,
-        token_file=found.bearer_token_file,
-        ca_file=found.ca_file,
-        insecure=found.insecure,
+        **_access(found),
         deadline=deadline,
         retries=retries,
         concurrency=at_once,
     )
+
+
+def _access(found: PrometheusConfig) -> dict[str, Any]:
+    """How an engine is reached: credentials, headers and certificates."""
+    return {
+        "headers": _headers(found.headers),
+        "basic": (found.username, found.password or "") if found.username else None,
+        "token": found.bearer_token,
+        "token_file": found.bearer_token_file,
+        "ca_file": found.ca_file,
+        "insecure": found.insecure,
+    }
 
 
 def _scrapes(config: Config) -> ScrapeSource:
