@@ -271,6 +271,14 @@ async def test_a_cluster_exporter_that_hangs_does_not_hold_up_the_answer(fleet):
     assert (states(answer)["cluster"], answer["total"]) == ("down", 4)
 
 
+async def test_a_waiting_pod_is_explained_from_the_list_while_the_exporter_hangs(fleet):
+    await v1(fleet, "scheduling")
+    fleet.exporter.let_go.clear()
+    found = await v1(fleet, "scheduling/team-a/later-a")
+    assert found["pod"]["code"] == "SCHED_TAINT"
+    assert (await fleet.get("/api/v1/scheduling/team-a/nope")).status_code == 404
+
+
 async def test_another_service_at_its_address_is_noticed(fleet):
     fleet.exporter.name = "analyzer"
     (part,) = [part for part in (await v1(fleet, "parts"))["parts"] if part["name"] == "cluster"]
