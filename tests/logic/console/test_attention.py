@@ -114,6 +114,8 @@ def test_changed_verdicts_health_and_new_xids_are_events():
         ("xid", None, None, "train", 79.0),
     ]
     assert happened(before, before) == []
+    unreported = [fleets.gpu(0, tenants=lone, xids=(13,), **BUSY)]
+    assert happened(unreported, before) == []  # that it is healthy is no news
 
 
 def test_each_tenant_of_a_shared_gpu_has_its_own_events():

@@ -14,20 +14,22 @@ def folded(samples: Samples) -> Facts:
     facts = Facts()
     versions: dict[str, str] = {}  # by scrape target
     places: dict[str, str] = {}
+    tenants: dict[int, tuple[dict[str, str], TenantFacts]] = {}  # many series of a container have the same labels
     for (name, labels), value in samples:
         if value != value:  # noqa: PLR0124 - NaN
             continue
-        instance, node = labels.get("instance", ""), _label(labels, "node")
-        if node:
-            places[instance] = node
+        if name == m.SOURCE_UP.name:
+            places[labels.get("instance", "")] = _label(labels, "node")
         if name == m.BUILD_INFO.name:
-            versions[instance] = labels.get("version", "")
+            versions[labels.get("instance", "")] = labels.get("version", "")
         elif (take := _TAKE.get(name)) is not None:
             take(facts, labels, value)
         elif name in THEIRS:
             _take_theirs(facts, name, labels, value)
         elif "pod" in labels or "exported_pod" in labels:
-            _tenant(facts, labels).values[name] = value
+            if id(labels) not in tenants:
+                tenants[id(labels)] = (labels, _tenant(facts, labels))
+            tenants[id(labels)][1].values[name] = value
         elif "gpu_uuid" in labels:
             _gpu(facts, labels).values[name] = value
     for instance, node in places.items():

@@ -28,7 +28,7 @@ from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
 from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
-from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
@@ -213,12 +213,16 @@ class Console:
         except ScopeError:
             return None
 
-    async def cluster_api(self) -> ClusterPart:
-        """The cluster exporter itself; Unknown without one."""
+    async def explained(self, namespace: str, pod: str) -> PendingList | None:
+        """Why one pod waits, with the numbers; None if the cluster exporter does not say it now."""
         api = self._wired().api
         if api is None:
             raise Unknown(str(_NO_CLUSTER), hint=_NO_CLUSTER.advice)
-        return api
+        try:
+            async with asyncio.timeout(_FACTS_WITHIN):
+                return await api.explain(namespace, pod)
+        except (ScopeError, TimeoutError):
+            return None
 
     @property
     def engine(self) -> PromApi | None:
