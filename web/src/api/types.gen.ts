@@ -607,6 +607,8 @@ export interface components {
          */
         AgentRow: {
             /** @default null */
+            age_seconds: number | null;
+            /** @default null */
             last_seen: string | null;
             /** @default null */
             reason: string | null;
@@ -2052,6 +2054,7 @@ export interface components {
                 [key: string]: number;
             };
             code?: string | null;
+            container_state?: string | null;
             cores_allocated?: number | null;
             cores_limit?: number | null;
             gpus?: components["schemas"]["WorkloadGpu"][];
@@ -2089,6 +2092,8 @@ export interface components {
             age_seconds: number | null;
             /** @default null */
             code: string | null;
+            /** @default null */
+            message: string | null;
             source: string;
             up: boolean;
         };
@@ -2380,6 +2385,13 @@ export interface components {
             /** @default null */
             pod: string | null;
         };
+        /** TriedChanges */
+        TriedChanges: {
+            gpu_defaults?: components["schemas"]["Gpu_DefaultsChanges"];
+            scoring?: components["schemas"]["ScoringChanges"];
+            thresholds?: components["schemas"]["ThresholdsChanges"];
+            verdict?: components["schemas"]["VerdictChanges"];
+        };
         /**
          * Triggered
          * @description The body of `/analyze`.
@@ -2535,6 +2547,7 @@ export interface components {
             at: string | null;
             gpus: components["schemas"]["WorkloadOnGpu"][];
             parts: components["schemas"]["Part"][];
+            reasons: components["schemas"]["ReasonRow"][];
             scheduling: components["schemas"]["PendingRow"] | null;
             stale: boolean;
             workload: components["schemas"]["WorkloadRow"];
@@ -2584,6 +2597,7 @@ export interface components {
                 [key: string]: number;
             };
             code: string | null;
+            container_state: string | null;
             cores_allocated: number | null;
             cores_limit: number | null;
             gpus: components["schemas"]["WorkloadGpu"][];
@@ -4091,7 +4105,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Changes"];
+                "application/json": components["schemas"]["TriedChanges"];
             };
         };
         responses: {
@@ -4432,7 +4446,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds")[];
+                fields?: ("namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "container_state" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description What a row is. */
@@ -4450,7 +4464,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds" | "-namespace" | "-pod" | "-pod_uid" | "-owner" | "-state" | "-pods" | "-nodes" | "-gpus" | "-tenants" | "-by_class" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-memory_max" | "-cores_allocated" | "-cores_limit" | "-use" | "-power" | "-score" | "-verdict" | "-use_class" | "-idle_since" | "-since" | "-last_kernel" | "-priority" | "-blocked" | "-code" | "-waited_seconds";
+                sort?: "namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "container_state" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds" | "-namespace" | "-pod" | "-pod_uid" | "-owner" | "-state" | "-pods" | "-nodes" | "-gpus" | "-tenants" | "-by_class" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-memory_max" | "-cores_allocated" | "-cores_limit" | "-use" | "-power" | "-score" | "-verdict" | "-use_class" | "-idle_since" | "-since" | "-container_state" | "-last_kernel" | "-priority" | "-blocked" | "-code" | "-waited_seconds";
                 /** @description Only workloads with a tenant of this class. */
                 use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
                 /** @description Only workloads of this verdict. */

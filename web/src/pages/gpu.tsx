@@ -109,7 +109,14 @@ function Gpu({ data }: { data: GpuDetail }) {
           </Panel>
         </div>
         <div class="half">
-          <Panel title={t("gpu.events")}>
+          <Panel
+            title={t("gpu.events")}
+            actions={
+              <Link to="events" query={{ q: gpu.gpu_id }}>
+                {t("see_all")}
+              </Link>
+            }
+          >
             <GpuEvents id={gpu.gpu_id} />
           </Panel>
         </div>
@@ -497,10 +504,10 @@ function HardwareFacts({ data }: { data: GpuDetail }) {
 }
 
 function GpuEvents({ id }: { id: string }) {
-  const found = useApi<Timeline>("/api/v1/timeline", { gpu_id: id, namespace: scope.value, limit: 20 });
+  const found = useApi<Timeline>("/api/v1/timeline", { gpu_id: id, namespace: scope.value, limit: 8 });
   return (
     <Shown of={found} rows={4}>
-      {(data) => <EventList events={data.rows} />}
+      {(data) => <EventList events={data.rows} gpu={false} node={false} />}
     </Shown>
   );
 }

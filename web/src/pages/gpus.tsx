@@ -97,7 +97,7 @@ export function GpuLink({ row }: { row: Pick<GpuRow, "gpu_id" | "mig" | "profile
 
 /** The pods on a GPU. A busy GPU with an idle tenant shows both. */
 export function Tenants({ row }: { row: GpuRow }) {
-  const shown = row.tenants.slice(0, row.tenants.length > 2 ? 1 : 2);
+  const shown = row.tenants.slice(0, 1);
   const rest = row.tenants.slice(shown.length);
   const idle = rest.filter((tenant) => tenant.verdict === "idle").length;
   if (row.tenants.length === 0 && !row.others?.tenants)

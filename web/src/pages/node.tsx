@@ -6,7 +6,7 @@ import { EventList } from "../parts/eventlist";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Empty, Facts, Figure, Panel, Shown, Tag } from "../parts/pieces";
+import { Copy, definition, Empty, Facts, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -128,7 +128,14 @@ function Node({ data }: { data: NodeDetail }) {
             <Findings data={data} />
           </Panel>
         </div>
-        <Panel title={t("gpu.events")}>
+        <Panel
+          title={t("gpu.events")}
+          actions={
+            <Link to="events" query={{ "f.node": node.name }}>
+              {t("see_all")}
+            </Link>
+          }
+        >
           <NodeEvents name={node.name} />
         </Panel>
       </div>
@@ -257,10 +264,10 @@ function Findings({ data }: { data: NodeDetail }) {
 }
 
 function NodeEvents({ name }: { name: string }) {
-  const found = useApi<Timeline>("/api/v1/timeline", { node: name, namespace: scope.value, limit: 20 });
+  const found = useApi<Timeline>("/api/v1/timeline", { node: name, namespace: scope.value, limit: 10 });
   return (
     <Shown of={found} rows={4}>
-      {(data) => <EventList events={data.rows} />}
+      {(data) => <EventList events={data.rows} node={false} />}
     </Shown>
   );
 }

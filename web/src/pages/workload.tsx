@@ -64,7 +64,11 @@ function Workload({ data }: { data: WorkloadDetail }) {
       <div class="tags">
         {workload.use_class ? <ClassBadge name={workload.use_class} /> : <ClassBar counts={workload.by_class} />}
         {workload.state === "pending" && <Tag tone="warn">{t("workload.pending")}</Tag>}
-        {workload.blocked && <Tag tone="warn">{t("workload.blocked")}</Tag>}
+        {workload.blocked && (
+          <Tag tone="warn" title={t("workload.blocked_why")}>
+            {t("workload.blocked")}
+          </Tag>
+        )}
         {realOwner(workload.owner) && <Tag>{workload.owner}</Tag>}
         {workload.nodes.map((name) => (
           <Link key={name} to={pathOf("nodes", name)}>
@@ -191,7 +195,14 @@ function Workload({ data }: { data: WorkloadDetail }) {
           </div>
         )}
         <div class="half">
-          <Panel title={t("gpu.events")}>
+          <Panel
+            title={t("gpu.events")}
+            actions={
+              <Link to="events" query={{ q: `${workload.namespace}/${workload.pod}` }}>
+                {t("see_all")}
+              </Link>
+            }
+          >
             <PodEvents namespace={workload.namespace} pod={workload.pod ?? ""} />
           </Panel>
         </div>
@@ -207,7 +218,7 @@ function nearest({ memory_max, memory_limit }: WorkloadDetail["workload"]): stri
 }
 
 function PodEvents({ namespace, pod }: { namespace: string; pod: string }) {
-  const found = useApi<Timeline>("/api/v1/timeline", { namespace: [namespace], pod, limit: 20 });
+  const found = useApi<Timeline>("/api/v1/timeline", { namespace: [namespace], pod, limit: 10 });
   return (
     <Shown of={found} rows={4}>
       {(data) => <EventList events={data.rows} />}

@@ -119,7 +119,11 @@ function Name({ row }: { row: WorkloadRow }) {
       <Link to={pathTo(row)} query={filtersTo(row)}>
         {nameOf(row)}
       </Link>{" "}
-      {row.blocked && <Tag tone="warn">{t("workload.blocked")}</Tag>}
+      {row.blocked && (
+        <Tag tone="warn" title={t("workload.blocked_why")}>
+          {t("workload.blocked")}
+        </Tag>
+      )}
     </>
   );
 }

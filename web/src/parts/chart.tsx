@@ -115,7 +115,7 @@ function options(props: Props, width: number, height: number, point: (at: number
   return {
     width: Math.max(120, width),
     height,
-    padding: [10, 10, 0, 0],
+    padding: [10, 22, 0, 0],
     legend: { show: false },
     cursor: { points: { size: 6 }, y: false },
     hooks: { setCursor: [(made) => point(made.cursor.idx ?? null)] },

@@ -1,6 +1,6 @@
 /** Rows as a file of comma-separated values that no spreadsheet takes for formulas. */
 
-const FORMULA = /^[=+\-@\t\r]/;
+const FORMULA = /^\s*[=+\-@＝＋－＠]|^[\t\r\n]/; // also after spaces, and in the full width that spreadsheets accept
 const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
 
 export function cell(value: unknown): string {

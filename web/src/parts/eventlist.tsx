@@ -5,7 +5,13 @@ import { Age, Tag } from "./pieces";
 import { eventText } from "./sentences";
 import { Subject } from "./subject";
 
-export function EventList({ events }: { events: readonly TimelineEvent[] }) {
+interface Props {
+  readonly events: readonly TimelineEvent[];
+  readonly gpu?: boolean; // false: all are about the same GPU
+  readonly node?: boolean;
+}
+
+export function EventList({ events, gpu = true, node = true }: Props) {
   if (events.length === 0) return <div class="empty small">{t("empty.events")}</div>;
   return (
     <ul class="attention">
@@ -15,7 +21,7 @@ export function EventList({ events }: { events: readonly TimelineEvent[] }) {
           <span class="what">
             {eventText(one)}{" "}
             <span class="about-what">
-              <Subject row={one} />
+              <Subject row={one} gpu={gpu} node={node} />
             </span>
           </span>
           <span class="muted when">

@@ -12,7 +12,13 @@ interface About {
   readonly node: string | null;
 }
 
-export function Subject({ row, node = true }: { row: About; node?: boolean }) {
+interface Props {
+  readonly row: About;
+  readonly gpu?: boolean; // false: all rows are about the same GPU
+  readonly node?: boolean;
+}
+
+export function Subject({ row, gpu = true, node = true }: Props) {
   const waits = row.kind === "pending-long" || row.kind === "scheduling";
   const links = [
     row.pod && row.namespace && (
@@ -20,7 +26,7 @@ export function Subject({ row, node = true }: { row: About; node?: boolean }) {
         {row.namespace}/{row.pod}
       </Link>
     ),
-    row.gpu_id && (
+    gpu && row.gpu_id && (
       <Link key="gpu" to={pathOf("gpus", row.gpu_id)} class="mono" {...(row.mig ? { query: { mig: row.mig } } : {})}>
         {shortId(row.gpu_id)}
       </Link>

@@ -167,7 +167,8 @@ function DataHealth() {
     <span class="health" title={state}>
       <span class={`dot ${tone}`} aria-hidden="true" />
       <span class="hide-medium">{state} · </span>
-      {age === null ? t("loading") : t("updated", { time: duration(Math.max(0, age)) })}
+      <span class="hide-small">{age === null ? t("loading") : t("updated", { time: duration(Math.max(0, age)) })}</span>
+      <span class="only-small">{age === null ? t("loading") : duration(Math.max(0, age))}</span>
     </span>
   );
 }

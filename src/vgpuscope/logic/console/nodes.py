@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.console.gpus import Ledgers
 from vgpuscope.logic.console.moments import average, iso_or_none, short, total
+from vgpuscope.logic.console.overview import gpu_class
 from vgpuscope.model.analysis import Analysis, Target
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.console.facts import Facts, NodeFacts
@@ -72,7 +73,7 @@ def node_row(
         fragmentation=capacity.fragmentation if capacity else None,
         use=average([row.use.mean for row in rows]),
         power=_power(rows),
-        by_class=dict(Counter(row.use_class for row in rows)),
+        by_class=dict(Counter(map(gpu_class, rows))),
         tenants=len(tenants),
         pods=len({(one.namespace, one.pod) for one in tenants}),
         findings=sum(one.count for one in ledger.finding_counts) if ledger else None,

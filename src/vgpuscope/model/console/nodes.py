@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from vgpuscope.model.analysis import UseClass
 from vgpuscope.model.cluster import Finding, OfferLedger
 from vgpuscope.model.console.gpus import GpuRow
+from vgpuscope.model.console.overview import GpuClass
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.console.scheduling import FreeCapacity
 from vgpuscope.model.console.workloads import WorkloadRow
@@ -59,7 +59,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     fragmentation: Ratio | None
     use: Ratio | None  # mean over the GPUs that are measured
     power: Watts | None
-    by_class: dict[UseClass, int]  # GPUs
+    by_class: dict[GpuClass, int]  # GPUs and MIG instances
     tenants: int
     pods: int
     findings: int | None
