@@ -103,7 +103,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** the course of GPUs and pods */
+        /** the course of GPUs and pods, a page at a time */
         get: operations["get_api_v1_history"];
         put?: never;
         post?: never;
@@ -2511,7 +2511,7 @@ export interface components {
             idle_ratio: number;
             idle_since: string | null;
             in_use_gpu_hours: number;
-            memory_held_mb: number | null;
+            memory_held: number | null;
             model: string | null;
             namespace: string | null;
             node: string | null;
@@ -2692,7 +2692,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2760,7 +2760,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2828,7 +2828,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2886,7 +2886,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2988,7 +2988,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3065,7 +3065,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3081,11 +3081,13 @@ export interface operations {
             query?: {
                 /** @description From then on, in unix seconds; a day ago by default. */
                 begin?: number;
+                /** @description The x-next-cursor header of the page before, to continue after it; all else unchanged. */
+                cursor?: string;
                 /** @description Until then, in unix seconds; now by default. */
                 end?: number;
                 /** @description Only this GPU. */
                 gpu_id?: string;
-                /** @description Most points to send. */
+                /** @description Most points to send in one page. */
                 limit?: number;
                 /** @description Only this MIG instance. */
                 mig?: string;
@@ -3102,9 +3104,11 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description the course of GPUs and pods */
+            /** @description the course of GPUs and pods, a page at a time */
             200: {
                 headers: {
+                    /** @description the `cursor` of the next page; absent on the last one */
+                    "x-next-cursor"?: string;
                     /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
                     "x-vgpuscope-stale-since"?: string;
                     [name: string]: unknown;
@@ -3140,7 +3144,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3222,7 +3226,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3301,7 +3305,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3379,7 +3383,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3449,7 +3453,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3527,7 +3531,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3600,7 +3604,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3661,7 +3665,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3719,7 +3723,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3780,7 +3784,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3855,7 +3859,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3911,7 +3915,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3971,7 +3975,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4027,7 +4031,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4085,7 +4089,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4154,7 +4158,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4221,7 +4225,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4294,7 +4298,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4364,7 +4368,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4431,7 +4435,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4519,7 +4523,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4594,7 +4598,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4650,7 +4654,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4726,7 +4730,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4773,7 +4777,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4820,7 +4824,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4877,7 +4881,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4924,7 +4928,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5022,7 +5026,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5120,7 +5124,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5208,7 +5212,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;

@@ -107,6 +107,14 @@ def decode_labels(text: bytes) -> dict[str, str] | None:
     return labels
 
 
+def number(text: bytes) -> float:
+    """The value after a series, whatever its time; NaN if it is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return _value_and_time(text)[0]
+
+
 def _value_and_time(text: bytes) -> tuple[float, UnixTime | None]:
     """The value and the timestamp of a line that has both; no time: the line is malformed."""
     words = text.split()
