@@ -144,11 +144,18 @@ def _operation_id(operation: Operation) -> str:
     return f"{operation.method.lower()}_{words}"
 
 
+def _pattern(param: Param) -> str | None:
+    """The texts that are accepted: a text never holds a NUL."""
+    if param.pattern:
+        return f"^{param.pattern}$"
+    return "^[^\\u0000]*$" if param.type == "string" and not param.choices else None
+
+
 def _param(param: Param, path: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": param.type}
     extras = {
         "enum": list(param.choices) or None,
-        "pattern": f"^{param.pattern}$" if param.pattern else None,
+        "pattern": _pattern(param),
         "minimum": param.least,
         "maximum": param.most,
     }
