@@ -103,7 +103,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** the course of GPUs and pods */
+        /** the course of GPUs and pods, a page at a time */
         get: operations["get_api_v1_history"];
         put?: never;
         post?: never;
@@ -606,6 +606,8 @@ export interface components {
          * @description The agent or exporter of a node.
          */
         AgentRow: {
+            /** @default null */
+            age_seconds: number | null;
             /** @default null */
             last_seen: string | null;
             /** @default null */
@@ -1900,8 +1902,8 @@ export interface components {
             /** @enum {unknown} */
             status?: "high" | "idle" | "low" | "normal" | "unknown";
             temperature?: number | null;
-            tenants?: components["schemas"]["TenantRow"][];
-            use?: components["schemas"]["Use"];
+            tenants?: components["schemas"]["SomeOfTenantRow"][];
+            use?: components["schemas"]["SomeOfUse"];
             /** @enum {unknown} */
             use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
@@ -2035,6 +2037,45 @@ export interface components {
             verdict?: "idle" | "in_use" | "unknown";
             xids?: number[];
         };
+        /** SomeOfTenantRow */
+        SomeOfTenantRow: {
+            allocated?: boolean | null;
+            blocked?: boolean | null;
+            confidence?: number;
+            container?: string | null;
+            cores_allocated?: number | null;
+            cores_limit?: number | null;
+            coverage?: number | null;
+            idle_since?: string | null;
+            last_kernel?: string | null;
+            memory_allocated?: number | null;
+            memory_limit?: number | null;
+            memory_max?: number | null;
+            memory_used?: number | null;
+            namespace?: string;
+            own_numbers?: boolean;
+            owner?: string | null;
+            pod?: string;
+            pod_uid?: string | null;
+            power?: number | null;
+            priority?: number | null;
+            score?: number | null;
+            since?: string | null;
+            state?: string | null;
+            /** @enum {unknown} */
+            status?: "high" | "idle" | "low" | "normal" | "unknown";
+            use?: components["schemas"]["Use"];
+            /** @enum {unknown} */
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            /** @enum {unknown} */
+            verdict?: "idle" | "in_use" | "unknown";
+        };
+        /** SomeOfUse */
+        SomeOfUse: {
+            max?: number | null;
+            mean?: number | null;
+            p95?: number | null;
+        };
         /** SomeOfWorkloadList */
         SomeOfWorkloadList: {
             at: string | null;
@@ -2052,6 +2093,7 @@ export interface components {
                 [key: string]: number;
             };
             code?: string | null;
+            container_state?: string | null;
             cores_allocated?: number | null;
             cores_limit?: number | null;
             gpus?: components["schemas"]["WorkloadGpu"][];
@@ -2089,6 +2131,8 @@ export interface components {
             age_seconds: number | null;
             /** @default null */
             code: string | null;
+            /** @default null */
+            message: string | null;
             source: string;
             up: boolean;
         };
@@ -2380,6 +2424,13 @@ export interface components {
             /** @default null */
             pod: string | null;
         };
+        /** TriedChanges */
+        TriedChanges: {
+            gpu_defaults?: components["schemas"]["Gpu_DefaultsChanges"];
+            scoring?: components["schemas"]["ScoringChanges"];
+            thresholds?: components["schemas"]["ThresholdsChanges"];
+            verdict?: components["schemas"]["VerdictChanges"];
+        };
         /**
          * Triggered
          * @description The body of `/analyze`.
@@ -2499,7 +2550,7 @@ export interface components {
             idle_ratio: number;
             idle_since: string | null;
             in_use_gpu_hours: number;
-            memory_held_mb: number | null;
+            memory_held: number | null;
             model: string | null;
             namespace: string | null;
             node: string | null;
@@ -2535,6 +2586,7 @@ export interface components {
             at: string | null;
             gpus: components["schemas"]["WorkloadOnGpu"][];
             parts: components["schemas"]["Part"][];
+            reasons: components["schemas"]["ReasonRow"][];
             scheduling: components["schemas"]["PendingRow"] | null;
             stale: boolean;
             workload: components["schemas"]["WorkloadRow"];
@@ -2584,6 +2636,7 @@ export interface components {
                 [key: string]: number;
             };
             code: string | null;
+            container_state: string | null;
             cores_allocated: number | null;
             cores_limit: number | null;
             gpus: components["schemas"]["WorkloadGpu"][];
@@ -2678,7 +2731,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2746,7 +2799,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2814,7 +2867,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2872,7 +2925,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2887,7 +2940,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others")[];
+                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others" | "use.mean" | "use.p95" | "use.max" | "tenants.namespace" | "tenants.pod" | "tenants.pod_uid" | "tenants.container" | "tenants.owner" | "tenants.own_numbers" | "tenants.use" | "tenants.memory_used" | "tenants.memory_max" | "tenants.memory_limit" | "tenants.memory_allocated" | "tenants.cores_allocated" | "tenants.cores_limit" | "tenants.power" | "tenants.score" | "tenants.status" | "tenants.verdict" | "tenants.use_class" | "tenants.confidence" | "tenants.coverage" | "tenants.state" | "tenants.last_kernel" | "tenants.priority" | "tenants.blocked" | "tenants.allocated" | "tenants.since" | "tenants.idle_since")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Only this GPU, by its whole UUID. */
@@ -2974,7 +3027,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3051,7 +3104,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3067,11 +3120,13 @@ export interface operations {
             query?: {
                 /** @description From then on, in unix seconds; a day ago by default. */
                 begin?: number;
+                /** @description The x-next-cursor header of the page before, to continue after it; all else unchanged. */
+                cursor?: string;
                 /** @description Until then, in unix seconds; now by default. */
                 end?: number;
                 /** @description Only this GPU. */
                 gpu_id?: string;
-                /** @description Most points to send. */
+                /** @description Most points to send in one page. */
                 limit?: number;
                 /** @description Only this MIG instance. */
                 mig?: string;
@@ -3088,9 +3143,11 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description the course of GPUs and pods */
+            /** @description the course of GPUs and pods, a page at a time */
             200: {
                 headers: {
+                    /** @description the `cursor` of the next page; absent on the last one */
+                    "x-next-cursor"?: string;
                     /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
                     "x-vgpuscope-stale-since"?: string;
                     [name: string]: unknown;
@@ -3126,7 +3183,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3208,7 +3265,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3287,7 +3344,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3365,7 +3422,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3435,7 +3492,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3513,7 +3570,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3586,7 +3643,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3647,7 +3704,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3705,7 +3762,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3766,7 +3823,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3841,7 +3898,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3897,7 +3954,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3957,7 +4014,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4013,7 +4070,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4071,7 +4128,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4091,7 +4148,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Changes"];
+                "application/json": components["schemas"]["TriedChanges"];
             };
         };
         responses: {
@@ -4140,7 +4197,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4207,7 +4264,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4280,7 +4337,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4350,7 +4407,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4417,7 +4474,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4432,7 +4489,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds")[];
+                fields?: ("namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "container_state" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description What a row is. */
@@ -4450,7 +4507,7 @@ export interface operations {
                 /** @description Only rows with this text in one of their names. */
                 search?: string;
                 /** @description A field to sort by; with - before it, the other way round. Lists sort by length, uses by mean. */
-                sort?: "namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds" | "-namespace" | "-pod" | "-pod_uid" | "-owner" | "-state" | "-pods" | "-nodes" | "-gpus" | "-tenants" | "-by_class" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-memory_max" | "-cores_allocated" | "-cores_limit" | "-use" | "-power" | "-score" | "-verdict" | "-use_class" | "-idle_since" | "-since" | "-last_kernel" | "-priority" | "-blocked" | "-code" | "-waited_seconds";
+                sort?: "namespace" | "pod" | "pod_uid" | "owner" | "state" | "pods" | "nodes" | "gpus" | "tenants" | "by_class" | "memory_allocated" | "memory_limit" | "memory_used" | "memory_max" | "cores_allocated" | "cores_limit" | "use" | "power" | "score" | "verdict" | "use_class" | "idle_since" | "since" | "container_state" | "last_kernel" | "priority" | "blocked" | "code" | "waited_seconds" | "-namespace" | "-pod" | "-pod_uid" | "-owner" | "-state" | "-pods" | "-nodes" | "-gpus" | "-tenants" | "-by_class" | "-memory_allocated" | "-memory_limit" | "-memory_used" | "-memory_max" | "-cores_allocated" | "-cores_limit" | "-use" | "-power" | "-score" | "-verdict" | "-use_class" | "-idle_since" | "-since" | "-container_state" | "-last_kernel" | "-priority" | "-blocked" | "-code" | "-waited_seconds";
                 /** @description Only workloads with a tenant of this class. */
                 use_class?: "busy" | "busy-unproductive" | "low" | "idle" | "idle-held" | "unknown" | "stalled" | "not-started";
                 /** @description Only workloads of this verdict. */
@@ -4505,7 +4562,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4580,7 +4637,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4636,7 +4693,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4712,7 +4769,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4759,7 +4816,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4806,7 +4863,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4863,7 +4920,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4910,7 +4967,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5008,7 +5065,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5106,7 +5163,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5194,7 +5251,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
