@@ -33,7 +33,9 @@ def metrics(gpus: int) -> dict[str, list[Series]]:
     dice = random.Random(_SEED)
     for number in range(gpus):
         for name, labels, values in _of_gpu(number, dice):
-            series = Series(json.dumps(dict(sorted(labels.items())), separators=(",", ":"))[1:-1], _uuid(number), values)
+            series = Series(
+                json.dumps(dict(sorted(labels.items())), separators=(",", ":"))[1:-1], _uuid(number), values
+            )
             found.setdefault(name, []).append(series)
     return found
 
