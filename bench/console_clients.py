@@ -1,8 +1,8 @@
 """`python -m bench.console_clients`: open consoles, without their browsers.
 
 Input: one JSON line, {"port", "paths", "consoles", "every"}. Each console holds a stream of events, and asks for the
-paths every so many seconds and after each analysis, as the page does: with the ETag of the last answer, compressed, on
-a connection that stays open. Each has an address of its own. It ends when its input ends, and prints what it received.
+paths every so many seconds and after each analysis, as the page does: with the ETag of the last answer, compressed.
+Each has an address of its own. It ends when its input ends, and prints what it received.
 """
 
 import asyncio
@@ -45,6 +45,9 @@ class Console:
         reader, writer = await self._connected()
         await asyncio.sleep(random.uniform(0, self._every))
         while True:
+            if reader.at_eof():  # the analyzer closes connections that are quiet
+                writer.close()
+                reader, writer = await self._connected()
             for path in self._paths:
                 writer.write(self._request(path, "application/json"))
                 await self._answer(reader, path)
