@@ -10,6 +10,8 @@ from bench import (
     analyzer_report,
     cluster_measure,
     cluster_report,
+    console_measure,
+    console_report,
     measure,
     report,
     trust_measure,
@@ -32,6 +34,10 @@ def _analyzer(quick: bool) -> analyzer_measure.AnalyzerFigures:
     return analyzer_measure.run(analyzer_measure.ANALYZER_QUICK if quick else analyzer_measure.AnalyzerEffort())
 
 
+def _console(quick: bool) -> console_measure.ConsoleFigures:
+    return console_measure.run(console_measure.CONSOLE_QUICK if quick else console_measure.ConsoleEffort())
+
+
 def _trust(quick: bool) -> trust_measure.TrustFigures:
     figures = trust_measure.run(trust_measure.TRUST_QUICK if quick else trust_measure.TrustEffort())
     print(trust_report.table(figures))
@@ -42,6 +48,7 @@ BENCHES: dict[str, Bench] = {
     "agent": (_agent, report.targets, report.markdown),
     "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
     "analyzer": (_analyzer, analyzer_report.targets, analyzer_report.markdown),
+    "console": (_console, console_report.targets, console_report.markdown),
     "trust": (_trust, trust_report.targets, trust_report.markdown),
 }
 
@@ -50,7 +57,7 @@ def main() -> int:
     """Measure, save the figures, and print the targets that were missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="*", metavar="agent|cluster|analyzer|trust", help="what to measure; nothing named: all"
+        "what", nargs="*", metavar="agent|cluster|analyzer|console|trust", help="what to measure; nothing named: all"
     )
     parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")
     arguments = parser.parse_args()

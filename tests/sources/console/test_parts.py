@@ -161,3 +161,43 @@ async def test_a_part_that_is_not_configured_is_absent_and_says_how_to_configure
     part: PartReader[str] = PartReader("cluster", None, missing=missing)
     found = await part.read()
     assert (found.state, found.error) == ("absent", missing)
+
+
+async def test_a_part_that_is_known_to_be_slow_is_not_waited_for_while_its_value_is_good(source):
+    part = reader(source, kept=5.0, deadline=60.0)
+    source.let_go.clear()
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(8)
+    source.let_go.set()
+    before = await waiting
+    source.let_go.clear()
+    forward(400)
+    assert await part.read() == before  # fetched again meanwhile, and nobody waited
+    assert source.fetches == 2
+    forward(9)
+    assert (await part.read()).state == "ok"  # no slower than the time before
+    source.answer = "second"
+    source.let_go.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (await part.read()).value == "second"
+
+
+async def test_a_slow_part_is_late_if_it_takes_longer_than_it_did(source):
+    part = reader(source, kept=5.0, deadline=3.0)
+    source.let_go.clear()
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(8)
+    source.let_go.set()
+    await waiting
+    await asyncio.sleep(0)
+    source.let_go.clear()
+    forward(400)
+    await part.read()
+    forward(15)
+    assert (await part.read()).state == "ok"
+    forward(2)
+    assert (await part.read()).error.code == QueryTimeout.code
+    await part.close()

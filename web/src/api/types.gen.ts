@@ -1902,8 +1902,8 @@ export interface components {
             /** @enum {unknown} */
             status?: "high" | "idle" | "low" | "normal" | "unknown";
             temperature?: number | null;
-            tenants?: components["schemas"]["TenantRow"][];
-            use?: components["schemas"]["Use"];
+            tenants?: components["schemas"]["SomeOfTenantRow"][];
+            use?: components["schemas"]["SomeOfUse"];
             /** @enum {unknown} */
             use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
             /** @enum {unknown} */
@@ -2036,6 +2036,45 @@ export interface components {
             /** @enum {unknown} */
             verdict?: "idle" | "in_use" | "unknown";
             xids?: number[];
+        };
+        /** SomeOfTenantRow */
+        SomeOfTenantRow: {
+            allocated?: boolean | null;
+            blocked?: boolean | null;
+            confidence?: number;
+            container?: string | null;
+            cores_allocated?: number | null;
+            cores_limit?: number | null;
+            coverage?: number | null;
+            idle_since?: string | null;
+            last_kernel?: string | null;
+            memory_allocated?: number | null;
+            memory_limit?: number | null;
+            memory_max?: number | null;
+            memory_used?: number | null;
+            namespace?: string;
+            own_numbers?: boolean;
+            owner?: string | null;
+            pod?: string;
+            pod_uid?: string | null;
+            power?: number | null;
+            priority?: number | null;
+            score?: number | null;
+            since?: string | null;
+            state?: string | null;
+            /** @enum {unknown} */
+            status?: "high" | "idle" | "low" | "normal" | "unknown";
+            use?: components["schemas"]["Use"];
+            /** @enum {unknown} */
+            use_class?: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            /** @enum {unknown} */
+            verdict?: "idle" | "in_use" | "unknown";
+        };
+        /** SomeOfUse */
+        SomeOfUse: {
+            max?: number | null;
+            mean?: number | null;
+            p95?: number | null;
         };
         /** SomeOfWorkloadList */
         SomeOfWorkloadList: {
@@ -2901,7 +2940,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Fields to send. */
-                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others")[];
+                fields?: ("gpu_id" | "mig" | "profile" | "node" | "index" | "model" | "mode" | "health" | "xids" | "allocation" | "shared" | "held" | "signal" | "use" | "gpu_util" | "sm_active" | "memory_used" | "memory_max" | "memory_total" | "memory_unattributed" | "power" | "power_limit" | "temperature" | "score" | "status" | "verdict" | "use_class" | "reasons" | "confidence" | "coverage" | "idle_since" | "last_seen" | "tenants" | "others" | "use.mean" | "use.p95" | "use.max" | "tenants.namespace" | "tenants.pod" | "tenants.pod_uid" | "tenants.container" | "tenants.owner" | "tenants.own_numbers" | "tenants.use" | "tenants.memory_used" | "tenants.memory_max" | "tenants.memory_limit" | "tenants.memory_allocated" | "tenants.cores_allocated" | "tenants.cores_limit" | "tenants.power" | "tenants.score" | "tenants.status" | "tenants.verdict" | "tenants.use_class" | "tenants.confidence" | "tenants.coverage" | "tenants.state" | "tenants.last_kernel" | "tenants.priority" | "tenants.blocked" | "tenants.allocated" | "tenants.since" | "tenants.idle_since")[];
                 /** @description The same as the Accept header. */
                 format?: "json" | "csv";
                 /** @description Only this GPU, by its whole UUID. */

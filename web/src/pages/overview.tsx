@@ -1,10 +1,10 @@
 /** How the fleet is doing: eight figures, every GPU, the course of classes, who wastes most, what needs attention. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { useApi } from "../api/client";
-import type { AttentionRow, Figures, Overview } from "../api/shapes";
+import { type Loaded, useApi } from "../api/client";
+import type { AttentionRow, Figures, GpuList, Overview } from "../api/shapes";
 import { Course } from "../parts/course";
-import { FleetMap } from "../parts/fleetmap";
+import { FleetMap, useFleet } from "../parts/fleetmap";
 import { bytes, number, percent, watts } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
@@ -19,6 +19,7 @@ import { type Key, t } from "../words";
 
 export function OverviewPage() {
   const found = useApi<Overview>("/api/v1/overview", { namespace: scope.value });
+  const fleet = useFleet(); // asked for at once, not when the figures are there
   const mine = scope.value.length > 0;
   return (
     <>
@@ -27,13 +28,13 @@ export function OverviewPage() {
         about={mine ? t("overview.scope", { names: scope.value.join(", ") }) : t("overview.about")}
       />
       <Shown of={found} rows={10}>
-        {(data) => <Fleet data={data} />}
+        {(data) => <Fleet data={data} fleet={fleet} />}
       </Shown>
     </>
   );
 }
 
-function Fleet({ data }: { data: Overview }) {
+function Fleet({ data, fleet }: { data: Overview; fleet: Loaded<GpuList> }) {
   return (
     <div class="stack">
       <PartNotes parts={data.parts} names={["analysis", "agents", "cluster"]} />
@@ -44,7 +45,7 @@ function Fleet({ data }: { data: Overview }) {
       )}
       <AllFigures data={data} />
       <div class="columns">
-        <FleetMap />
+        <FleetMap found={fleet} />
         <div class="two-thirds">
           <Course />
         </div>

@@ -180,7 +180,7 @@ function Tip({ made, at, cell, width }: { made: Layout<Cell>; at: At; cell: Cell
   );
 }
 
-/** One path for each class: 10,000 cells are nine fills. */
+/** One path for each class: 10,000 cells are nine fills. Signs are drawn where there is room for them. */
 export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: number): void {
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * scale));
@@ -189,54 +189,81 @@ export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: numbe
   if (!pen) return;
   pen.scale(scale, scale);
   const side = made.cell - (made.cell > 10 ? 2 : 1);
-  const byClass = new Map<UseClass, [number, number][]>();
-  for (const block of made.blocks) {
-    block.items.forEach((cell, index) => {
-      const spot: [number, number] = [
-        block.x + (index % block.columns) * made.cell,
-        block.y + made.label + Math.floor(index / block.columns) * made.cell,
-      ];
-      const list = byClass.get(cell.useClass);
-      if (list) list.push(spot);
-      else byClass.set(cell.useClass, [spot]);
-    });
-  }
-  for (const [name, spots] of byClass) {
+  for (const [name, path] of paths(made, side)) {
     pen.fillStyle = colour(name);
-    pen.beginPath();
-    for (const [x, y] of spots) side > 10 ? pen.roundRect(x, y, side, side, 3) : pen.rect(x, y, side, side);
-    pen.fill();
-    if (side >= 12) signs(pen, name, spots, side);
+    pen.fill(path);
   }
-  if (side >= 12) idleTenants(pen, made, side);
+  if (side >= SIGN_FROM) stamp(pen, made, side, scale);
   if (made.label) labels(pen, made, width);
 }
 
-/** A corner in the colour of idleness: the GPU works, one of its pods does not. */
-function idleTenants(pen: CanvasRenderingContext2D, made: Layout<Cell>, side: number): void {
-  pen.fillStyle = colour("idle");
-  const corner = side * 0.45;
+function paths(made: Layout<Cell>, side: number): Map<UseClass, Path2D> {
+  const found = new Map<UseClass, Path2D>();
   for (const block of made.blocks) {
     block.items.forEach((cell, index) => {
-      if (!cell.idleTenant) return;
-      const right = block.x + (index % block.columns) * made.cell + side;
-      const top = block.y + made.label + Math.floor(index / block.columns) * made.cell;
-      pen.beginPath();
-      pen.moveTo(right - corner, top);
-      pen.lineTo(right, top);
-      pen.lineTo(right, top + corner);
-      pen.fill();
+      let path = found.get(cell.useClass);
+      if (!path) {
+        path = new Path2D();
+        found.set(cell.useClass, path);
+      }
+      path.rect(...spot(made, block, index), side, side);
+    });
+  }
+  return found;
+}
+
+function spot(made: Layout<Cell>, block: Layout<Cell>["blocks"][number], index: number): [number, number] {
+  const row = Math.floor(index / block.columns);
+  return [block.x + (index % block.columns) * made.cell, block.y + made.label + row * made.cell];
+}
+
+const SIGN_FROM = 12; // px of a cell that has room for a sign
+
+/** Signs and corners; each kind is drawn once and then copied. */
+function stamp(pen: CanvasRenderingContext2D, made: Layout<Cell>, side: number, scale: number): void {
+  const stamps = new Map<string, HTMLCanvasElement>();
+  for (const block of made.blocks) {
+    block.items.forEach((cell, index) => {
+      if (cell.useClass === "busy" && !cell.idleTenant) return; // the usual case has no sign
+      const key = `${cell.useClass}${cell.idleTenant}`;
+      let picture = stamps.get(key);
+      if (!picture) {
+        picture = stampOf(cell, side, scale);
+        stamps.set(key, picture);
+      }
+      pen.drawImage(picture, ...spot(made, block, index), side, side);
     });
   }
 }
 
-function signs(pen: CanvasRenderingContext2D, name: UseClass, spots: readonly [number, number][], side: number): void {
-  if (name === "busy") return; // the usual case has no sign
+/** The sign of a class, and a corner if one of its pods is idle while the GPU works. */
+function stampOf(cell: Cell, side: number, scale: number): HTMLCanvasElement {
+  const made = document.createElement("canvas");
+  made.width = made.height = Math.ceil(side * scale);
+  const pen = made.getContext("2d");
+  if (!pen) return made;
+  pen.scale(scale, scale);
+  if (cell.idleTenant) corner(pen, side);
+  if (cell.useClass !== "busy") sign(pen, cell.useClass, side);
+  return made;
+}
+
+function corner(pen: CanvasRenderingContext2D, side: number): void {
+  const size = side * 0.45;
+  pen.fillStyle = colour("idle");
+  pen.beginPath();
+  pen.moveTo(side - size, 0);
+  pen.lineTo(side, 0);
+  pen.lineTo(side, size);
+  pen.fill();
+}
+
+function sign(pen: CanvasRenderingContext2D, name: UseClass, side: number): void {
   pen.fillStyle = signInk(name);
   pen.font = `${Math.round(side * 0.6)}px system-ui, sans-serif`;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  for (const [x, y] of spots) pen.fillText(SIGNS[name], x + side / 2, y + side / 2 + 1);
+  pen.fillText(SIGNS[name], side / 2, side / 2 + 1);
 }
 
 function labels(pen: CanvasRenderingContext2D, made: Layout<Cell>, width: number): void {

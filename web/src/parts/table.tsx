@@ -12,7 +12,7 @@ import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { current } from "./partnote";
-import { type Choice, choiceOf, chosen, counted, filterName, type Readable } from "./rows";
+import { type Choice, choiceOf, chosen, counted, filterName, prepare, type Readable } from "./rows";
 
 export interface Column<R> extends Readable<R> {
   readonly title: Key;
@@ -143,7 +143,7 @@ function Toolbar<R>(props: ToolbarProps<R>) {
   return (
     <div class="toolbar">
       <div class="chips">
-        <Search value={choice.search} />
+        <Search value={choice.search} prepare={() => prepare(rows, columns)} />
         {first.map(chip)}
         {rest.length > 0 && (
           <Menu label={t("table.more_filters")} icon="filter" kind="chip" hideLabel>
@@ -171,7 +171,7 @@ function Toolbar<R>(props: ToolbarProps<R>) {
 
 const NOTHING: ReadonlySet<string> = new Set();
 
-function Search({ value }: { value: string }) {
+function Search({ value, prepare: ready }: { value: string; prepare: () => void }) {
   const [typed, setTyped] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => setTyped(value), [value]);
@@ -189,6 +189,7 @@ function Search({ value }: { value: string }) {
         value={typed}
         placeholder={t("table.search")}
         data-search
+        onFocus={ready}
         onInput={(event) => type(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
@@ -448,7 +449,7 @@ function useVirtual(frame: { current: HTMLDivElement | null }, count: number, si
         count,
         getScrollElement: () => frame.current,
         estimateSize: () => size,
-        overscan: 12,
+        overscan: 6,
         initialRect: { width: 1280, height: 800 },
         scrollToFn: elementScroll,
         observeElementRect,

@@ -46,6 +46,7 @@ from vgpuscope.services.analyzer.console_answers import (
 )
 from vgpuscope.services.analyzer.console_history import class_history, series_history
 from vgpuscope.services.analyzer.console_parameters import (
+    GPU_PARTS,
     ClassesQuery,
     GpuQuery,
     GpusQuery,
@@ -86,7 +87,7 @@ class ConsoleApi:
         return (
             get("/api/v1/parts", "the parts that answers are joined from, and their state", self._parts, PartList),
             get("/api/v1/overview", "the fleet at a glance", self._overview, Overview),
-            get("/api/v1/gpus", "every GPU", self._gpus, GpuList, **_list(GpuList, GpuRow)),
+            get("/api/v1/gpus", "every GPU", self._gpus, GpuList, **_list(GpuList, GpuRow, GPU_PARTS)),
             get("/api/v1/gpus/{gpu_id}", "one GPU, with evidence and ledger", self._gpu, GpuDetail, **one),
             get("/api/v1/nodes", "every node", self._nodes, NodeList, **_list(NodeList, NodeRow)),
             get("/api/v1/nodes/{name}", "one node, with its GPUs and pods", self._node, NodeDetail, **one),
@@ -348,8 +349,8 @@ class ConsoleApi:
 # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _list(answer: type[Struct], row: type[Struct]) -> dict[str, Any]:
-    return {"media": _TABLE, "headers": _LISTED, "or_else": tables.some_of(answer, row)}
+def _list(answer: type[Struct], row: type[Struct], parts: Sequence[str] = ()) -> dict[str, Any]:
+    return {"media": _TABLE, "headers": _LISTED, "or_else": tables.some_of(answer, row, parts)}
 
 
 def _page(

@@ -14,6 +14,7 @@ from vgpuscope.model.console.timeline import EVENT_KINDS
 from vgpuscope.model.console.workloads import WorkloadGroup, WorkloadRow
 from vgpuscope.runtime.duration import LONG
 from vgpuscope.services.analyzer.parameters import Count, Format, Moment, Score
+from vgpuscope.views.console.tables import field_names
 from vgpuscope.views.fleet.evidence import Language
 
 Names: TypeAlias = tuple[
@@ -29,8 +30,11 @@ Namespace: TypeAlias = Annotated[str, Meta(description="The namespace.")]
 Pod: TypeAlias = Annotated[str, Meta(description="The pod's name.")]
 
 
-def _fields(row: type[Struct]) -> Meta:
-    return one_of(row.__struct_fields__, "Fields to send.")
+GPU_PARTS = ("tenants", "use")  # fields of a GPU of which single fields can be asked for
+
+
+def _fields(row: type[Struct], parts: tuple[str, ...] = ()) -> Meta:
+    return one_of(field_names(row, parts), "Fields to send.")
 
 
 def _order(row: type[Struct]) -> Meta:
@@ -70,7 +74,7 @@ class GpusQuery(ListQuery, frozen=True, kw_only=True):
     min_score: Annotated[Score | None, Meta(description="Only GPUs or tenants of this score or more.")] = None
     max_score: Annotated[Score | None, Meta(description="Only GPUs or tenants of this score or less.")] = None
     sort: Annotated[str | None, _order(GpuRow)] = None
-    fields: tuple[Annotated[str, _fields(GpuRow)], ...] = ()
+    fields: tuple[Annotated[str, _fields(GpuRow, GPU_PARTS)], ...] = ()
 
 
 class GpuQuery(ScopeQuery, frozen=True, kw_only=True):

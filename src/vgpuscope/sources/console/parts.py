@@ -1,7 +1,8 @@
 """Parts that answers are joined from: fetched on demand, once for all callers, and kept for a while.
 
 However many callers ask, a part is fetched by one task at a time. A caller waits for it until the part's deadline. Then
-it gets the last good value, or none. The fetch goes on, so that a slow part is there for the next caller.
+it gets the last good value, or none. The fetch goes on, so that a slow part is there for the next caller. A part that is
+known to be slow is not waited for as long as there is a good value.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 _DEADLINE: Seconds = 3.0
 _KEPT: Seconds = 5.0
+_QUICK: Seconds = 0.3  # a fetch that takes longer is slow
 _SHARE = 40  # a part is fetched at most for 1/40 of the time,
 _LONGEST_PAUSE: Seconds = 120.0  # unless that would be longer than this
 _LONGEST: Seconds = 60.0  # for a fetch that nobody waits for any more
@@ -63,6 +65,7 @@ class PartReader(Generic[T]):
         self._clock, self._wall = clock, wall
         self._task: asyncio.Task[None] | None = None
         self._began = self._due = float("-inf")
+        self._took: Seconds = 0.0  # the last good fetch
         self._value: T | None = None
         self._version, self._at = 0, None  # type: tuple[int, UnixTime | None]
         self._error: ScopeError | None = None
@@ -75,7 +78,9 @@ class PartReader(Generic[T]):
             self._began = self._clock()
             self._task = asyncio.create_task(self._refresh(self._fetch), name=f"part {self._name}")
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=max(0.0, self._began + self._deadline - self._clock()))
+            slow = self._took > _QUICK and self._trusted()
+            left = 0.0 if slow else self._began + self._deadline - self._clock()
+            await asyncio.wait({self._task}, timeout=max(0.0, left))
         return self.held()
 
     def held(self) -> Held[T]:
@@ -83,7 +88,7 @@ class PartReader(Generic[T]):
         if self._fetch is None:
             return Held(name=self._name, state="absent", error=self._missing)
         error = self._late() or self._error
-        trusted = self._at is not None and self._wall() - self._at <= _TRUSTED
+        trusted = self._trusted()
         return Held(
             name=self._name,
             state=_state(error, trusted=trusted),
@@ -99,10 +104,15 @@ class PartReader(Generic[T]):
             self._task.cancel()
             await asyncio.wait({self._task})
 
+    def _trusted(self) -> bool:
+        return self._at is not None and self._wall() - self._at <= _TRUSTED
+
     def _late(self) -> ScopeError | None:
-        if self._task is None or self._clock() < self._began + self._deadline:
+        """The error if a fetch takes long, also in comparison with the one before it."""
+        within = max(self._deadline, 2 * self._took)
+        if self._task is None or self._clock() < self._began + within:
             return None
-        return QueryTimeout(f"no answer within {self._deadline:g} s", hint="The last good values are shown meanwhile.")
+        return QueryTimeout(f"no answer within {within:.3g} s", hint="The last good values are shown meanwhile.")
 
     async def _refresh(self, fetch: Callable[[], Awaitable[T]]) -> None:
         at = self._wall()
@@ -120,6 +130,7 @@ class PartReader(Generic[T]):
             if value is not self._value:
                 self._value, self._version = value, self._version + 1
             self._at, self._error = at, None
+            self._took = self._clock() - self._began
         finally:
             self._due = self._clock() + self._pause(self._clock() - self._began)
             self._task = None

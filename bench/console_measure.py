@@ -1,0 +1,267 @@
+"""The measurements of the console: see docs/performance.md."""
+
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+from playwright.sync_api import Browser
+
+from bench import console_page, console_past, programs
+from bench.console_fleet import TENANTS
+from bench.measure import SPEED
+from bench.programs import Program
+
+BUILT = Path(__file__).parent.parent / "src" / "vgpuscope" / "http" / "assets" / "console"
+_COUNT = ".toolbar .count"
+_WARM = 20  # refreshes before the heap is measured for the first time
+_SEARCHES = ("node-00012", "GPU-4", "team-07", "000123")
+
+
+class ConsoleEffort(Struct, frozen=True, kw_only=True):
+    """How long to measure, and on which fleet."""
+
+    gpus: int = 10_000
+    loads: int = 9
+    inputs: int = 5  # of each kind
+    refreshes: int = 240  # one every 15 s is an hour
+    consoles: int = 50
+    every: float = 15.0  # seconds between two refreshes of a console
+    seconds: float = 300.0  # with consoles, and as long without: one analysis in each
+
+
+CONSOLE_QUICK = ConsoleEffort(gpus=1_000, loads=3, inputs=2, refreshes=40, seconds=20.0)
+
+
+class Times(Struct, frozen=True, kw_only=True):
+    """Seconds, each of one input."""
+
+    what: str
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+class Heap(Struct, frozen=True, kw_only=True):
+    """Bytes of the JavaScript heap."""
+
+    refreshes: int
+    before: int
+    after: int
+
+    @property
+    def growth(self) -> float:
+        return self.after / self.before - 1
+
+
+class Consoles(Struct, frozen=True, kw_only=True):
+    """The analyzer's CPU time with and without open consoles, in seconds, and what the consoles received."""
+
+    number: int
+    seconds: float
+    without: float
+    with_them: float
+    paths: tuple[str, ...]
+    received: dict[str, int]
+
+    @property
+    def share(self) -> float:
+        """Of one core."""
+        return (self.with_them - self.without) / self.seconds
+
+
+class ConsoleFigures(Struct, frozen=True, kw_only=True):
+    """The figures of one run."""
+
+    gpus: int
+    workloads: int
+    paint: Times
+    inputs: tuple[Times, ...]
+    redraw: Times
+    heap: Heap
+    consoles: Consoles
+    files: dict[str, int]  # gzipped bytes
+    resident_bytes: int
+    load: float  # the machine's load average, one minute, when the browser had been measured
+    speed: float
+
+    @property
+    def bundle(self) -> int:
+        return sum(self.files.values())
+
+
+def run(effort: ConsoleEffort) -> ConsoleFigures:
+    """Measure one after the other."""
+    files = bundle()
+    if not files:
+        raise SystemExit("bench: the console is not built; run make console")
+    with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root, _world(Path(root), effort) as analyzer:
+        url = f"http://127.0.0.1:{analyzer.port}/ui/"
+        with console_page.chromium() as browser:
+            paint = _paint(browser, url, effort)
+            inputs = tuple(_inputs(browser, url, effort))
+            redraw = _redraws(browser, url, effort)
+            load = os.getloadavg()[0]
+            heap, paths = _refreshed(browser, url, effort)
+        return ConsoleFigures(
+            gpus=effort.gpus,
+            workloads=effort.gpus * TENANTS,
+            paint=paint,
+            inputs=inputs,
+            redraw=redraw,
+            heap=heap,
+            consoles=_consoles(analyzer, paths, effort),
+            files=files,
+            resident_bytes=analyzer.resident_bytes(),
+            load=load,
+            speed=SPEED.share(),
+        )
+
+
+def bundle(folder: Path = BUILT) -> dict[str, int]:
+    """Gzipped bytes of every built file, by its path."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): len(gzip.compress(path.read_bytes(), mtime=0)) for path in found}
+
+
+@contextmanager
+def _world(root: Path, effort: ConsoleEffort) -> Iterator[Program]:
+    _say(f"{effort.gpus} GPUs: preparing the stand-in's series")
+    with _stand_in(effort.gpus) as prometheus:
+        _say(f"{effort.gpus} GPUs: first analysis, and two days of history")
+        with programs.console(root, prometheus, root / "history.db") as analyzer:
+            console_past.fill(root / "history.db", effort.gpus * (1 + TENANTS))
+            yield analyzer
+
+
+@contextmanager
+def _stand_in(gpus: int) -> Iterator[str]:
+    command = [sys.executable, "-m", "bench.console_stub", str(gpus)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+# ── the browser ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _paint(browser: Browser, url: str, effort: ConsoleEffort) -> Times:
+    _say(f"{effort.loads} loads with an empty cache")
+    with console_page.opened(browser, url) as tab:
+        tab.useful()  # the analyzer's parts are fetched by the first console after a while
+        tab.rest()
+    found = []
+    for _ in range(effort.loads):
+        SPEED.look()
+        with console_page.opened(browser, url) as tab:
+            found.append(tab.useful())
+            tab.rest()
+    return Times(what="first useful paint", seconds=tuple(found))
+
+
+def _inputs(browser: Browser, url: str, effort: ConsoleEffort) -> Iterator[Times]:
+    for name, path, rows in (("GPUs", "gpus", effort.gpus), ("workloads", "workloads", effort.gpus * TENANTS)):
+        _say(f"table of {rows} {name}")
+        with console_page.opened(browser, url + path) as tab:
+            assert tab.until_table() == rows
+            tab.rest()
+            yield from _of_table(tab, f"{rows} {name}", effort)
+
+
+def _of_table(tab: console_page.Tab, name: str, effort: ConsoleEffort) -> Iterator[Times]:
+    headings = tab.headings()
+    sorts = [tab.click(one, shown="thead th[aria-sort]") for _ in range(effort.inputs) for one in headings]
+    yield Times(what=f"{name}: sort", seconds=tuple(sorts))
+    chips = tab.chip("Class")
+    filters = [tab.click(one, shown=_COUNT) for _ in range(effort.inputs) for one in (chips, chips)]
+    yield Times(what=f"{name}: filter", seconds=tuple(filters))
+    words = [word for text in _SEARCHES[: effort.inputs] for word in (text, "")]
+    typed = [tab.type("main [data-search]", word, shown=_COUNT) for word in words]
+    yield Times(what=f"{name}: search", seconds=tuple(typed))
+
+
+def _redraws(browser: Browser, url: str, effort: ConsoleEffort) -> Times:
+    _say("the map by model and by node")
+    with console_page.opened(browser, url) as tab:
+        tab.useful()
+        tab.rest()
+        model, node = tab.groups()
+        return Times(
+            what="map redraw", seconds=tuple(tab.redraw(one) for _ in range(effort.inputs) for one in (model, node))
+        )
+
+
+def _refreshed(browser: Browser, url: str, effort: ConsoleEffort) -> tuple[Heap, tuple[str, ...]]:
+    _say(f"{effort.refreshes} refreshes")
+    with console_page.opened(browser, url) as tab:
+        tab.useful()
+        tab.rest()
+        paths: dict[str, None] = {}
+        for _ in range(_WARM):
+            paths |= dict.fromkeys(tab.refresh())
+        tab.rest()
+        before = tab.heap()
+        for _ in range(effort.refreshes):
+            tab.refresh()
+        tab.rest()
+        return Heap(refreshes=effort.refreshes, before=before, after=tab.heap()), tuple(paths)
+
+
+# ── open consoles ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) -> Consoles:
+    _say(f"the analyzer alone, {effort.seconds:.0f} s")
+    without = _cpu(analyzer, effort.seconds)
+    _say(f"{effort.consoles} open consoles, {effort.seconds:.0f} s")
+    received: dict[str, int] = {}
+    order = {"port": analyzer.port, "paths": paths, "consoles": effort.consoles, "every": effort.every}
+    with _open(order, received.update):
+        time.sleep(effort.every)  # every console has asked once, as those did that were open before
+        with_them = _cpu(analyzer, effort.seconds)
+    return Consoles(
+        number=effort.consoles,
+        seconds=effort.seconds,
+        without=without,
+        with_them=with_them,
+        paths=paths,
+        received=received,
+    )
+
+
+def _cpu(analyzer: Program, seconds: float) -> float:
+    before, began = analyzer.cpu_seconds(), time.monotonic()
+    SPEED.look()
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    return analyzer.cpu_seconds() - before
+
+
+@contextmanager
+def _open(order: dict[str, object], note: Callable[[dict[str, int]], None]) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.console_clients"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        yield
+        process.stdin.close()
+        told = json.loads(process.stdout.readline())
+        assert not told["failed"], told
+        note(told["counts"])
+
+
+def _say(what: str) -> None:
+    print(f"bench: {what}", file=sys.stderr, flush=True)

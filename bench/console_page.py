@@ -1,0 +1,186 @@
+"""The console in a real Chromium, and what is measured inside its pages by their own clock.
+
+A time ends when the frame that shows the result is painted: after the next animation frame, a message is the first
+task that runs when the frame is done. Inputs are the events that a browser dispatches for them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+_CHROMIUM = "/usr/bin/chromium"
+_SIZE = {"width": 1280, "height": 860}
+_WITHIN = 120_000  # ms
+
+# Runs before the page's own code: notes when the map was drawn in its final width and the figures were shown.
+_WATCH = """
+(() => {
+  const painted = (then) => requestAnimationFrame(() => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => then(performance.now());
+    channel.port2.postMessage(0);
+  });
+  const bench = { painted, useful: null, draws: 0, drawn: () => {} };
+  Object.defineProperty(window, "bench", { value: bench });
+  new MutationObserver((changes) => {
+    const drawn = changes.some((one) => one.type === "attributes" && one.target.matches(".heat canvas"));
+    if (!drawn) return;
+    bench.draws += 1;
+    bench.drawn();
+    const canvas = document.querySelector(".heat canvas");
+    const fits = canvas && canvas.clientWidth === canvas.parentElement.clientWidth;
+    if (bench.useful === null && fits && document.querySelector(".figures")) {
+      bench.useful = 0;
+      painted((at) => { bench.useful = at; });
+    }
+  }).observe(document, { subtree: true, childList: true, attributes: true, attributeFilter: ["width"] });
+})();
+"""
+
+_USEFUL = "() => new Promise((done) => { const look = () => bench.useful ? done(bench.useful) : requestAnimationFrame(look); look(); })"  # noqa: E501
+
+# From an event until the frame is painted in which `shown` says something else.
+_UNTIL_PAINTED = """
+async ({ target, value, shown }) => {
+  const text = () => [...document.querySelectorAll(shown)].map((one) => one.outerHTML).join();
+  const frame = () => new Promise((done) => bench.painted(done));
+  await frame();
+  const before = text();
+  const element = document.querySelector(target);
+  if (!element) throw new Error("there is no " + target);
+  const began = performance.now();
+  if (value === null) element.click();
+  else {
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(element, value);
+    element.dispatchEvent(new InputEvent("input", { bubbles: true }));
+  }
+  for (;;) {
+    const at = await frame();
+    if (text() !== before) return at - began;
+    if (at - began > 30000) throw new Error(target + " changes nothing");
+  }
+}
+"""
+
+_REDRAW = """
+async (target) => {
+  await new Promise((done) => bench.painted(done));
+  const element = document.querySelector(target);
+  const drawn = new Promise((done) => { bench.drawn = done; });
+  const began = performance.now();
+  element.click();
+  await drawn;
+  return (await new Promise((done) => bench.painted(done))) - began;
+}
+"""
+
+# The first item of the menu reads everything again; the map is drawn when its answer is there.
+_REFRESH = """
+async () => {
+  const frame = () => new Promise((done) => bench.painted(done));
+  const drawn = new Promise((done) => { bench.drawn = done; });
+  document.querySelector('header button[aria-label="Refresh"]').click();
+  await frame();
+  document.querySelector("header .panel-menu button.item").click();
+  await drawn;
+  await frame();
+}
+"""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, url: str) -> Iterator["Tab"]:
+    """A page in a new profile with an empty cache; the console never refreshes by itself."""
+    context = browser.new_context(viewport=_SIZE, locale="en-GB")  # type: ignore[arg-type]
+    context.set_default_timeout(_WITHIN)
+    context.add_init_script(_WATCH)
+    context.add_init_script("localStorage.setItem('vgpuscope.refresh', '0')")
+    try:
+        page = context.new_page()
+        page.goto(url, wait_until="commit")
+        yield Tab(context, page)
+    finally:
+        context.close()
+
+
+class Tab:
+    """One open page."""
+
+    def __init__(self, context: BrowserContext, page: Page) -> None:
+        self._page = page
+        self._tools = context.new_cdp_session(page)
+
+    def useful(self) -> float:
+        """Seconds from the start of the navigation until map and figures were painted."""
+        return float(self._page.evaluate(_USEFUL)) / 1e3
+
+    def _seconds(self, script: str, given: Any) -> float:
+        return float(self._page.evaluate(script, given)) / 1e3
+
+    def until_table(self) -> int:
+        """Wait for the table; the number of its rows."""
+        self._page.locator(".table-frame tbody tr.opens").first.wait_for()
+        rows = self._page.locator(".table-frame table").get_attribute("aria-rowcount")
+        return int(rows or 0) - 1
+
+    def headings(self) -> list[str]:
+        """A selector for the heading of each column."""
+        columns = self._page.locator(".table-frame thead th").count()
+        return [f".table-frame thead th:nth-child({place}) button" for place in range(1, columns + 1)]
+
+    def chip(self, title: str) -> str:
+        """A selector for the first choice of a filter, whose menu stays open."""
+        self._page.locator(".toolbar .menu > button.chip", has_text=title).first.click()
+        choice = ".toolbar .panel-menu fieldset input"
+        self._page.locator(choice).first.wait_for()
+        return choice
+
+    def groups(self) -> tuple[str, str]:
+        """Selectors for the buttons that group the map by model and by node."""
+        return tuple(f'.segments[aria-label="Group by"] button:nth-child({at})' for at in (2, 1))  # type: ignore[return-value]
+
+    def click(self, target: str, *, shown: str) -> float:
+        """Seconds from a click until something else is painted."""
+        return self._seconds(_UNTIL_PAINTED, {"target": target, "value": None, "shown": shown})
+
+    def type(self, target: str, text: str, *, shown: str) -> float:
+        """Seconds from an input until something else is painted."""
+        return self._seconds(_UNTIL_PAINTED, {"target": target, "value": text, "shown": shown})
+
+    def redraw(self, target: str) -> float:
+        """Seconds from a click until the map is painted again."""
+        return self._seconds(_REDRAW, target)
+
+    def rest(self) -> None:
+        """Wait until no request is under way."""
+        self._page.wait_for_load_state("networkidle")
+
+    def refresh(self) -> list[str]:
+        """The console's own refresh, until every answer is there; returns the paths of its requests."""
+        asked: list[Request] = []
+
+        def note(one: Request) -> None:
+            asked.append(one)
+
+        self._page.on("request", note)
+        self._page.evaluate(_REFRESH)
+        self._page.remove_listener("request", note)
+        return ["/api/" + one.url.partition("/api/")[2] for one in asked]
+
+    def heap(self) -> int:
+        """Bytes of the JavaScript heap, after a garbage collection."""
+        self._tools.send("HeapProfiler.collectGarbage")
+        return int(self._tools.send("Runtime.getHeapUsage")["usedSize"])

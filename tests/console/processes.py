@@ -1,0 +1,142 @@
+"""Processes of the demo that tests of the console start, stop and start again."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.ports import free_port
+
+PATIENCE = 120.0  # seconds that anything may take on a busy machine
+
+
+class Demo(NamedTuple):
+    """A running demo: the analyzer, and where its agents, its cluster exporter and its files are."""
+
+    analyzer: str
+    agents: tuple[str, ...]
+    cluster: str
+    root: Path
+
+    @property
+    def console(self) -> str:
+        return f"{self.analyzer}/ui/"
+
+
+class Process:
+    """One process, which ends at the latest with this one: the pipe to its standard input closes then."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )
+        self.printed = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.printed += line
+
+
+@contextlib.contextmanager
+def running(*arguments: str) -> Iterator[Process]:
+    process = Process(*arguments)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.contextmanager
+def demo() -> Iterator[Demo]:
+    """A demo whose GPUs have verdicts."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # leaves room for the names of sockets
+        root = Path(short) / "demo"
+        with running("vgpuscope", "demo", "--port", str(free_port()), "--directory", str(root)) as process:
+            eventually(lambda: "Ctrl-C ends everything." in process.printed)
+            found = Demo(
+                analyzer=_address(r"analyzer +(http://127\.0\.0\.1:\d+)/docs", process.printed),
+                agents=tuple(re.findall(r"agent \S+ +(http://127\.0\.0\.1:\d+)/metrics", process.printed)),
+                cluster=_address(r"cluster +(http://127\.0\.0\.1:\d+)/metrics", process.printed),
+                root=root,
+            )
+            eventually(lambda: _judged(found.analyzer))
+            yield found
+
+
+@contextlib.contextmanager
+def analyzer(listen: str, *, targets: str, cluster: str, history: Path) -> Iterator[str]:
+    """Another analyzer, which a test can stop without stopping the demo's."""
+    arguments = ("--listen", listen, "--targets", targets, "--cluster", cluster, "--history", str(history))
+    with running("vgpuscope.sim.analyzer", *arguments):
+        address = f"http://{listen}"
+        eventually(lambda: answer(f"{address}/api/v1/overview") is not None)
+        yield address
+
+
+@contextlib.contextmanager
+def cluster_exporter(kubeconfig: Path, listen: str) -> Iterator[str]:
+    with running("vgpuscope.sim.exporter", str(kubeconfig), "--listen", listen):
+        eventually(lambda: _answers(f"http://{listen}/metrics"))
+        yield f"http://{listen}"
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        threading.Event().wait(0.1)
+
+
+def answer(url: str) -> dict[str, Any] | None:
+    """What an API answers; None: it does not, or not yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as found:
+            body: dict[str, Any] = json.load(found)
+            return body
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=30):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _judged(address: str) -> bool:
+    gpus = answer(f"{address}/api/v1/gpus?fields=verdict")
+    return gpus is not None and {"in_use", "idle"} <= {row["verdict"] for row in gpus["rows"]}
+
+
+def _address(pattern: str, printed: str) -> str:
+    found = re.search(pattern, printed)
+    assert found, printed
+    return found[1]

@@ -1,0 +1,99 @@
+"""Every page of the console, in both languages and both themes, on a desktop and on a phone."""
+
+import re
+
+import pytest
+
+from tests.console.conftest import Opened
+from tests.console.processes import Demo, answer
+
+pytestmark = pytest.mark.xdist_group("console")
+
+PAGES = {
+    "overview": "",
+    "gpus": "gpus",
+    "shared": "gpus/{shared}",
+    "mig": "gpus/{mig_gpu}?mig={mig}",
+    "unhealthy": "gpus/{unhealthy}",
+    "nodes": "nodes",
+    "node": "nodes/hami-a",
+    "node-not-ready": "nodes/worn-f",
+    "workloads": "workloads",
+    "owners": "workloads?by=owner",
+    "by-namespace": "workloads?by=namespace",
+    "workload": "workloads/research/notebook-alice",
+    "idle": "idle",
+    "scheduling": "scheduling",
+    "pending": "scheduling/ml-team/sweep-12",
+    "namespaces": "namespaces",
+    "namespace": "namespaces/research",
+    "events": "events",
+    "settings": "settings",
+    "missing": "no/such/page",
+    "mine": "?scope=research",
+}
+RAW = re.compile(r"undefined|\[object|NaN|\b[A-Z]{2,}(_[A-Z]+)+\b|\bnull\b")
+# Words of the API that only exist in English: numbers behind a scheduler's reason, and what it said itself.
+SAID_IN_ENGLISH = {"pending"}
+_TEXTS = """() => {
+  const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walk.nextNode()) {
+    const parent = walk.currentNode.parentElement;
+    if (parent.closest('code, .mono, .sr, title, a') || !walk.currentNode.textContent.trim()) continue;
+    found.push(walk.currentNode.textContent.trim());
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def names(fleet: Demo) -> dict[str, str]:
+    """GPUs of the demo, by what they show."""
+    gpus = answer(f"{fleet.analyzer}/api/v1/gpus")
+    assert gpus is not None
+    mig = next(row for row in gpus["rows"] if row["mig"] and row["tenants"])
+    return {
+        "shared": next(row["gpu_id"] for row in gpus["rows"] if row["shared"] and len(row["tenants"]) > 1),
+        "mig_gpu": mig["gpu_id"],
+        "mig": mig["mig"],
+        "unhealthy": next(row["gpu_id"] for row in gpus["rows"] if row["node"] == "sick-e" and row["index"] == 1),
+    }
+
+
+def texts(page) -> list[str]:
+    found: list[str] = page.evaluate(_TEXTS)
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_errors_no_codes_and_no_serious_findings_of_axe(opened: Opened, names: dict[str, str], name: str):
+    watched = opened(PAGES[name].format(**names))
+    shown = texts(watched.page)
+    assert len(shown) > 2
+    codes = [text for text in shown if RAW.search(text)]
+    assert codes == [], codes
+    assert watched.axe() == []
+    watched.page.emulate_media(color_scheme="dark")
+    assert watched.axe() == []
+    assert watched.wider_than_window() == 0
+    watched.page.set_viewport_size({"width": 390, "height": 800})
+    assert watched.wider_than_window() == 0
+    assert watched.axe() == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_in_chinese_is_in_chinese(opened: Opened, names: dict[str, str], name: str):
+    watched = opened(PAGES[name].format(**names), language="zh", theme="dark")
+    assert watched.page.evaluate("document.documentElement.lang") == "zh-CN"
+    shown = texts(watched.page)
+    english = [text for text in shown if re.search(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", text, re.I) and not _chinese(text)]
+    assert name in SAID_IN_ENGLISH or english == []
+    assert any(_chinese(text) for text in shown)
+    watched.page.emulate_media(color_scheme="light")
+    watched.page.set_viewport_size({"width": 390, "height": 800})
+    assert watched.wider_than_window() == 0
+
+
+def _chinese(text: str) -> bool:
+    return bool(re.search(r"[\u4e00-\u9fff]", text))
