@@ -162,4 +162,5 @@ HTTP_ERRORS: dict[str, str] = {
     "NOT_FOUND": "Nothing is served under this path.",
     "METHOD_NOT_ALLOWED": "This method is not allowed for this path.",
     "TOO_MANY_REQUESTS": "The rate limit is exceeded.",
+    "BUSY": "All connections are in use; only health checks are answered.",
 }
