@@ -1,6 +1,6 @@
 /** The frame around every page: navigation, top bar, and the page that the URL names. */
 import type { FunctionComponent } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { offline, updated } from "./api/client";
 import { EventsPage } from "./pages/events";
 import { GpuPage } from "./pages/gpu";
@@ -18,11 +18,13 @@ import { WorkloadPage } from "./pages/workload";
 import { WorkloadsPage } from "./pages/workloads";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
-import { Boundary, Empty, Link } from "./parts/pieces";
+import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
+import { LogIn } from "./parts/usermenu";
 import { now } from "./state/clock";
 import { narrow } from "./state/preferences";
+import { asked, locked } from "./state/session";
 import { apiRoot, base, partsOf, place } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -83,10 +85,23 @@ export function App() {
         <TopBar />
         {offline.value && <Offline />}
         <main id="main" tabIndex={-1} key={place.value.path}>
-          <Boundary>{pageOf(entry, names)}</Boundary>
+          <Boundary>{locked.value ? <Locked /> : asked.value ? pageOf(entry, names) : <Skeleton rows={8} />}</Boundary>
         </main>
       </div>
     </div>
+  );
+}
+
+/** Reading needs a login here. */
+function Locked() {
+  const [asking, setAsking] = useState(true);
+  return (
+    <Empty title={t("locked.title")} why={t("locked.why")}>
+      <button type="button" class="button primary" onClick={() => setAsking(true)}>
+        {t("session.log_in")}
+      </button>
+      {asking && <LogIn close={() => setAsking(false)} />}
+    </Empty>
   );
 }
 

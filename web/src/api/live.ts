@@ -1,6 +1,7 @@
 /** Keeps the console up to date: the analyzer's events, and a timer for what changes between two analyses. */
 import { effect, signal } from "@preact/signals";
 import { refresh } from "../state/preferences";
+import { asked, locked } from "../state/session";
 import { apiRoot } from "../state/url";
 import { revision } from "./client";
 
@@ -14,6 +15,10 @@ const LONGEST = 30_000; // ms between two attempts to connect
 export function follow(): void {
   let pause = SHORTEST;
   const connect = (): void => {
+    if (!asked.value || locked.value) {
+      setTimeout(connect, asked.value ? SHORTEST : 50); // without the right to read there is nothing to follow
+      return;
+    }
     const source = new EventSource(`${apiRoot}api/v1/events`);
     source.onopen = () => {
       if (connection.value === "lost") revision.value += 1; // something may have changed meanwhile

@@ -31,10 +31,10 @@ export function UserMenu() {
     <Menu label={who.user} icon="user" kind="button quiet">
       {() => (
         <div class="choices">
-          <p class="muted">{t(`role.${who.role}`)}</p>
+          <p class="muted">{t(`role.${who.role ?? "read"}`)}</p>
           {who.namespaces && <p class="muted">{t("session.namespaces", { names: who.namespaces.join(", ") })}</p>}
           {who.expires && <p class="muted">{t("session.until", { time: momentWithZone(who.expires) })}</p>}
-          {who.way === "cookie" && (
+          {who.expires !== null && (
             <button type="button" class="item" onClick={() => void logOut()}>
               {t("session.log_out")}
             </button>

@@ -1,19 +1,16 @@
 /** Who uses the console. The cookie is HttpOnly: this code never sees it. */
 import { computed, signal } from "@preact/signals";
 import { revision, send } from "../api/client";
+import type { components } from "../api/types.gen";
 
 /** What `GET /api/v1/session` answers. */
-export interface Session {
-  readonly user: string | null;
-  readonly role: Role;
-  readonly namespaces: readonly string[] | null; // null: all
-  readonly way: "cookie" | "token" | "password" | "proxy" | "none" | "loopback";
-  readonly can_log_in: boolean;
-  readonly ways: readonly ("token" | "password")[];
-  readonly expires: string | null;
-}
+export type Session = components["schemas"]["Session"];
 
 export const session = signal<Session | null>(null);
+/** Whether it was asked who uses the console: pages wait for that, so that none asks for what it may not read. */
+export const asked = signal(false);
+/** Whether this user may see nothing before logging in. */
+export const locked = computed(() => session.value !== null && session.value.role === null);
 
 const RANK = { read: 0, operate: 1, admin: 2 } as const;
 export type Role = keyof typeof RANK;
@@ -23,7 +20,11 @@ const role = computed<Role>(() => session.value?.role ?? "read");
 export const may = (wanted: Role): boolean => RANK[role.value] >= RANK[wanted];
 
 export async function readSession(): Promise<void> {
-  session.value = await send<Session>("GET", "/api/v1/session");
+  try {
+    session.value = await send<Session>("GET", "/api/v1/session");
+  } finally {
+    asked.value = true;
+  }
 }
 
 /** Logs in with a token, or with a user's name and password; raises ApiError if they are wrong. */

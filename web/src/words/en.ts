@@ -105,6 +105,8 @@ export const en = {
   "nav.docs": "API",
   "nav.collapse": "Collapse",
   "nav.expand": "Expand",
+  "locked.title": "Log in to see this",
+  "locked.why": "This analyzer shows its data only to users that it knows.",
   "missing.title": "Page not found",
   "missing.why": "No page has the address “{path}”.",
   "missing.home": "Go to the overview",

@@ -103,6 +103,8 @@ export const zh: typeof en = {
   "nav.docs": "API 文档",
   "nav.collapse": "收起导航",
   "nav.expand": "展开导航",
+  "locked.title": "请先登录",
+  "locked.why": "该分析服务只向已识别的用户显示数据。",
   "missing.title": "页面不存在",
   "missing.why": "没有地址为“{path}”的页面。",
   "missing.home": "返回总览",
