@@ -1,5 +1,5 @@
 /** All GPUs at a glance: one cell each, on a canvas, with a table of the same numbers for those who do not see it. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { language, theme } from "../state/preferences";
 import { t, word } from "../words";
 import { CLASSES, colour, ink, SIGNS, signInk, type UseClass } from "./classes";
@@ -34,7 +34,7 @@ export function HeatMap({ cells, zoom, label, open }: Props) {
   const made = useMemo(() => layout(groups, width, size), [groups, width, size]);
   const dark = useDark();
   // biome-ignore lint/correctness/useExhaustiveDependencies: colours follow the theme
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (canvas.current) draw(canvas.current, made, width);
   }, [made, width, dark]);
   const cell = at ? made.blocks[at.block]?.items[at.index] : undefined;

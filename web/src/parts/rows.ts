@@ -44,7 +44,12 @@ export function chosen<R>(rows: readonly R[], columns: readonly Readable<R>[], c
       (words.length === 0 || contains(row, columns, words)),
   );
   const column = byKey.get(choice.sort.replace(/^-/, ""));
-  return column ? ordered(found, column, choice.sort.startsWith("-")) : found;
+  if (!column) return found;
+  const order = orderOf(rows, column);
+  const all = choice.sort.startsWith("-") ? order.falling() : order.rising;
+  if (found.length === rows.length) return [...all];
+  const wanted = new Set(found);
+  return all.filter((row) => wanted.has(row));
 }
 
 function matches(value: Value | readonly string[], wanted: ReadonlySet<string>): boolean {
@@ -53,23 +58,115 @@ function matches(value: Value | readonly string[], wanted: ReadonlySet<string>):
 }
 
 function contains<R>(row: R, columns: readonly Readable<R>[], words: readonly string[]): boolean {
-  const text = columns
-    .flatMap((column) => column.value(row))
-    .join("\n")
-    .toLowerCase();
+  const text = textOf(row, columns);
   return words.every((one) => text.includes(one));
+}
+
+// The text of a row and the order of a column are made once: making them for 40,000 rows takes most of the time.
+const texts = new WeakMap<readonly Readable<never>[], WeakMap<object, string>>();
+
+function textOf<R>(row: R, columns: readonly Readable<R>[]): string {
+  let known = texts.get(columns);
+  if (!known) {
+    known = new WeakMap();
+    texts.set(columns, known);
+  }
+  let text = known.get(row as object);
+  if (text === undefined) {
+    text = "";
+    for (const column of columns) {
+      const value = column.value(row);
+      if (value !== null && value !== undefined) text += `${Array.isArray(value) ? value.join("\n") : value}\n`;
+    }
+    text = text.toLowerCase();
+    known.set(row as object, text);
+  }
+  return text;
 }
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-function ordered<R>(rows: readonly R[], column: Readable<R>, descending: boolean): R[] {
-  const keyed = rows.map((row) => ({ row, value: sortable(column.value(row)) }));
-  const sign = descending ? -1 : 1;
-  keyed.sort((a, b) => {
-    if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null);
-    return sign * compare(a.value, b.value);
-  });
-  return keyed.map(({ row }) => row);
+interface Keyed<R> {
+  readonly row: R;
+  readonly key: string | number;
+}
+
+/** All rows in the order of a column. */
+class Order<R> {
+  readonly rising: readonly R[];
+  private fallen: readonly R[] | null = null;
+
+  constructor(
+    private readonly keyed: readonly Keyed<R>[],
+    private readonly rest: readonly R[], // rows without a value
+  ) {
+    this.rising = [...keyed.map((one) => one.row), ...rest];
+  }
+
+  /** The other way round. Rows of the same value keep their order. */
+  falling(): readonly R[] {
+    if (this.fallen) return this.fallen;
+    const found: R[] = [];
+    for (let end = this.keyed.length; end > 0; ) {
+      let begin = end - 1;
+      while (begin > 0 && compare(this.keyed[begin - 1]!.key, this.keyed[begin]!.key) === 0) begin -= 1;
+      for (let at = begin; at < end; at += 1) found.push(this.keyed[at]!.row);
+      end = begin;
+    }
+    this.fallen = [...found, ...this.rest];
+    return this.fallen;
+  }
+}
+
+const orders = new WeakMap<object, Map<unknown, Order<never>>>();
+
+function orderOf<R>(rows: readonly R[], column: Readable<R>): Order<R> {
+  let known = orders.get(rows);
+  if (!known) {
+    known = new Map();
+    orders.set(rows, known);
+  }
+  let order = known.get(column) as Order<R> | undefined;
+  if (!order) {
+    order = ordered(rows, column);
+    known.set(column, order as Order<never>);
+  }
+  return order;
+}
+
+function ordered<R>(rows: readonly R[], column: Readable<R>): Order<R> {
+  const known: R[] = [];
+  const values: (string | number)[] = [];
+  const rest: R[] = [];
+  for (const row of rows) {
+    const value = sortable(column.value(row));
+    if (value === null) rest.push(row);
+    else {
+      known.push(row);
+      values.push(value);
+    }
+  }
+  const keys = keysOf(values);
+  const keyed = known.map((row, at) => ({ row, key: keys[at]! }));
+  keyed.sort((a, b) => compare(a.key, b.key));
+  return new Order(keyed, rest);
+}
+
+const PLAIN = /^[a-z0-9./:-]*$/i;
+const DIGITS = 16;
+
+/** Keys to compare with < and >, which is ten times as fast as comparing names by the rules of a language. */
+function keysOf(values: readonly (string | number)[]): readonly (string | number)[] {
+  if (values.every((one) => typeof one === "number")) return values;
+  const names = values.map(String);
+  if (names.every((one) => PLAIN.test(one))) return names.map(padded);
+  const ranks = new Map([...new Set(names)].sort(collator.compare).map((name, place) => [name, place]));
+  return names.map((name) => ranks.get(name)!);
+}
+
+/** Names of pods, nodes and GPUs with numbers of the same length: node-2 comes before node-10. */
+function padded(text: string): string {
+  return text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"));
 }
 
 function sortable(value: Value | readonly string[]): string | number | null {
@@ -79,7 +176,7 @@ function sortable(value: Value | readonly string[]): string | number | null {
 }
 
 function compare(a: string | number, b: string | number): number {
-  return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** The values of a column with the number of rows of each, most frequent first. */
