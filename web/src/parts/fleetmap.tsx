@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { type Loaded, useApi } from "../api/client";
 import type { GpuList, GpuRow } from "../api/shapes";
+import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { carried, go, pathOf, place, setQuery } from "../state/url";
 import { t } from "../words";
@@ -82,8 +83,19 @@ function openCell(cell: Cell): void {
 
 const order = new Intl.Collator("en", { numeric: true });
 
-/** One cell for each GPU or MIG instance, ordered by group, node and index. */
+const known = new WeakMap<readonly GpuRow[], Map<string, Cell[]>>();
+
+/** One cell for each GPU or MIG instance, ordered by group, node and index; made once for each group of an answer. */
 export function cellsOf(rows: readonly GpuRow[], group: Group): Cell[] {
+  const name = `${group}/${language.value}`;
+  const made = known.get(rows) ?? new Map<string, Cell[]>();
+  known.set(rows, made);
+  const cells = made.get(name) ?? orderedCells(rows, group);
+  made.set(name, cells);
+  return cells;
+}
+
+function orderedCells(rows: readonly GpuRow[], group: Group): Cell[] {
   const groups = rows.map((row) => groupOf(row, group));
   const ranks = rankOf(groups);
   const nodes = group === "node" ? ranks : rankOf(rows.map((row) => row.node ?? ""));

@@ -180,7 +180,7 @@ function Tip({ made, at, cell, width }: { made: Layout<Cell>; at: At; cell: Cell
   );
 }
 
-/** One path for each class: 10,000 cells are nine fills. */
+/** One colour after the other: 10,000 cells change it nine times. */
 export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: number): void {
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * scale));
@@ -203,13 +203,18 @@ export function draw(canvas: HTMLCanvasElement, made: Layout<Cell>, width: numbe
   }
   for (const [name, spots] of byClass) {
     pen.fillStyle = colour(name);
-    pen.beginPath();
-    for (const [x, y] of spots) side > 10 ? pen.roundRect(x, y, side, side, 3) : pen.rect(x, y, side, side);
-    pen.fill();
+    if (side > 10) rounded(pen, spots, side);
+    else for (const [x, y] of spots) pen.fillRect(x, y, side, side);
     if (side >= 12) signs(pen, name, spots, side);
   }
   if (side >= 12) idleTenants(pen, made, side);
   if (made.label) labels(pen, made, width);
+}
+
+function rounded(pen: CanvasRenderingContext2D, spots: readonly [number, number][], side: number): void {
+  pen.beginPath();
+  for (const [x, y] of spots) pen.roundRect(x, y, side, side, 3);
+  pen.fill();
 }
 
 /** A corner in the colour of idleness: the GPU works, one of its pods does not. */
