@@ -94,10 +94,11 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer or trust for one of them
+bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console or trust for one
 	@tools/need cc gcc
 	@tools/need promtool prometheus
 	@tools/need victoria-metrics victoria-metrics
+	@tools/need chromium chromium
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 

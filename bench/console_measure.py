@@ -46,6 +46,7 @@ class Times(Struct, frozen=True, kw_only=True):
 
     what: str
     seconds: tuple[float, ...]
+    cpu: tuple[float, ...] = ()  # of the page's main thread
 
     @property
     def median(self) -> float:
@@ -183,13 +184,13 @@ def _inputs(browser: Browser, url: str, effort: ConsoleEffort) -> Iterator[Times
 def _of_table(tab: console_page.Tab, name: str, effort: ConsoleEffort) -> Iterator[Times]:
     headings = tab.headings()
     sorts = [tab.click(one, shown="thead th[aria-sort]") for _ in range(effort.inputs) for one in headings]
-    yield Times(what=f"{name}: sort", seconds=tuple(sorts))
+    yield _times(f"{name}: sort", sorts)
     chips = tab.chip("Class")
     filters = [tab.click(one, shown=_COUNT) for _ in range(effort.inputs) for one in (chips, chips)]
-    yield Times(what=f"{name}: filter", seconds=tuple(filters))
+    yield _times(f"{name}: filter", filters)
     words = [word for text in _SEARCHES[: effort.inputs] for word in (text, "")]
     typed = [tab.type("main [data-search]", word, shown=_COUNT) for word in words]
-    yield Times(what=f"{name}: search", seconds=tuple(typed))
+    yield _times(f"{name}: search", typed)
 
 
 def _redraws(browser: Browser, url: str, effort: ConsoleEffort) -> Times:
@@ -198,9 +199,11 @@ def _redraws(browser: Browser, url: str, effort: ConsoleEffort) -> Times:
         tab.useful()
         tab.rest()
         model, node = tab.groups()
-        return Times(
-            what="map redraw", seconds=tuple(tab.redraw(one) for _ in range(effort.inputs) for one in (model, node))
-        )
+        return _times("map redraw", [tab.redraw(one) for _ in range(effort.inputs) for one in (model, node)])
+
+
+def _times(what: str, spans: list[console_page.Span]) -> Times:
+    return Times(what=what, seconds=tuple(one.wall for one in spans), cpu=tuple(one.cpu for one in spans))
 
 
 def _refreshed(browser: Browser, url: str, effort: ConsoleEffort) -> tuple[Heap, tuple[str, ...]]:

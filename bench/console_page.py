@@ -6,7 +6,7 @@ task that runs when the frame is done. Inputs are the events that a browser disp
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
@@ -116,19 +116,33 @@ def opened(browser: Browser, url: str) -> Iterator["Tab"]:
         context.close()
 
 
+class Span(NamedTuple):
+    """Seconds until the frame was painted, and seconds of CPU of the page's main thread."""
+
+    wall: float
+    cpu: float
+
+
 class Tab:
     """One open page."""
 
     def __init__(self, context: BrowserContext, page: Page) -> None:
         self._page = page
         self._tools = context.new_cdp_session(page)
+        self._tools.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def useful(self) -> float:
         """Seconds from the start of the navigation until map and figures were painted."""
         return float(self._page.evaluate(_USEFUL)) / 1e3
 
-    def _seconds(self, script: str, given: Any) -> float:
-        return float(self._page.evaluate(script, given)) / 1e3
+    def _span(self, script: str, given: Any) -> Span:
+        before = self._cpu()
+        wall = float(self._page.evaluate(script, given)) / 1e3
+        return Span(wall, self._cpu() - before)
+
+    def _cpu(self) -> float:
+        found = self._tools.send("Performance.getMetrics")["metrics"]
+        return next(float(one["value"]) for one in found if one["name"] == "TaskDuration")
 
     def until_table(self) -> int:
         """Wait for the table; the number of its rows."""
@@ -152,17 +166,17 @@ class Tab:
         """Selectors for the buttons that group the map by model and by node."""
         return tuple(f'.segments[aria-label="Group by"] button:nth-child({at})' for at in (2, 1))  # type: ignore[return-value]
 
-    def click(self, target: str, *, shown: str) -> float:
-        """Seconds from a click until something else is painted."""
-        return self._seconds(_UNTIL_PAINTED, {"target": target, "value": None, "shown": shown})
+    def click(self, target: str, *, shown: str) -> Span:
+        """From a click until something else is painted."""
+        return self._span(_UNTIL_PAINTED, {"target": target, "value": None, "shown": shown})
 
-    def type(self, target: str, text: str, *, shown: str) -> float:
-        """Seconds from an input until something else is painted."""
-        return self._seconds(_UNTIL_PAINTED, {"target": target, "value": text, "shown": shown})
+    def type(self, target: str, text: str, *, shown: str) -> Span:
+        """From an input until something else is painted."""
+        return self._span(_UNTIL_PAINTED, {"target": target, "value": text, "shown": shown})
 
-    def redraw(self, target: str) -> float:
-        """Seconds from a click until the map is painted again."""
-        return self._seconds(_REDRAW, target)
+    def redraw(self, target: str) -> Span:
+        """From a click until the map is painted again."""
+        return self._span(_REDRAW, target)
 
     def rest(self) -> None:
         """Wait until no request is under way."""

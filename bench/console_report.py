@@ -1,5 +1,7 @@
 """Figures of the console → a verdict and the tables of docs/performance.md."""
 
+import statistics
+
 from bench.console_measure import ConsoleFigures, Times
 from bench.verdict import Result, Target, place, promises
 
@@ -33,8 +35,8 @@ def markdown(result: Result, f: ConsoleFigures) -> str:
             "",
             *promises(result),
             "",
-            "| time | median | fastest | slowest | number |",
-            "|---|---|---|---|---|",
+            "| time | median | fastest | slowest | CPU of the page's main thread, median | number |",
+            "|---|---|---|---|---|---|",
             *(_row(one) for one in (f.paint, *f.inputs, f.redraw)),
             "",
             f"JavaScript heap: {f.heap.before / 1e6:.1f} MB before, {f.heap.after / 1e6:.1f} MB after.",
@@ -49,4 +51,5 @@ def markdown(result: Result, f: ConsoleFigures) -> str:
 
 def _row(one: Times) -> str:
     times = (one.median, min(one.seconds), max(one.seconds))
-    return f"| {one.what} | {' | '.join(f'{1e3 * at:.0f} ms' for at in times)} | {len(one.seconds)} |"
+    cpu = f"{1e3 * statistics.median(one.cpu):.0f} ms" if one.cpu else "–"
+    return f"| {one.what} | {' | '.join(f'{1e3 * at:.0f} ms' for at in times)} | {cpu} | {len(one.seconds)} |"

@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { type Loaded, useApi } from "../api/client";
 import type { GpuList, GpuRow } from "../api/shapes";
+import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { carried, go, pathOf, place, setQuery } from "../state/url";
 import { t } from "../words";
@@ -82,14 +83,26 @@ function openCell(cell: Cell): void {
 
 const order = new Intl.Collator("en", { numeric: true });
 
-/** One cell for each GPU or MIG instance, ordered by group, node and index. */
+const known = new WeakMap<readonly GpuRow[], Map<string, Cell[]>>();
+
+/** One cell for each GPU or MIG instance, ordered by group, node and index; made once for each group of an answer. */
 export function cellsOf(rows: readonly GpuRow[], group: Group): Cell[] {
-  const ranks = rankOf(rows.map((row) => groupOf(row, group)));
-  const nodes = rankOf(rows.map((row) => row.node ?? ""));
+  const name = `${group}/${language.value}`;
+  const made = known.get(rows) ?? new Map<string, Cell[]>();
+  known.set(rows, made);
+  const cells = made.get(name) ?? orderedCells(rows, group);
+  made.set(name, cells);
+  return cells;
+}
+
+function orderedCells(rows: readonly GpuRow[], group: Group): Cell[] {
+  const groups = rows.map((row) => groupOf(row, group));
+  const ranks = rankOf(groups);
+  const nodes = group === "node" ? ranks : rankOf(rows.map((row) => row.node ?? ""));
   return rows
-    .map((row) => ({ row, rank: ranks.get(groupOf(row, group))!, node: nodes.get(row.node ?? "")! }))
+    .map((row, at) => ({ row, name: groups[at]!, rank: ranks.get(groups[at]!)!, node: nodes.get(row.node ?? "")! }))
     .sort((a, b) => a.rank - b.rank || a.node - b.node || (a.row.index ?? -1) - (b.row.index ?? -1))
-    .map(({ row }) => cellOf(row, group));
+    .map(({ row, name }) => cellOf(row, name));
 }
 
 /** Each text with its place in order: comparing 10,000 names by locale is slow, comparing places is not. */
@@ -104,13 +117,15 @@ function groupOf(row: GpuRow, group: Group): string {
   return spaces.size > 1 ? t("group.several") : ([...spaces][0] ?? t("group.no_namespace"));
 }
 
-function cellOf(row: GpuRow, group: Group): Cell {
+function cellOf(row: GpuRow, group: string): Cell {
   return {
     id: `${row.gpu_id}|${row.mig ?? ""}`,
-    group: groupOf(row, group),
+    group,
     useClass: shownClass(row),
     idleTenant: row.verdict !== "idle" && row.tenants.some((tenant) => tenant.verdict === "idle"),
-    title: `${row.node ?? "?"} · ${t("gpu.index", { n: row.index ?? "?" })}${row.profile ? ` · ${row.profile}` : ""}`,
+    get title() {
+      return `${row.node ?? "?"} · ${t("gpu.index", { n: row.index ?? "?" })}${row.profile ? ` · ${row.profile}` : ""}`;
+    },
     lines: () => linesOf(row),
   };
 }

@@ -45,7 +45,7 @@ interface Props<R> {
 
 const ROW = 38; // px
 const TALL = 58; // px
-const DEBOUNCE = 150; // ms
+const DEBOUNCE = 40; // ms; each search of 40,000 rows takes about as long
 
 export function Table<R>(props: Props<R>) {
   const { rows, columns, name } = props;
@@ -209,32 +209,42 @@ function Filter<R>({ column, rows, wanted }: { column: Column<R>; rows: readonly
     : t(column.title);
   return (
     <Menu label={label} kind={wanted.size ? "chip on" : "chip"}>
-      {() => (
-        <fieldset class="choices">
-          <legend class="sr">{t(column.title)}</legend>
-          {counted(rows, column)
-            .slice(0, 200)
-            .map(([value, count]) => (
-              <label key={value}>
-                <input
-                  type="checkbox"
-                  checked={wanted.has(value)}
-                  onChange={(event) =>
-                    set(event.currentTarget.checked ? [...wanted, value] : [...wanted].filter((one) => one !== value))
-                  }
-                />
-                <span class="grow">{column.filter!(value) || t("value.none")}</span>
-                <span class="muted num">{number(count)}</span>
-              </label>
-            ))}
-          {wanted.size > 0 && (
-            <button type="button" class="link" onClick={() => set([])}>
-              {t("table.clear")}
-            </button>
-          )}
-        </fieldset>
-      )}
+      {() => <Choices column={column} rows={rows} wanted={wanted} set={set} />}
     </Menu>
+  );
+}
+
+interface ChoicesProps<R> {
+  readonly column: Column<R>;
+  readonly rows: readonly R[];
+  readonly wanted: ReadonlySet<string>;
+  readonly set: (values: readonly string[]) => void;
+}
+
+function Choices<R>({ column, rows, wanted, set }: ChoicesProps<R>) {
+  const values = useMemo(() => counted(rows, column).slice(0, 200), [rows, column]);
+  return (
+    <fieldset class="choices">
+      <legend class="sr">{t(column.title)}</legend>
+      {values.map(([value, count]) => (
+        <label key={value}>
+          <input
+            type="checkbox"
+            checked={wanted.has(value)}
+            onChange={(event) =>
+              set(event.currentTarget.checked ? [...wanted, value] : [...wanted].filter((one) => one !== value))
+            }
+          />
+          <span class="grow">{column.filter!(value) || t("value.none")}</span>
+          <span class="muted num">{number(count)}</span>
+        </label>
+      ))}
+      {wanted.size > 0 && (
+        <button type="button" class="link" onClick={() => set([])}>
+          {t("table.clear")}
+        </button>
+      )}
+    </fieldset>
   );
 }
 
