@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,12 @@ def test_a_stopped_analyzer_leaves_old_data_greyed_with_its_age_and_the_console_
     opened: Opened, fleet: Demo, tmp_path: Path
 ):
     listen = f"127.0.0.1:{free_port()}"
-    own = {"targets": ",".join(fleet.agents), "cluster": fleet.cluster, "history": tmp_path / "history.db"}
-    with analyzer(listen, **own) as address:
+
+    def own() -> AbstractContextManager[str]:
+        targets = ",".join(fleet.agents)
+        return analyzer(listen, targets=targets, cluster=fleet.cluster, history=tmp_path / "history.db")
+
+    with own() as address:
         watched = opened("nodes", at=f"{address}/ui/", refresh=15)
         names = watched.column(1)
         assert "hami-a" in names
@@ -48,7 +53,7 @@ def test_a_stopped_analyzer_leaves_old_data_greyed_with_its_age_and_the_console_
     )
     assert watched.column(1) == names
     assert float(watched.page.evaluate("getComputedStyle(document.querySelector('.stale-data > *')).opacity")) < 1
-    with analyzer(listen, **own):
+    with own():
         expect(watched.page.get_by_role("alert")).to_have_count(0, timeout=120_000)
         expect(watched.page.locator(".stale-data")).to_have_count(0)
         assert "hami-a" in watched.column(1)
@@ -121,8 +126,12 @@ def test_markup_in_the_name_of_a_pod_is_shown_as_text_and_its_export_starts_no_f
 
 def test_a_slow_answer_is_a_skeleton_and_the_rest_of_the_page_is_there(opened: Opened):
     held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     pattern = re.compile("/api/v1/history/classes")
-    watched = opened("", before=lambda page: page.route(pattern, held.append), settled=False)
+    watched = opened("", before=lambda page: page.route(pattern, hold), settled=False)
     expect(watched.page.locator(".skeleton")).to_have_count(1)
     expect(watched.page.get_by_text("Healthy GPUs")).to_be_visible()
     expect(watched.page.locator(".heat canvas")).to_be_visible()
@@ -196,12 +205,17 @@ def test_ten_thousand_gpus_are_searched_and_only_the_visible_rows_are_drawn(open
     assert gpus is not None
     kinds = gpus["rows"]
     gpus["rows"] = [
-        kinds[number % len(kinds)] | {"gpu_id": f"GPU-{number:08d}-0000", "node": f"node-{number // 8}", "mig": None}
+        kinds[number % len(kinds)]
+        | {"gpu_id": f"GPU-{number:08d}-0000", "node": f"node-{number // 8}", "mig": None, "tenants": []}
         for number in range(10_000)
     ]
     body = json.dumps(gpus)
-    answers = re.compile(r"/api/v1/gpus\?")
-    watched = opened("gpus", before=lambda page: page.route(answers, lambda route: route.fulfill(body=body)))
+
+    def many(page: Page) -> None:
+        page.route(re.compile(r"/api/v1/gpus\?"), lambda route: route.fulfill(body=body))
+        page.route(re.compile("/api/v1/events"), lambda _: None)  # never answered: the rows are read once
+
+    watched = opened("gpus", before=many)
     assert watched.count() == "10,000 rows"
     assert len(watched.column(1)) < 100
     watched.page.locator("main .table-frame").evaluate("(frame) => frame.scrollTo(0, frame.scrollHeight)")

@@ -59,6 +59,8 @@ class Watched:
         return found
 
     def wider_than_window(self) -> int:
+        """By how many pixels the page is wider than the window, once charts have taken their new width."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
         width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 

@@ -17,6 +17,7 @@ import {
   Link,
   Meter,
   Panel,
+  Scroll,
   Shown,
   Tag,
 } from "../parts/pieces";
@@ -236,7 +237,7 @@ function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
             ),
         )}
       </div>
-      <div class="scroll">
+      <Scroll>
         <table>
           <thead>
             <tr>
@@ -282,7 +283,7 @@ function Ledger({ ledger }: { ledger: MemoryLedger | null }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </>
   );
 }
@@ -298,7 +299,7 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
   if (tenants.length === 0)
     return <div class="empty small">{t(gpu.held ? "empty.tenants" : "empty.tenants_free")}</div>;
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -357,7 +358,7 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 
@@ -394,34 +395,36 @@ function Score({ data }: { data: GpuDetail }) {
         <About of={t("col.score")}>{definition(t("about.score"), { promql: PROMQL.gpu_score, at: data.at })}</About>
       }
     >
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t("col.term")}</th>
-            <th scope="col" class="num">
-              {t("col.value")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.weight")}
-            </th>
-            <th scope="col" class="num">
-              {t("col.points")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {data.score_terms.map((term) => (
-            <tr key={term.name}>
-              <th scope="row">{word(`term.${term.name}`, term.name)}</th>
-              <td class="num">
-                {term.value === null ? <span class="muted">{t("value.not_measured")}</span> : percent(term.value)}
-              </td>
-              <td class="num">{percent(term.weight)}</td>
-              <td class="num">{number(term.points, 1)}</td>
+      <Scroll>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("col.term")}</th>
+              <th scope="col" class="num">
+                {t("col.value")}
+              </th>
+              <th scope="col" class="num">
+                {t("col.weight")}
+              </th>
+              <th scope="col" class="num">
+                {t("col.points")}
+              </th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {data.score_terms.map((term) => (
+              <tr key={term.name}>
+                <th scope="row">{word(`term.${term.name}`, term.name)}</th>
+                <td class="num">
+                  {term.value === null ? <span class="muted">{t("value.not_measured")}</span> : percent(term.value)}
+                </td>
+                <td class="num">{percent(term.weight)}</td>
+                <td class="num">{number(term.points, 1)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
     </Panel>
   );
 }
@@ -430,7 +433,7 @@ function Score({ data }: { data: GpuDetail }) {
 
 function Instances({ data }: { data: GpuDetail }) {
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -473,7 +476,7 @@ function Instances({ data }: { data: GpuDetail }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 

@@ -7,7 +7,7 @@ import { className } from "../parts/heatmap";
 import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { About, Age, ClassBadge, definition, Empty, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { About, Age, ClassBadge, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { range, scope } from "../state/scope";
@@ -247,7 +247,7 @@ function WasteTable() {
           data.rows.length === 0 ? (
             <div class="empty small">{t("empty.waste")}</div>
           ) : (
-            <div class="scroll">
+            <Scroll>
               <table>
                 <thead>
                   <tr>
@@ -292,7 +292,7 @@ function WasteTable() {
                     ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }
       </Shown>

@@ -6,7 +6,7 @@ import { Course } from "../parts/course";
 import { bytes, number, percent } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Figure, Link, Meter, Panel, Shown } from "../parts/pieces";
+import { Copy, definition, Figure, Link, Meter, Panel, Scroll, Shown } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { Trend } from "../parts/trend";
 import { href } from "../state/url";
@@ -121,7 +121,7 @@ function Quotas({ data }: { data: NamespaceDetail }) {
   const { quotas } = data.namespace;
   if (quotas.length === 0) return <div class="empty small">{t("empty.quotas")}</div>;
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -152,6 +152,6 @@ function Quotas({ data }: { data: NamespaceDetail }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

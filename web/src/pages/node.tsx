@@ -6,7 +6,7 @@ import { EventList } from "../parts/eventlist";
 import { bytes, duration, number, percent, shortModel, watts } from "../parts/format";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Copy, definition, Empty, Facts, Figure, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { Copy, definition, Empty, Facts, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -147,7 +147,7 @@ function Node({ data }: { data: NodeDetail }) {
 export function Fits({ types }: { types: readonly FreeCapacity[] }) {
   if (types.length === 0) return <div class="empty small">{t("empty.fits")}</div>;
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -182,7 +182,7 @@ export function Fits({ types }: { types: readonly FreeCapacity[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 
@@ -207,7 +207,7 @@ function Agent({ data }: { data: NodeDetail }) {
         ]}
       />
       {agent.sources.length > 0 && (
-        <div class="scroll">
+        <Scroll>
           <table>
             <thead>
               <tr>
@@ -236,7 +236,7 @@ function Agent({ data }: { data: NodeDetail }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </>
   );

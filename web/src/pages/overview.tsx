@@ -9,7 +9,7 @@ import { bytes, number, percent, watts } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
-import { Age, definition, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
+import { Age, definition, Figure, Link, Meter, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { attentionText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
@@ -167,32 +167,34 @@ function TopWaste({ data }: { data: Overview }) {
       {!data.waste?.length ? (
         <div class="empty small">{t("empty.waste")}</div>
       ) : (
-        <table class="close">
-          <thead>
-            <tr>
-              <th scope="col">{t("col.namespace")}</th>
-              <th scope="col" class="num" title={t("about.waste")}>
-                {t("col.idle_hours")}
-              </th>
-              <th scope="col" class="num" title={t("about.idle_share")}>
-                {t("col.share")}
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.waste.slice(0, 8).map((one) => (
-              <tr key={one.namespace}>
-                <th scope="row">
-                  <Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link>
+        <Scroll>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t("col.namespace")}</th>
+                <th scope="col" class="num" title={t("about.waste")}>
+                  {t("col.idle_hours")}
                 </th>
-                <td class="num">
-                  <Meter value={one.idle_gpu_hours / most} text={number(one.idle_gpu_hours, 1)} />
-                </td>
-                <td class="num">{percent(one.idle_ratio)}</td>
+                <th scope="col" class="num" title={t("about.idle_share")}>
+                  {t("col.share")}
+                </th>
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {data.waste.slice(0, 8).map((one) => (
+                <tr key={one.namespace}>
+                  <th scope="row">
+                    <Link to={pathOf("namespaces", one.namespace)}>{one.namespace}</Link>
+                  </th>
+                  <td class="num">
+                    <Meter value={one.idle_gpu_hours / most} text={number(one.idle_gpu_hours, 1)} />
+                  </td>
+                  <td class="num">{percent(one.idle_ratio)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
       )}
     </Panel>
   );

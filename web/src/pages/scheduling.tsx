@@ -6,7 +6,7 @@ import { bytes, duration, number, percent } from "../parts/format";
 import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes, part } from "../parts/partnote";
-import { Age, definition, Empty, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
+import { Age, definition, Empty, Figure, Link, Meter, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { asks } from "../parts/sentences";
 import { type Column, Table } from "../parts/table";
@@ -181,7 +181,7 @@ const WITHOUT_FACT = COLUMNS.filter((column) => column.key !== "fact");
 function Stages({ data }: { data: Scheduling }) {
   if (data.stages.length === 0) return <div class="empty small">{t("empty.stages")}</div>;
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -214,7 +214,7 @@ function Stages({ data }: { data: Scheduling }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 
@@ -225,7 +225,7 @@ function Codes({ data }: { data: Scheduling }) {
   const codes = Object.entries(data.by_code).sort((a, b) => b[1] - a[1]);
   const most = Math.max(...codes.map(([, count]) => count), 1);
   return (
-    <div class="scroll">
+    <Scroll>
       {codes.length === 0 && data.failures.length === 0 && <div class="empty small">{t("empty.codes")}</div>}
       {codes.length > 0 && (
         <table class="reasons">
@@ -275,7 +275,7 @@ function Codes({ data }: { data: Scheduling }) {
           </tbody>
         </table>
       )}
-    </div>
+    </Scroll>
   );
 }
 

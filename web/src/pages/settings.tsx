@@ -5,7 +5,7 @@ import type { Preview, SettingList, SettingRow } from "../api/shapes";
 import { number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { ClassBadge, Dialog, Empty, Link, Panel, Shown, Tag } from "../parts/pieces";
+import { ClassBadge, Dialog, Empty, errorText, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { LogIn } from "../parts/usermenu";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
@@ -38,7 +38,7 @@ function AnalyzeNow() {
       await send("POST", "/analyze");
       setTold(t("settings.told"));
     } catch (error) {
-      setTold(error instanceof ApiError ? `${error.message} ${error.hint ?? ""}` : String(error));
+      setTold(error instanceof ApiError ? errorText(error) : String(error));
     }
   };
   return (
@@ -129,7 +129,7 @@ function Section({ name, rows, changes, set }: SectionProps) {
   const editable = (row: SettingRow): boolean => row.editable && TRIED.has(name) && may("operate");
   return (
     <Panel title={word(`section.${name}`, name)} note={<span class="mono">{name}</span>}>
-      <div class="scroll all">
+      <Scroll all>
         <table class="setting-table">
           <thead>
             <tr>
@@ -164,7 +164,7 @@ function Section({ name, rows, changes, set }: SectionProps) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Panel>
   );
 }
@@ -255,7 +255,7 @@ function Change({
       </ul>
       {error && (
         <p class="notice bad" role="alert">
-          {word(`failed.${error.message}`, error.message)} {error.hint}
+          {errorText(error)} {language.value === "en" && error.hint}
         </p>
       )}
       {preview && <PreviewTable preview={preview} />}
@@ -319,7 +319,7 @@ function PreviewTable({ preview }: { preview: Preview }) {
         })}
       </p>
       {preview.rows.length > 0 && (
-        <div class="scroll">
+        <Scroll>
           <table>
             <thead>
               <tr>
@@ -350,7 +350,7 @@ function PreviewTable({ preview }: { preview: Preview }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </>
   );

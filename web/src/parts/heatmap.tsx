@@ -5,6 +5,7 @@ import { t, word } from "../words";
 import { CLASSES, colour, ink, SIGNS, signInk, type UseClass } from "./classes";
 import { number } from "./format";
 import { autoZoom, cellAt, type Layout, layout, moved, type Zoom } from "./heatlayout";
+import { Scroll } from "./pieces";
 
 export interface Cell {
   readonly id: string;
@@ -117,7 +118,7 @@ export function HeatTable({ cells, head }: { cells: readonly Cell[]; head: strin
 function Counts({ cells, head }: { cells: readonly Cell[]; head: string }) {
   const present = CLASSES.filter((name) => cells.some((cell) => cell.useClass === name));
   return (
-    <div class="scroll">
+    <Scroll>
       <table>
         <thead>
           <tr>
@@ -142,7 +143,7 @@ function Counts({ cells, head }: { cells: readonly Cell[]; head: string }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 

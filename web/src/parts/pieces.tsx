@@ -4,7 +4,9 @@ import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, type Loaded, offline, revision } from "../api/client";
 import { now } from "../state/clock";
+import { language } from "../state/preferences";
 import { carried, go, href } from "../state/url";
+import { named } from "../state/vocabulary";
 import { type Key, t, word } from "../words";
 import { classOf, SIGNS } from "./classes";
 import { copyText } from "./clipboard";
@@ -257,6 +259,28 @@ export function Prose({ text, names = {} }: { text: string; names?: Record<strin
   );
 }
 
+/** A box that scrolls if its content is larger; then it can be reached and scrolled by keyboard. */
+export function Scroll({ all = false, children }: { all?: boolean; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const root = box.current;
+    if (!root) return;
+    const check = (): void => {
+      if (root.scrollWidth > root.clientWidth || root.scrollHeight > root.clientHeight) root.tabIndex = 0;
+      else root.removeAttribute("tabindex");
+    };
+    check();
+    const observer = new ResizeObserver(check);
+    observer.observe(root);
+    return () => observer.disconnect();
+  });
+  return (
+    <div class={all ? "scroll all" : "scroll"} ref={box}>
+      {children}
+    </div>
+  );
+}
+
 export function Skeleton({ rows = 6 }: { rows?: number }) {
   return (
     <div class="skeleton" role="status" aria-label={t("loading")}>
@@ -268,14 +292,22 @@ export function Skeleton({ rows = 6 }: { rows?: number }) {
   );
 }
 
+/** What went wrong. The API's own sentence is in English; in Chinese the name of its code says it. */
+export function errorText(error: ApiError): string {
+  const own = word(`failed.${error.message}`, "");
+  if (own) return own;
+  const name = named("error", error.code);
+  return language.value === "en" || name === error.code ? error.message : name;
+}
+
 export function Failed({ error }: { error: ApiError }) {
   return (
     <div class="failed" role="alert">
       <Icon name="warning" />
       <div>
         <b>{t("failed.title")}</b>
-        <p>{word(`failed.${error.message}`, error.message)}</p>
-        {error.hint && <p class="muted">{error.hint}</p>}
+        <p>{errorText(error)}</p>
+        {error.hint && language.value === "en" && <p class="muted">{error.hint}</p>}
         <p class="muted mono">{error.code}</p>
         <button
           type="button"
@@ -342,7 +374,7 @@ export function Shown<T>({
       {of.error && !offline.value && (
         <p class="notice warn" role="status">
           <Icon name="warning" /> {t("stale.request", { time: duration((now.value - of.at) / 1000) })}{" "}
-          {word(`failed.${of.error.message}`, of.error.message)}
+          {errorText(of.error)}
         </p>
       )}
       {children(of.data)}

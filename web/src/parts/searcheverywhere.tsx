@@ -22,36 +22,38 @@ export function SearchEverywhere() {
   const [typed, setTyped] = useState("");
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [at, setAt] = useState(0);
-  const stop = useRef<AbortController>(undefined);
-  useEffect(() => {
-    stop.current?.abort();
-    if (typed.trim().length < 2) {
-      setHits(null);
-      return;
-    }
-    const control = new AbortController();
-    stop.current = control;
-    const timer = setTimeout(() => {
-      search(typed.trim(), control.signal).then(
-        (found) => {
-          setHits(found);
-          setAt(0);
-        },
-        () => {
-          if (!control.signal.aborted) setHits([]);
-        },
-      );
-    }, DEBOUNCE);
-    return () => clearTimeout(timer);
-  }, [typed]);
+  const entered = useRef(false); // Enter was pressed before the answer came
   const open = (hit: Hit | undefined): void => {
     if (!hit) return;
-    setTyped("");
+    type("");
     go(hit.path, carried());
   };
+  const type = (text: string): void => {
+    entered.current = false;
+    setHits(null); // Enter must not open what was found for another text
+    setTyped(text);
+  };
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only another text is searched for
+  useEffect(() => {
+    const text = typed.trim();
+    if (text.length < 2) return;
+    const stop = new AbortController();
+    const timer = setTimeout(async () => {
+      const found = await search(text, stop.signal);
+      if (stop.signal.aborted) return;
+      setHits(found);
+      setAt(0);
+      if (entered.current) open(found[0]);
+    }, DEBOUNCE);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [typed]);
   const key = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && hits === null) entered.current = true;
     if (event.key === "Enter") open(hits?.[at]);
-    if (event.key === "Escape") setTyped("");
+    if (event.key === "Escape") type("");
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && hits) {
       setAt(Math.max(0, Math.min(hits.length - 1, at + step)));
@@ -73,7 +75,7 @@ export function SearchEverywhere() {
           value={typed}
           placeholder={t("search.everywhere")}
           data-search="everywhere"
-          onInput={(event) => setTyped(event.currentTarget.value)}
+          onInput={(event) => type(event.currentTarget.value)}
           onKeyDown={key}
         />
       </label>

@@ -1,11 +1,12 @@
 /** Who is logged in; logging in and out. */
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, revision } from "../api/client";
+import { language } from "../state/preferences";
 import { logIn, logOut, readSession, session } from "../state/session";
-import { t, word } from "../words";
+import { t } from "../words";
 import { momentWithZone } from "./format";
 import { Menu } from "./menu";
-import { Dialog } from "./pieces";
+import { Dialog, errorText } from "./pieces";
 
 export function UserMenu() {
   const [asking, setAsking] = useState(false);
@@ -90,7 +91,7 @@ export function LogIn({ close }: { close: () => void }) {
         </label>
         {error && (
           <p class="notice bad" role="alert">
-            {word(`failed.${error.message}`, error.message)} {error.hint}
+            {errorText(error)} {language.value === "en" && error.hint}
           </p>
         )}
         <p class="muted">{t("session.about")}</p>
