@@ -51,7 +51,6 @@ programs: $(STAMP)
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
-	@tools/need '/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc' fonts-noto-cjk
 	@tools/controlplane/build >/dev/null
 
 test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
@@ -103,6 +102,8 @@ bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BEN
 	$(BIN)/python -m bench $(BENCH)
 
 pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, from the demo
+	@tools/need chromium chromium
+	@tools/need '/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc' fonts-wqy-zenhei
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.console_pictures
 
