@@ -56,7 +56,7 @@ async def test_idle_hours_are_ranked_with_owner_memory_and_idle_since(analyzer):
     found = await analyzer.json("/api/v1/waste?since=6h")
     (row,) = found["rows"]
     assert (row["namespace"], row["pod"], row["owner"]) == ("notebooks", "carol-0", "Notebook/carol")
-    assert (row["idle_gpu_hours"], row["memory_held_mb"], row["idle_ratio"]) == (0.75, 18 * 1024, 1.0)
+    assert (row["idle_gpu_hours"], row["memory_held"], row["idle_ratio"]) == (0.75, 18 * 1024**3, 1.0)
     assert row["idle_since"].endswith(":00:00Z")
     assert (found["gpu_hours"], found["held_gpu_hours"], found["unallocated_gpu_hours"]) == (6.0, 3.0, 3.0)
     assert (found["idle_gpu_hours"], found["in_use_gpu_hours"], found["count"]) == (0.75, 0.75, 1)

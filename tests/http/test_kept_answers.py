@@ -1,7 +1,6 @@
 """Answers that many clients ask for are made and compressed once."""
 
 import asyncio
-import gzip
 import threading
 
 import httpx2
@@ -84,7 +83,7 @@ async def test_old_answers_are_dropped_when_there_are_too_many():
     made: list[str] = []
 
     def make(name: str):
-        return lambda: made.append(name) or Content(body=gzip.compress(b"")[:1] * 40)
+        return lambda: made.append(name) or Content(body=b"x" * 40)
 
     for name in ("a", "b", "a", "c", "a", "b"):  # the third one takes the place of b, which was asked for less recently
         await kept.content("/", name, make(name))

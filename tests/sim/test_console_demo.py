@@ -60,6 +60,10 @@ def test_the_console_says_what_the_exporters_say(demo):
     chart = got(f"{api}/history/classes?range=24h&points=24")
     assert len(chart["times"]) <= 24
     assert chart["columns"]
+    recent = got(f"{api}/history/classes?range=1h&points=60")
+    rows = got(f"{api}/gpus")["total"]
+    for counts in zip(*(column["gpus"] for column in recent["columns"]), strict=True):
+        assert sum(count or 0 for count in counts) <= rows
     assert any(got(f"{api}/history/series?range=24h")["columns"][0]["values"])
 
 

@@ -1,7 +1,12 @@
 """The agents' metrics that the console shows beside the analysis: a few of every GPU, and all of one."""
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.metric import Metric
 
+# metrics of dcgm-exporter, where there is no agent: their name → the agent's metric
+THEIRS: dict[str, Metric] = {
+    alias.name: metric for metric in (m.GPU_TEMPERATURE,) for alias in metric.aliases if alias.family == "dcgm"
+}
 # one-hot metrics: only the series with the value 1 says something
 CURRENT = frozenset({m.GPU_MODE.name, m.CONTAINER_STATE.name})
 OF_ALL = frozenset(
@@ -24,7 +29,7 @@ OF_ALL = frozenset(
         m.SAMPLE_TIME,
         m.BUILD_INFO,
     )
-)
+) | frozenset(THEIRS)
 OF_ONE = frozenset(
     metric.name
     for metric in (

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from vgpuscope.model.analysis import Verdict
+from vgpuscope.model.quantity import Bytes
 
 GroupBy: TypeAlias = Literal["tenant", "namespace", "owner", "node", "model"]
 GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
@@ -24,7 +25,7 @@ class WasteRow(Struct, frozen=True, kw_only=True):
     in_use_gpu_hours: float
     unknown_gpu_hours: float
     idle_ratio: float  # idle hours divided by all hours that they held
-    memory_held_mb: float | None  # on one GPU, mean while idle
+    memory_held: Bytes | None  # on one GPU, mean while idle
     idle_since: str | None  # since when all current tenants of the row are idle; null: not all are
     verdict: Verdict | Literal["ended"]  # now
 

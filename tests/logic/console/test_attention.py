@@ -54,6 +54,8 @@ BUSY: dict[str, Any] = {"verdict": "in_use", "use_class": "busy"}
         (gpu(tenant(memory_max=10, memory_limit=10)), ["near-limit"]),
         (gpu(tenant(memory_max=9, memory_limit=10)), []),
         (gpu(tenant(memory_max=9, memory_limit=None)), []),
+        (gpu(tenant(memory_max=10, memory_limit=10), memory_total=10), []),  # it has the whole GPU
+        (gpu(tenant(memory_max=10, memory_limit=10), memory_total=11), ["near-limit"]),
         (gpu(memory_unattributed=GIB), ["unattributed"]),
         (gpu(memory_unattributed=1), []),
         (gpu(memory_unattributed=None), []),
@@ -112,6 +114,8 @@ def test_changed_verdicts_health_and_new_xids_are_events():
         ("xid", None, None, "train", 79.0),
     ]
     assert happened(before, before) == []
+    unreported = [fleets.gpu(0, tenants=lone, xids=(13,), **BUSY)]
+    assert happened(unreported, before) == []  # that it is healthy is no news
 
 
 def test_each_tenant_of_a_shared_gpu_has_its_own_events():

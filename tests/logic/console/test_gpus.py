@@ -92,6 +92,14 @@ def test_labels_that_prometheus_renamed_are_the_agents():
     assert row.tenants[0].blocked is False
 
 
+def test_a_temperature_of_dcgm_exporter_counts_where_there_is_no_agent():
+    theirs = (Seen("DCGM_FI_DEV_GPU_TEMP", {"UUID": GPU, "pod": "train", "namespace": "ml"}), 70.0)
+    own = (Seen(m.GPU_TEMPERATURE.name, {"gpu_uuid": GPU}), 60.0)
+    for samples, shown in (([theirs], 70.0), ([theirs, own], 60.0), ([own, theirs], 60.0)):
+        (row,) = rows(fleets.gpu(0), facts=folded(samples))
+        assert row.temperature == shown
+
+
 def test_a_tenant_that_has_the_gpu_alone_is_as_busy_as_the_gpu_and_one_of_several_is_not():
     terms = {"mem_used": Stat(mean=5.0, max=7.0)}
     verdict = {"verdict": "in_use", "use_class": "busy"}

@@ -1,5 +1,7 @@
 """Charts: at most as many points as asked for, and GPUs that add up at each of them."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,30 @@ def test_an_analysis_belongs_to_the_step_in_which_its_window_ends():
     fold = SeriesFold(grid)
     fold.add([HistoryPoint(step="analysis", time=NOON + HOUR, gpu_id="a", seconds=600, util=0.5)])
     assert fold.columns(("use",))[0].values == (0.5, None)
+
+
+def analysis(at: float, seconds: float, gpu: str = "a", **more) -> HistoryPoint:
+    by: Any = {"busy": seconds}
+    return HistoryPoint(
+        step="analysis", time=at, gpu_id=gpu, seconds=seconds, held_seconds=seconds, by_class=by, **more
+    )
+
+
+def test_an_analysis_that_stands_for_long_is_in_every_step_of_that_time():
+    grid = Grid(NOON, NOON + HOUR, least=600, points=10)
+    found, _ = folded([analysis(NOON + HOUR, HOUR), analysis(NOON + HOUR, 900, gpu="b")], grid=grid)
+    assert found == {(None, "busy"): (1.0, 1.0, 1.0, 1.0, 1.5, 2.0)}
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(2, 40))
+def test_one_gpu_is_never_more_than_one_however_rare_its_analyses_are(gaps, points):
+    """Analyses follow each other, and each stands for the time since the one before."""
+    ends = [NOON + 60 * sum(gaps[: place + 1]) for place in range(len(gaps))]
+    found, _ = folded(
+        [analysis(end, 60.0 * gap) for end, gap in zip(ends, gaps, strict=True)],
+        grid=Grid(NOON, ends[-1], least=60, points=points),
+    )
+    assert {round(value, 2) for value in found[None, "busy"]} == {1.0}
 
 
 def test_queries_escape_what_they_are_asked_for():

@@ -85,6 +85,8 @@ def test_waiting_pods_and_findings_of_others_are_left_out():
     [
         (None, (), None),
         (None, ("a", "b"), {"a", "b"}),
+        (None, ("",), None),
+        (("a",), ("",), {"a"}),
         (("a",), (), {"a"}),
         (("a",), ("a", "b"), {"a"}),
         (("a",), ("b",), set()),

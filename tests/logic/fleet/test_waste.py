@@ -66,7 +66,7 @@ def test_an_idle_pod_that_has_a_gpu_alone_wastes_all_of_it(store):
     assert hours(found) == {"nb": 1.0}
     assert (found.gpu_hours, found.held_gpu_hours, found.unallocated_gpu_hours) == (3.0, 2.0, 1.0)
     assert (found.idle_gpu_hours, found.in_use_gpu_hours, found.unknown_gpu_hours) == (1.0, 1.0, 0.0)
-    assert found.rows[0].memory_held_mb == 20 * 1024
+    assert found.rows[0].memory_held == 20 * 1024**3
     assert found.rows[0].idle_ratio == 1.0
 
 

@@ -1,11 +1,13 @@
 """The console's API: one answer from several parts, each of which can fail alone."""
 
+import asyncio
 import csv
 import io
 
 import pytest
 from msgspec.structs import replace
 
+from tests.http.serving import until
 from tests.logic.console.clusters import GIB, device, holder, node
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from tests.services.analyzer.exporting import exporting
@@ -269,6 +271,14 @@ async def test_a_cluster_exporter_that_hangs_does_not_hold_up_the_answer(fleet):
     assert (states(answer)["cluster"], answer["total"]) == ("down", 4)
 
 
+async def test_a_waiting_pod_is_explained_from_the_list_while_the_exporter_hangs(fleet):
+    await v1(fleet, "scheduling")
+    fleet.exporter.let_go.clear()
+    found = await v1(fleet, "scheduling/team-a/later-a")
+    assert found["pod"]["code"] == "SCHED_TAINT"
+    assert (await fleet.get("/api/v1/scheduling/team-a/nope")).status_code == 404
+
+
 async def test_another_service_at_its_address_is_noticed(fleet):
     fleet.exporter.name = "analyzer"
     (part,) = [part for part in (await v1(fleet, "parts"))["parts"] if part["name"] == "cluster"]
@@ -437,6 +447,11 @@ async def test_the_timeline_tells_verdicts_and_settings_newest_first(fleet):
     assert moments == sorted(moments, reverse=True)
 
 
+def newest(values):
+    """The last value there is: when an hour has just begun, its step has none yet."""
+    return [value for value in values if value is not None][-1]
+
+
 async def test_charts_come_from_the_stored_results(tmp_path):
     flags = {**HOURLY, "analyzer.history": str(tmp_path / "results.db"), "prometheus.query_condition": "{}"}
     async with running(source(), **flags) as analyzer:
@@ -448,16 +463,42 @@ async def test_charts_come_from_the_stored_results(tmp_path):
             assert all(len(column["gpus"]) == len(chart["times"]) for column in chart["columns"])
             assert (states(chart)["history"], chart["source"]) == ("ok", "analyses")
         mine = await v1(analyzer, "history/classes?range=2h&namespace=team-a")
-        last = [column["gpus"][-1] for column in mine["columns"]]
+        last = [newest(column["gpus"]) for column in mine["columns"]]
         assert [round(value, 2) for value in last if value] == [0.5]  # half of the GPU that two share
         one = await v1(analyzer, f"history/series?range=1h&gpu_id={uuid(0)}&quantity=use,memory_used")
-        assert {column["quantity"]: column["values"][-1] for column in one["columns"]} == {
+        assert {column["quantity"]: newest(column["values"]) for column in one["columns"]} == {
             "use": 0.95,
             "memory_used": 40.0 * GIB,
         }
         pod = await v1(analyzer, "history/series?range=1h&namespace=team-a&pod=web-a&quantity=memory_used")
-        assert [column["values"][-1] for column in pod["columns"]] == [4.0 * GIB]
+        assert [newest(column["values"]) for column in pod["columns"]] == [4.0 * GIB]
         assert (await v1(analyzer, "overview"))["waste"] is not None
+
+
+@pytest.mark.attack
+async def test_a_flood_of_charts_does_not_fill_the_queue_of_the_store(tmp_path):
+    """Each request asks for another chart. The store sees two of them at once, so that results can still be saved."""
+    flags = {**HOURLY, "analyzer.history": str(tmp_path / "results.db"), "analyzer.rate_limit": 1e6}
+    async with running(source(), **flags) as analyzer:
+        await analyzer.analysed()
+        most, now, let_go = [0], [0], asyncio.Event()
+
+        async def points(_):
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            await let_go.wait()
+            now[0] -= 1
+            return []
+
+        analyzer.analyzer.points = points
+        charts = [asyncio.create_task(v1(analyzer, f"history/classes?range={n}m")) for n in range(1, 100)]
+        rejected = await until(lambda: [one for one in charts if one.done()])
+        let_go.set()
+        answers = await asyncio.gather(*charts)
+        assert most[0] <= 2
+        assert rejected
+        down = [part for answer in answers for part in answer["parts"] if part["state"] == "down"]
+        assert {part["code"] for part in down} <= {"HISTORY_DOWN", "QUERY_TIMEOUT"}
 
 
 async def test_without_a_store_charts_are_empty_and_say_why(fleet):

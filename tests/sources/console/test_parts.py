@@ -141,6 +141,21 @@ async def test_a_slow_part_is_fetched_for_a_fortieth_of_the_time_at_most(source)
     assert source.fetches == 2
 
 
+async def test_a_part_that_took_long_to_fail_is_soon_tried_again(source):
+    part = reader(source, kept=5.0, deadline=1.0)
+    source.let_go.clear()
+    waiting = asyncio.create_task(part.read())
+    await asyncio.sleep(0)
+    forward(50)
+    source.answer = SourceDown("gone")
+    source.let_go.set()
+    await waiting
+    await asyncio.sleep(0)
+    source.answer = "back"
+    forward(31)
+    assert ((await part.read()).state, source.fetches) == ("ok", 2)
+
+
 async def test_a_part_that_is_not_configured_is_absent_and_says_how_to_configure_it():
     missing = SourceDown("none is configured", hint="Set it.")
     part: PartReader[str] = PartReader("cluster", None, missing=missing)

@@ -75,7 +75,8 @@ def _gpu(row: GpuRow, *, now: UnixTime, down: set[str | None]) -> Iterator[Atten
 
 def _tenant(row: GpuRow, tenant: TenantRow, *, now: UnixTime) -> Iterator[AttentionRow]:
     used, limit = tenant.memory_max, tenant.memory_limit
-    if tenant.own_numbers and used is not None and limit and used >= NEAR_LIMIT * limit:
+    whole = row.memory_total is not None and limit is not None and limit >= row.memory_total  # it may use all there is
+    if tenant.own_numbers and used is not None and limit and not whole and used >= NEAR_LIMIT * limit:
         kind: AttentionKind = "over-limit" if used > limit else "near-limit"
         yield _of(row, tenant, kind=kind, code=None, number=round(used / limit, 4), unit="ratio")
     if tenant.verdict == "idle" and row.verdict == "in_use" and _lasts(tenant.idle_since, now) >= IDLE_TENANT_LONG:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.console import THEIRS
 from vgpuscope.model.console.facts import Facts, GpuFacts, NodeFacts, Seen, TenantFacts, TenantKey
 
 Samples = Iterable[tuple[Seen, float]]
@@ -13,18 +14,22 @@ def folded(samples: Samples) -> Facts:
     facts = Facts()
     versions: dict[str, str] = {}  # by scrape target
     places: dict[str, str] = {}
+    tenants: dict[int, tuple[dict[str, str], TenantFacts]] = {}  # many series of a container have the same labels
     for (name, labels), value in samples:
         if value != value:  # noqa: PLR0124 - NaN
             continue
-        instance, node = labels.get("instance", ""), _label(labels, "node")
-        if node:
-            places[instance] = node
+        if name == m.SOURCE_UP.name:
+            places[labels.get("instance", "")] = _label(labels, "node")
         if name == m.BUILD_INFO.name:
-            versions[instance] = labels.get("version", "")
+            versions[labels.get("instance", "")] = labels.get("version", "")
         elif (take := _TAKE.get(name)) is not None:
             take(facts, labels, value)
+        elif name in THEIRS:
+            _take_theirs(facts, name, labels, value)
         elif "pod" in labels or "exported_pod" in labels:
-            _tenant(facts, labels).values[name] = value
+            if id(labels) not in tenants:
+                tenants[id(labels)] = (labels, _tenant(facts, labels))
+            tenants[id(labels)][1].values[name] = value
         elif "gpu_uuid" in labels:
             _gpu(facts, labels).values[name] = value
     for instance, node in places.items():
@@ -75,6 +80,12 @@ def _node(facts: Facts, node: str) -> NodeFacts:
     if found is None:
         found = facts.nodes[node] = NodeFacts()
     return found
+
+
+def _take_theirs(facts: Facts, name: str, labels: Mapping[str, str], value: float) -> None:
+    """A value of dcgm-exporter, which counts only where the agent does not report the same."""
+    if uuid := labels.get("UUID"):
+        _gpu(facts, {"gpu_uuid": uuid}).values.setdefault(THEIRS[name].name, value)
 
 
 def _take_mode(facts: Facts, labels: Mapping[str, str], value: float) -> None:

@@ -1,6 +1,7 @@
 """Points of the history → columns of a chart, in as many steps as were asked for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from vgpuscope.model.console.history import UNITS, ClassColumn, ClassGroup, Quantity, SeriesColumn
 from vgpuscope.model.console.overview import GPU_CLASSES, GpuClass
@@ -9,6 +10,7 @@ from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 
 MOST_GROUPS = 12  # that are shown separately; the others are added up
 OTHERS = "others"
+_INSTANT = 0.001  # seconds
 
 
 class Grid:
@@ -30,6 +32,31 @@ class Grid:
         place = int(at // self.step) - self._first
         return place if 0 <= place < len(self.times) else None
 
+    def pieces(self, points: Iterable[HistoryPoint]) -> list["Piece"]:
+        """The points, divided among the steps that they stand for."""
+        return [Piece(point, place, seconds) for point in points for place, seconds in self._spread(point)]
+
+    def _spread(self, point: HistoryPoint) -> Iterator[tuple[int, Seconds]]:
+        """An analysis stands for the time before the end of its window; an hour or a day is in one step."""
+        if point.step != "analysis":
+            place = self.place(point.time)
+            if place is not None:
+                yield place, point.seconds
+            return
+        begin = point.time - max(point.seconds, _INSTANT)
+        first, last = int(begin // self.step), int((point.time - _INSTANT) // self.step)
+        for bucket in range(max(first, self._first), min(last, self._first + len(self.times) - 1) + 1):
+            overlap = min(point.time, (bucket + 1) * self.step) - max(begin, bucket * self.step)
+            yield bucket - self._first, max(overlap, 0.0)
+
+
+class Piece(NamedTuple):
+    """A point in one step: what it stands for there."""
+
+    point: HistoryPoint
+    place: int
+    seconds: Seconds
+
 
 class ClassFold:
     """Adds up points: seconds of GPUs by step, group and class."""
@@ -42,27 +69,27 @@ class ClassFold:
 
     def add(self, points: Sequence[HistoryPoint]) -> None:
         """Add all points of some whole steps of the history; no point may be added twice."""
-        places = [self._grid.place(_begin(point)) for point in points]
-        parts = _parts(points, places)
-        for point, place in zip(points, places, strict=True):
-            if place is not None and (name := self._group(point)) is not None:
-                self._count(point, place, name, parts[place, point.gpu_id])
+        pieces = self._grid.pieces(points)
+        parts = _parts(pieces)
+        for piece in pieces:
+            if (name := self._group(piece.point)) is not None:
+                self._count(piece, name, parts[piece.place, piece.point.gpu_id])
 
     def cover(self, gpus: Iterable[HistoryPoint]) -> None:
         """Note for how much of each step there are results, from the points of GPUs of the same time."""
         seconds: dict[tuple[int, str, str], Seconds] = {}
-        for point in gpus:
-            place = self._grid.place(_begin(point))
-            if place is not None:
-                key = (place, point.gpu_id, point.mig)
-                seconds[key] = seconds.get(key, 0.0) + point.seconds
+        for point, place, share in self._grid.pieces(gpus):
+            key = (place, point.gpu_id, point.mig)
+            seconds[key] = seconds.get(key, 0.0) + share
         covered: dict[int, Seconds] = {}
         for (place, *_), found in seconds.items():
             covered[place] = max(covered.get(place, 0.0), found)
         for place, found in covered.items():
             self._covered[place] = min(self._grid.step, self._covered[place] + found)
 
-    def _count(self, point: HistoryPoint, place: int, name: str, part: Ratio) -> None:
+    def _count(self, piece: Piece, name: str, part: Ratio) -> None:
+        point, place = piece.point, piece.place
+        part *= piece.seconds / point.seconds if point.seconds else 0.0
         free = max(0.0, point.seconds - point.held_seconds) if not point.pod else 0.0
         for use_class, seconds in point.by_class.items():
             unallocated = min(seconds, free) if use_class == "idle" else 0.0
@@ -116,11 +143,9 @@ class SeriesFold:
         self._cells: list[dict[tuple[str, ...], _Cell]] = [{} for _ in grid.times]
 
     def add(self, points: Iterable[HistoryPoint]) -> None:
-        for point in points:
-            place = self._grid.place(_begin(point))
-            if place is not None:
-                of = (point.gpu_id, point.mig, point.namespace, point.pod)
-                self._cells[place].setdefault(of, _Cell()).add(point)
+        for point, place, seconds in self._grid.pieces(points):
+            of = (point.gpu_id, point.mig, point.namespace, point.pod)
+            self._cells[place].setdefault(of, _Cell()).add(point, seconds or _INSTANT)
 
     def columns(self, wanted: Sequence[str]) -> tuple[SeriesColumn, ...]:
         """The quantities that the history knows; power is not one of them."""
@@ -141,16 +166,16 @@ class _Cell:
         self.util_max: float | None = None
         self.used_max: float | None = None
 
-    def add(self, point: HistoryPoint) -> None:
+    def add(self, point: HistoryPoint, seconds: Seconds) -> None:
         if point.util is not None:
-            self.util += point.util * point.seconds
-            self.util_weight += point.seconds
+            self.util += point.util * seconds
+            self.util_weight += seconds
         if point.memory_used is not None:
-            self.used += point.memory_used * point.seconds
-            self.used_weight += point.seconds
+            self.used += point.memory_used * seconds
+            self.used_weight += seconds
         if point.score is not None:
-            self.score += point.score * point.seconds
-            self.score_weight += point.seconds
+            self.score += point.score * seconds
+            self.score_weight += seconds
         self.util_max = _larger(self.util_max, point.util_max)
         self.used_max = _larger(self.used_max, point.memory_max)
 
@@ -191,21 +216,14 @@ _COLUMNS: dict[Quantity, Callable[[_Cells], float | None]] = {
 }
 
 
-def _begin(point: HistoryPoint) -> UnixTime:
-    """A moment within the time that a point stands for: an hour's point begins then, an analysis' window ends then."""
-    return point.time - 0.001 if point.step == "analysis" else point.time
-
-
-def _parts(points: Iterable[HistoryPoint], places: Iterable[int | None]) -> dict[tuple[int, str], Ratio]:
+def _parts(pieces: Iterable[Piece]) -> dict[tuple[int, str], Ratio]:
     """The part of its GPU that an instance or a pod is: together they are at most the GPU."""
     spent: dict[tuple[int, str], Seconds] = {}
     each: dict[tuple[int, str, str, str, str], Seconds] = {}
-    for point, place in zip(points, places, strict=True):
-        if place is None:
-            continue
-        spent[place, point.gpu_id] = spent.get((place, point.gpu_id), 0.0) + point.seconds
+    for point, place, seconds in pieces:
+        spent[place, point.gpu_id] = spent.get((place, point.gpu_id), 0.0) + seconds
         who = (place, point.gpu_id, point.mig, point.namespace, point.pod)
-        each[who] = each.get(who, 0.0) + point.seconds
+        each[who] = each.get(who, 0.0) + seconds
     longest: dict[int, Seconds] = {}
     for (place, *_), seconds in each.items():
         longest[place] = max(longest.get(place, 0.0), seconds)

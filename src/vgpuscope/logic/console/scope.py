@@ -19,10 +19,11 @@ Namespaces: TypeAlias = frozenset[str] | None  # None: all
 
 def allowed(caller: Caller, asked: Sequence[str]) -> Namespaces:
     """The namespaces that a caller sees: those that it asks for, as far as it may see them."""
+    wanted = frozenset(filter(None, asked))
     if caller.namespaces is None:
-        return frozenset(asked) or None
+        return wanted or None
     own = frozenset(caller.namespaces)
-    return own & frozenset(asked) if asked else own
+    return own & wanted if wanted else own
 
 
 def gpus_in(rows: Sequence[GpuRow], namespaces: Namespaces) -> Sequence[GpuRow]:

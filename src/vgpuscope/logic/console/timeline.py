@@ -10,6 +10,7 @@ from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.xid import advice
 
+_HEALTHY = "ok"
 _Key = tuple[str, str]
 _Who = tuple[str, str, str]
 _Said = tuple[Verdict, UseClass]
@@ -90,7 +91,7 @@ def _events(before: Digest, after: Digest) -> Iterator[dict[str, object]]:
 def _changes(was: GpuDigest, now: GpuDigest) -> Iterator[dict[str, object]]:
     if was.verdict != now.verdict:
         yield {**now.objects, "kind": "verdict", "code": now.verdict, "before": was.use_class, "after": now.use_class}
-    if was.health != now.health and now.health:
+    if was.health != now.health and now.health and (was.health or now.health != _HEALTHY):
         yield {**now.objects, "kind": "health", "before": was.health or None, "after": now.health}
     for xid in now.xids:
         if xid not in was.xids:

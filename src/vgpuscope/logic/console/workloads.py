@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from vgpuscope.logic.console.moments import average, total
+from vgpuscope.logic.console.moments import average, iso_or_none, total
 from vgpuscope.logic.console.scheduling import waited
 from vgpuscope.model.analysis import UseClass, Verdict
 from vgpuscope.model.console.gpus import GpuRow, TenantRow, Use
@@ -111,7 +111,7 @@ def _waiting(pod: PendingPod, now: UnixTime) -> WorkloadRow:
         verdict="unknown",
         use_class=None,
         idle_since=None,
-        since=None,
+        since=iso_or_none(pod.created),
         container_state=None,
         last_kernel=None,
         priority=None,

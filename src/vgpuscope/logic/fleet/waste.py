@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from vgpuscope.model.analysis import GpuUse, TenantUse, Verdict
 from vgpuscope.model.history import HistoryPoint
-from vgpuscope.model.quantity import MIB, Ratio, Seconds, UnixTime
+from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.model.waste import GroupBy, Waste, WasteRow
 
 _HOUR = 3600.0
@@ -199,7 +199,7 @@ def _row(found: Sequence[tuple[HeldTime, _Sums]], now: Now) -> WasteRow:
         in_use_gpu_hours=_hours(in_use),
         unknown_gpu_hours=_hours(unknown),
         idle_ratio=round(idle / (idle + in_use + unknown), 4),
-        memory_held_mb=round(memory / seconds / MIB, 1) if seconds else None,
+        memory_held=round(memory / seconds) if seconds else None,
         idle_since=_iso(max(since)) if verdict == "idle" and len(since) == len(here) else None,
         verdict=verdict,
     )

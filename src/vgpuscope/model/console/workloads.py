@@ -47,13 +47,13 @@ class WorkloadRow(Struct, frozen=True, kw_only=True, gc=False):
     verdict: Verdict  # in_use if one tenant is, idle only if all are
     use_class: UseClass | None  # null: its tenants differ
     idle_since: str | None
-    since: str | None
+    since: str | None  # when it got its GPUs; of a pending pod, when it was created
     container_state: str | None  # by its agent: not-started, idle, active, unknown; null: its tenants differ
     last_kernel: str | None
     priority: int | None
     blocked: bool | None
     code: str | None  # of a pending pod: why it waits
-    waited_seconds: Seconds | None
+    waited_seconds: Seconds | None  # when the answer was made; `since` is exact
 
 
 class WorkloadList(Struct, frozen=True, kw_only=True):

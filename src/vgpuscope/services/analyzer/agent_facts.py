@@ -6,7 +6,7 @@ from typing import Protocol
 
 from vgpuscope.catalog.console import CURRENT, OF_ALL, OF_ONE
 from vgpuscope.formats.prom import promql
-from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
@@ -71,17 +71,29 @@ def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
 
 
 def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:
-    """The wanted samples of a page. What its series mean is not remembered: that would take more memory than facts."""
-    reader: PageReader[Seen] = PageReader(wanted=wanted, meaning=Seen)
-    return reader.read(b"\n".join(line for line in page.split(b"\n") if not _says_nothing(line)))
+    """The wanted samples of a page.
+
+    Most series of a container have the same labels, which are decoded once. What series mean is not remembered from one
+    page to the next: that would take more memory than the facts.
+    """
+    names = {name.encode(): name for name in wanted}
+    known: dict[bytes, dict[str, str] | None] = {}
+    found: list[tuple[Seen, float]] = []
+    lines = page.split(b"\n")
+    lines.pop()  # a line without an end was cut off
+    for line in lines:
+        name, brace, rest = line.partition(b"{")
+        if not brace or name not in names or (name in _CURRENT and line.endswith(b" 0")):
+            continue
+        text, _, value = rest.rpartition(b"}")
+        if text not in known:
+            known[text] = decode_labels(text)
+        if (labels := known[text]) is not None:
+            found.append((Seen(names[name], labels), number(value)))
+    return found
 
 
-def _says_nothing(line: bytes) -> bool:
-    """Whether it is one of the states that a GPU or container is not in."""
-    return line.endswith(b" 0") and line.startswith(_CURRENT)
-
-
-_CURRENT = tuple(f"{name}{{".encode() for name in CURRENT)
+_CURRENT = frozenset(name.encode() for name in CURRENT)  # with 0, it is a state that a GPU or container is not in
 
 
 def _only(facts: Facts, gpu_id: str) -> Facts:

@@ -28,7 +28,7 @@ from vgpuscope.model.console.settings import Preview, SettingList
 from vgpuscope.model.console.timeline import TimelineEvent
 from vgpuscope.model.errors import HistoryDown, ScopeError, SourceDown, Unknown
 from vgpuscope.model.history import HistoryPoint
-from vgpuscope.model.pending import PendingPod
+from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
@@ -49,13 +49,14 @@ T = TypeVar("T")
 
 JOINED = ("analysis", "cluster", "agents")  # the parts of every list
 _SHARE = 60  # rows are joined again at most for 1/60 of the time, unless there is a new analysis
-_TICK: Seconds = 60.0  # an answer says the age of its parts at least so often
+_TICK: Seconds = 60.0  # an answer with times that go on, such as how long pods wait, is made anew so often
 _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
 _HOUR, _DAY = 3600, 86400
 _EVENTS = 5000  # kept in memory
-_CHARTS = 64  # kept in memory
+_CHARTS = 64  # kept in memory, and waiting to be read
+_CHARTS_AT_ONCE = 2
 _CHART_KEPT: Seconds = 15.0
 _CHART_WITHIN: Seconds = 10.0
 _LARGEST = 256 * 2**20  # bytes of an engine's answer
@@ -94,7 +95,7 @@ class View(Struct, frozen=True, kw_only=True):
     rows: tuple[GpuRow, ...]
     parts: tuple[Part, ...]
     version: tuple[object, ...]  # of the rows and the states of the parts
-    full_version: tuple[object, ...]  # also of waiting pods, quotas and the history
+    full_version: tuple[object, ...]  # also of waiting pods, quotas, the history, and the minute
 
     @property
     def analysis(self) -> Analysis | None:
@@ -149,6 +150,7 @@ class Console:
         self._joining = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._charts: dict[str, PartReader[Any]] = {}  # the last ones that were asked for
+        self._reading, self._waiting = asyncio.Semaphore(_CHARTS_AT_ONCE), 0
         self._past = self._past_reader(stored=False)
         self._stored = False
         self._day_before: tuple[UnixTime, float | None] = (
@@ -172,7 +174,7 @@ class Console:
         joined, now = await self._joined(board, cluster, agents), self._wall()
         parts = (self._analysis_part(board, now), *(part_of(one, now) for one in (cluster, agents, held)))
         states = tuple((part.name, part.state, part.code) for part in parts)
-        version = (*joined.made_for, int(now // _TICK), states)
+        version = (*joined.made_for, states)
         return View(
             now=now,
             board=board,
@@ -183,7 +185,7 @@ class Console:
             rows=joined.rows,
             parts=parts,
             version=version,
-            full_version=(*version, cluster.version, held.version),
+            full_version=(*version, cluster.version, held.version, int(now // _TICK)),
         )
 
     async def gpu_facts(self, gpu_id: str) -> Facts | None:
@@ -211,12 +213,16 @@ class Console:
         except ScopeError:
             return None
 
-    async def cluster_api(self) -> ClusterPart:
-        """The cluster exporter itself; Unknown without one."""
+    async def explained(self, namespace: str, pod: str) -> PendingList | None:
+        """Why one pod waits, with the numbers; None if the cluster exporter does not say it now."""
         api = self._wired().api
         if api is None:
             raise Unknown(str(_NO_CLUSTER), hint=_NO_CLUSTER.advice)
-        return api
+        try:
+            async with asyncio.timeout(_FACTS_WITHIN):
+                return await api.explain(namespace, pod)
+        except (ScopeError, TimeoutError):
+            return None
 
     @property
     def engine(self) -> PromApi | None:
@@ -249,13 +255,24 @@ class Console:
         stored = self._desk.config().analyzer.history not in {"", "none"} or self.engine is not None
         return PartReader(
             "history",
-            fetch if stored else None,
+            (lambda: self._in_turn(fetch)) if stored else None,
             missing=_NO_HISTORY,
             kept=_CHART_KEPT,
             deadline=_CHART_WITHIN,
             longest=_PAST_LONGEST,
             wall=self._wall,
         )
+
+    async def _in_turn(self, fetch: Callable[[], Awaitable[T]]) -> T:
+        """Read few charts at once: others use the store too, and the analyzer saves its results there."""
+        if self._waiting >= _CHARTS:
+            raise HistoryDown(f"{_CHARTS} charts are waiting to be read; this one was rejected", hint="Retry soon.")
+        self._waiting += 1
+        try:
+            async with self._reading:
+                return await fetch()
+        finally:
+            self._waiting -= 1
 
     def settings(self) -> SettingList:
         """Every setting of the analyzer."""

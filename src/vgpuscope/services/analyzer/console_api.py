@@ -27,6 +27,7 @@ from vgpuscope.model.console.timeline import Timeline
 from vgpuscope.model.console.words import Vocabulary
 from vgpuscope.model.console.workloads import WorkloadDetail, WorkloadList, WorkloadRow
 from vgpuscope.model.errors import Unknown
+from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.services.analyzer.console import JOINED, Console, View
 from vgpuscope.services.analyzer.console_answers import (
@@ -208,7 +209,7 @@ class ConsoleApi:
             rows = _chosen_workloads(workload_rows_of(view, scope, call.asked), call.asked)
             return _page(call, view, rows, WorkloadRow, parts=JOINED, group_by=call.asked.group_by)
 
-        return self._answer(make, view.full_version, scope)
+        return self._answer(make, (*view.version, view.cluster.version), scope)
 
     async def _workload(self, call: Call[PodQuery, None]) -> WorkloadDetail:
         asked, view = call.asked, await self._console.view()
@@ -245,8 +246,10 @@ class ConsoleApi:
         asked = call.asked
         if not allowed(call.caller, (asked.namespace,)):
             raise _no_pod(asked)
-        api = await self._console.cluster_api()
-        found, view = await asyncio.gather(api.explain(asked.namespace, asked.pod), self._console.view())
+        view = await self._console.view()
+        found = await self._console.explained(asked.namespace, asked.pod) or _known(view, asked)
+        if found is None:
+            raise view.cluster.error or _no_pod(asked)
         if not found.pending:
             raise _no_pod(asked)
         pod = min(found.pending, key=lambda one: (one.outcome != "waiting", -(one.created or 0.0)))
@@ -407,6 +410,15 @@ def _is(tenant: TenantRow, asked: PodQuery) -> bool:
 def _only(row: GpuRow, asked: PodQuery) -> GpuRow:
     """The GPU with the tenants of one pod."""
     return replace(row, tenants=tuple(one for one in row.tenants if _is(one, asked)))
+
+
+def _known(view: View, asked: PodQuery) -> PendingList | None:
+    """The pod as the list of waiting pods has it, without the numbers; None: there is no list."""
+    if view.cluster.value is None:
+        return None
+    listed = view.cluster.value.pending
+    pods = tuple(pod for pod in listed.pending if (pod.namespace, pod.pod) == (asked.namespace, asked.pod))
+    return replace(listed, pending=pods)
 
 
 def _no_pod(asked: PodQuery) -> Unknown:

@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 _DEADLINE: Seconds = 3.0
 _KEPT: Seconds = 5.0
-_SHARE = 40  # a part is fetched at most for 1/40 of the time
+_SHARE = 40  # a part is fetched at most for 1/40 of the time,
+_LONGEST_PAUSE: Seconds = 120.0  # unless that would be longer than this
 _LONGEST: Seconds = 60.0  # for a fetch that nobody waits for any more
 _TRUSTED: Seconds = 600.0  # an older value is not shown
 
@@ -120,9 +121,14 @@ class PartReader(Generic[T]):
                 self._value, self._version = value, self._version + 1
             self._at, self._error = at, None
         finally:
-            now = self._clock()
-            self._due = now + max(self._kept, _SHARE * (now - self._began))
+            self._due = self._clock() + self._pause(self._clock() - self._began)
             self._task = None
+
+    def _pause(self, took: Seconds) -> Seconds:
+        """The time until the next fetch; a part that failed is soon tried again, however long it took to fail."""
+        if self._error is not None:
+            return max(self._kept, min(took, _LONGEST_PAUSE / 4))
+        return max(self._kept, min(_SHARE * took, _LONGEST_PAUSE))
 
 
 def _state(error: ScopeError | None, *, trusted: bool) -> PartState:

@@ -1,6 +1,6 @@
 """Short names in English and Chinese of codes that have none elsewhere."""
 
-from vgpuscope.model.analysis import Status, UseClass, Verdict
+from vgpuscope.model.analysis import Status, Verdict
 from vgpuscope.model.cluster import FindingKind, LostReason
 from vgpuscope.model.console.gpus import Mode
 from vgpuscope.model.console.overview import AttentionKind, GpuClass
@@ -23,16 +23,6 @@ CLASSES: dict[GpuClass, Pair] = {
     "unknown": ("Unknown", "未知"),
     "stalled": ("Stalled", "疑似停滞"),
     "not-started": ("CUDA not started", "尚未启动 CUDA"),
-}
-CLASS_MEANINGS: dict[UseClass, str] = {
-    "busy": "Kernels run on many SMs.",
-    "busy-unproductive": "Kernels run nearly all the time, but on few SMs.",
-    "low": "In use, with a low score.",
-    "idle": "No work was seen in the whole window.",
-    "idle-held": "No work was seen in the whole window, but memory is held.",
-    "unknown": "Not enough is known for a verdict.",
-    "stalled": "Utilisation is near 100 % and power near idle: a collective operation may hang.",
-    "not-started": "The container has the GPU and has not started CUDA yet.",
 }
 STATUS: dict[Status, str] = {
     "idle": "Idle (low score, and the verdict is idle)",

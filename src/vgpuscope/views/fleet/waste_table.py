@@ -6,7 +6,6 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from vgpuscope.model.quantity import MIB
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.views.table import table
 from vgpuscope.views.text import UNKNOWN, clean, size, span
@@ -34,13 +33,13 @@ def waste_table(found: Waste, width: int | None, *, limit: int) -> Group:
 
 
 def _cells(row: WasteRow, found: Waste) -> list[Text]:
-    held = row.memory_held_mb
+    held = row.memory_held
     return [
         Text(f"{row.idle_gpu_hours:.2f}" if row.idle_gpu_hours >= 0.005 else "<0.01", "bold"),
         Text(f"{100 * row.idle_ratio:.0f}%"),
         Text(str(row.gpus)),
         Text(str(row.pods)),
-        Text(UNKNOWN, "dim") if held is None else Text(size(held * MIB)),
+        Text(UNKNOWN, "dim") if held is None else Text(size(held)),
         Text(row.verdict, _NOW[row.verdict]),
         Text("") if row.idle_since is None else Text(_age(row.idle_since, found.end)),
         _name(row, found),
