@@ -2468,7 +2468,7 @@ export interface components {
             idle_ratio: number;
             idle_since: string | null;
             in_use_gpu_hours: number;
-            memory_held_mb: number | null;
+            memory_held: number | null;
             model: string | null;
             namespace: string | null;
             node: string | null;
