@@ -5,9 +5,11 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
+CONSOLE := src/vgpuscope/http/assets/console/index.html
+CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 .DEFAULT_GOAL := help
 
-.PHONY: help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -23,6 +25,12 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
 	@touch $@
 
+$(CONSOLE): $(STAMP) $(CONSOLE_SOURCES)
+	@echo "vgpuscope: building the web console"
+	@tools/console/run build
+
+console: $(CONSOLE)  ## build the web console into the package
+
 setup: $(STAMP)  ## virtual environment with locked dependencies
 
 hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
@@ -31,8 +39,9 @@ hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
 fmt: $(STAMP)  ## format and fix what can be fixed
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(STAMP)  ## ruff, mypy, import contracts
+lint: $(STAMP)  ## ruff, mypy, import contracts; the console's types and style
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+	tools/console/run check
 
 programs: $(STAMP)
 	@tools/need cc gcc
@@ -41,15 +50,18 @@ programs: $(STAMP)
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/need zsh zsh
 	@tools/need fish fish
+	@tools/need chromium chromium
+	@tools/need '/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc' fonts-noto-cjk
 	@tools/controlplane/build >/dev/null
 
-test: programs  ## everything that proves the product; installs what it needs
+test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
+	tools/console/run test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
 
-coverage: programs  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
+coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 	@$(BIN)/coverage combine --quiet
@@ -58,21 +70,28 @@ coverage: programs  ## `make test` with branch coverage; fails below fail_under 
 fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not real" -q
 
+attack: programs  ## what strangers could try, as tests; ATTACK_SECONDS=60 lets each fuzz test run for about that long
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m attack -q
+
 soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
 	$(BIN)/python -m pytest -m soak -s
 
 gen: $(STAMP)  ## write all generated files
 	$(BIN)/python -m tools.gen
+	tools/console/run types
 
-check-gen: $(STAMP)  ## fail if a generated file is not current
+check-gen: $(STAMP) check-types  ## fail if a generated file is not current
 	$(BIN)/python -m tools.gen --check
+
+check-types: $(STAMP)
+	@tools/console/run types /tmp/vgpuscope-types.gen.ts && { [ ! -e /tmp/vgpuscope-types.gen.ts ] || cmp -s /tmp/vgpuscope-types.gen.ts web/src/api/types.gen.ts || { echo "gen: web/src/api/types.gen.ts is not current: run make gen"; exit 1; }; }
 
 check: lint check-gen test  ## what CI runs
 
 golden: $(STAMP)  ## rewrite the golden files; read the diff
 	VGPUSCOPE_GOLDEN=write $(BIN)/python -m pytest -q tests/services/agent/test_golden.py tests/views/node/test_top.py; git diff --stat -- tests
 
-demo: $(STAMP)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
+demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
 bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer or trust for one of them
@@ -82,11 +101,12 @@ bench: $(BENCH_STAMP)  ## measure against peers and lower bounds; BENCH=agent, c
 	@tools/controlplane/build >/dev/null
 	$(BIN)/python -m bench $(BENCH)
 
-pictures: $(STAMP)  ## draw the pictures of the documentation anew from the demo's nodes
+pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, from the demo
 	$(BIN)/python -m tools.pictures
+	$(BIN)/python -m tools.console_pictures
 
 lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) web/node_modules src/vgpuscope/http/assets/console build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

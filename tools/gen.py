@@ -8,6 +8,7 @@ from tools.writers import codes, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
+from vgpuscope.catalog.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
@@ -17,12 +18,18 @@ from vgpuscope.model.errors import error_types
 ROOT = Path(__file__).resolve().parents[1]
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "docs/metrics.md": lambda: metrics.metrics_page("Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES),
+    "docs/metrics.md": lambda: metrics.metrics_page(
+        "Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES, limits=NODE_LIMITS
+    ),
     "docs/metrics-cluster.md": lambda: metrics.metrics_page(
-        "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES
+        "Metrics of the cluster exporter", cluster_catalog.METRICS, CLUSTER_SCOPES, limits=CLUSTER_LIMITS
     ),
     "docs/metrics-analyzer.md": lambda: metrics.metrics_page(
-        "Metrics of the analyzer", analyzer_catalog.METRICS, ANALYZER_SCOPES, fixed=analyzer_catalog.FAMILIES
+        "Metrics of the analyzer",
+        analyzer_catalog.METRICS,
+        ANALYZER_SCOPES,
+        limits=FLEET_LIMITS,
+        fixed=analyzer_catalog.FAMILIES,
     ),
     "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
     "docs/scheduling-codes.md": codes.codes_page,

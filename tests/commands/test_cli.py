@@ -168,6 +168,17 @@ def test_a_broken_web_configuration_ends_the_agent_with_2(tmp_path):
     assert "Traceback" not in end.stderr
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("text", ["", "# nothing", "bearer_tokens: []"])
+def test_a_web_configuration_that_protects_nothing_ends_the_agent_with_2(tmp_path, text):
+    file = tmp_path / "web.yaml"
+    file.write_text(text)
+    end = ran("agent", "--listen", "127.0.0.1:0", "--web.config.file", str(file))
+    assert end.returncode == 2
+    assert f"vgpuscope: WEB_CONFIG_INVALID: {file}: has neither users, tokens nor TLS\nhint: " in end.stderr
+    assert "unguarded: true" in end.stderr
+
+
 def test_an_error_of_a_service_is_one_line_and_its_exit_code(called, monkeypatch, capsys):
     def fail(*args, **kwargs):
         raise DriverAbsent("no library")

@@ -137,3 +137,41 @@ async def test_while_the_database_is_away_analyses_go_on_and_are_stored_later(po
             return "vgpuscope_analyzer_unsaved_results 0\n" in page and (await one.json("/health"))["leader"]
 
         await until(back)
+
+
+@pytest.mark.attack
+async def test_while_the_database_is_frozen_analyses_go_on_and_histories_are_refused_in_time(postgres):
+    async with (
+        SpoilingServer(fleet(now=time.time())) as prometheus,
+        replica(store=postgres.url, prometheus=prometheus.url) as one,
+    ):
+        await until(lambda: leaders(one))
+        await until(lambda: one.json("/results"))
+        with postgres.frozen():
+            for _ in range(5):  # each of them would wait for the one before to be saved
+                before = (await one.json("/health"))["last_success"]
+
+                async def newer(before=before):
+                    health = await one.json("/health")
+                    return health["last_success"] > before and health["status"] == "healthy"
+
+                await until(newer)
+            answer = await one.client.get("/api/v1/history")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "HISTORY_DOWN")
+
+            async def told():
+                return (await one.json("/health"))["history"] is False
+
+            await until(told)
+
+        async def back():
+            health = await one.json("/health")
+            return health["leader"] and health["history"] and not health["failing"]
+
+        await until(back)
+
+        async def saved():
+            page = (await one.client.get("/metrics", headers={"accept-encoding": "identity"})).text
+            return "vgpuscope_analyzer_unsaved_results 0\n" in page
+
+        await until(saved)

@@ -13,17 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.postgres import Postgres
+from tests.http.serving import until
 from tests.paths import REPOSITORY
 from tests.ports import free_port
 from tests.store.engine.notes import Notes, assert_foreign_table_works
-from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, runs, tenant
+from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
-from vgpuscope.model.errors import HistoryDown
+from tests.store.results.pages import STEPS, assert_pages_are_the_whole
+from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.postgres import PostgresDatabase
 from vgpuscope.store.lease import Leadership, lease_in
 from vgpuscope.store.limits import Limits
+from vgpuscope.store.results import rows
 from vgpuscope.store.results.history import open_history
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
@@ -119,9 +122,9 @@ async def test_two_replicas_that_save_the_same_or_other_analyses_count_each_once
     made = [fleet(NOON + n * 60, 5, number=n) for n in range(12)]
     async with history(url) as one, history(url) as two:
         await asyncio.gather(*(store.save(a) for a in made for store in (one, two)))
-        points = await one.points(step="day", **ALL)
-        assert [p.samples for p in points] == [12] * 5
-        assert [p.seconds for p in points] == [600 + 11 * 60] * 5
+        found = await points(one, step="day", **ALL)
+        assert [p.samples for p in found] == [12] * 5
+        assert [p.seconds for p in found] == [600 + 11 * 60] * 5
 
 
 async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
@@ -129,7 +132,7 @@ async def test_a_series_that_another_replica_has_forgotten_is_made_again(url):
         await one.save(analysis(NOON, gpu()))
         await two.prune(NOON + 30 * DAY)
         await one.save(analysis(NOON + 30 * DAY, gpu(), number=2))
-        assert len(await two.points(step="analysis", **ALL)) == 1
+        assert len(await points(two, step="analysis", **ALL)) == 1
 
 
 # ── foreign tables ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,6 +168,7 @@ async def test_a_read_of_too_many_rows_is_ended(url):
 
 REPLICA = """
 import asyncio, sys
+from vgpuscope.store.results import rows
 from vgpuscope.store.results.history import open_history
 
 async def main(url, holder, seconds):
@@ -258,7 +262,7 @@ async def test_a_restart_of_the_database_between_two_calls_is_not_even_noticed(p
         postgres.stop()
         postgres.start()
         await store.save(analysis(NOON + 60, gpu(), number=2))
-        assert len(await store.points(step="analysis", **ALL)) == 2
+        assert len(await points(store, step="analysis", **ALL)) == 2
 
 
 async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(postgres, url):
@@ -275,7 +279,7 @@ async def test_while_the_database_is_away_analyses_wait_and_then_all_are_there(p
         finally:
             postgres.start()
         await outbox.save(analysis(NOON + 180, gpu(), number=4))
-        assert [p.time - NOON for p in await store.points(step="analysis", **ALL)] == [0, 60, 120, 180]
+        assert [p.time - NOON for p in await points(store, step="analysis", **ALL)] == [0, 60, 120, 180]
 
 
 async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
@@ -285,7 +289,7 @@ async def test_a_database_that_is_killed_loses_no_saved_analysis(postgres, url):
             postgres.crash()
             postgres.start()
             assert (await store.latest()).number == n
-        assert [p.samples for p in await store.points(step="day", **ALL)] == [5] * 50
+        assert [p.samples for p in await points(store, step="day", **ALL)] == [5] * 50
 
 
 async def test_a_database_that_hangs_is_down_when_the_deadline_is_over_and_the_event_loop_never_waits(postgres, url):
@@ -364,3 +368,121 @@ async def test_replicas_that_start_at_once_make_the_tables_once(url):
         assert await asyncio.gather(*(store.latest() for store in stores)) == [None] * 6
     finally:
         await asyncio.gather(*(store.close() for store in stores))
+
+
+# ── strangers ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NUL, LONG, ODD = "train\0", "".join(f"{n:x}" for n in range(5000)), "\ud7ff\ue000\U0010ffff\x7f"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", [NUL, LONG, ODD])
+async def test_no_name_stops_the_outbox(url, name):
+    named = gpu(gpu_id=name, mig=name, hostname=name, model=name, tenants=(tenant(name, namespace=name, owner=name),))
+    async with history(url) as store:
+        outbox = Outbox(store)
+        await outbox.save(analysis(NOON, named))
+        await outbox.save(analysis(NOON + 60, gpu(), number=2))
+        assert outbox.waiting == 0
+        assert len(await points(store, step="analysis", **ALL)) == 2
+        assert len(await points(store, step="analysis", **ALL, namespace="")) == 1
+        assert await store.latest() == analysis(NOON + 60, gpu(), number=2)
+
+
+@pytest.mark.attack
+@settings(max_examples=15)
+@given(st.lists(st.text(), min_size=4, max_size=4))
+async def test_any_text_can_be_a_name(postgres, names):
+    card, pod, space, owner = names
+    async with history(new_url(postgres)) as store:
+        await store.save(analysis(NOON, gpu(gpu_id=card, tenants=(tenant(pod, namespace=space, owner=owner),))))
+        assert len(await points(store, step="hour", **ALL)) == 1
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", [NUL, LONG])
+async def test_a_row_that_the_database_rejects_is_dropped_alone(url, name, monkeypatch):
+    monkeypatch.setattr(rows, "storable", lambda text: text)
+    async with history(url) as store:
+        outbox = Outbox(store)
+        await outbox.put(analysis(NOON, gpu(gpu_id=name)))
+        await outbox.put(analysis(NOON + 60, gpu(), number=2))
+        with pytest.raises(RowRefused):
+            await outbox.flush()
+        await outbox.flush()
+        assert [p.time for p in await points(store, step="analysis", **ALL)] == [NOON + 60]
+
+
+@settings(max_examples=10)
+@given(runs(), st.integers(1, 4))
+async def test_page_by_page_nothing_is_missing_and_nothing_comes_twice(postgres, found, limit):
+    async with history(new_url(postgres)) as store:
+        for number, one in enumerate(found):
+            await store.save(one)
+            if number % 2:
+                await store.prune(NOON + 2 * HOUR)
+        await assert_pages_are_the_whole(store, limit=limit)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("cursor", ["0.0.0", "999999999999999.9999999999.9999999999", "1.9999999999.1"])
+async def test_a_made_up_cursor_is_only_another_place_to_begin(url, step, cursor):
+    async with history(url) as store:
+        await store.save(analysis(NOON, gpu()))
+        await store.prune(NOON + DAY)
+        for whose in ({}, {"gpu_id": gpu().gpu_id}):
+            found = await points(store, step=step, **ALL, cursor=cursor, **whose)
+            assert len(found) == (0 if cursor.startswith("9") else 1)
+
+
+@pytest.mark.attack
+async def test_a_reader_that_waits_for_the_database_keeps_neither_saving_nor_the_lease_waiting(url):
+    engine = Engine(PostgresDatabase(url))
+    store = StoredHistory(engine, lease_in(engine), **KEEP)
+    try:
+        await store.latest()
+        reads = [asyncio.ensure_future(engine.read(lambda tx: tx.all("SELECT pg_sleep(600)"))) for _ in range(10)]
+        await asyncio.sleep(0)
+        await store.save(analysis(NOON, gpu()))
+        assert await store.lease.take("a", 60)
+        assert not any(read.done() for read in reads)
+        for read in reads:
+            read.cancel()
+    finally:
+        with pytest.raises(HistoryDown):  # the sleeping ones cannot be closed in time; the server ends them
+            await store.close()
+
+
+@pytest.mark.attack
+async def test_the_database_itself_ends_a_read_that_nobody_waits_for(url):
+    limits = Limits(read=0.5)
+    engine = Engine(PostgresDatabase(url, limits=limits), limits=limits)
+    try:
+        with pytest.raises(HistoryDown, match=r"within 0\.5 s|statement timeout"):
+            await engine.read(lambda tx: tx.all("SELECT pg_sleep(600)"))
+        await until(lambda: not any(lane.load for lane in engine._lanes["read"]))
+    finally:
+        await engine.close()
+
+
+@pytest.mark.attack
+async def test_a_result_from_the_future_is_followed_by_one_from_now(url):
+    async with history(url) as store:
+        outbox = Outbox(store)
+        for number, ahead in enumerate((0, 3600, 60, -3600, 120)):
+            await outbox.save(analysis(NOON + ahead, gpu(), number=number))
+            assert (await store.latest()).number == number
+
+
+@pytest.mark.attack
+async def test_while_the_database_is_frozen_a_read_is_down_within_its_deadline(postgres, url):
+    limits = Limits(read=1.0, close=1.0)
+    store = open_history(url, **KEEP, limits=limits)
+    await store.save(analysis(NOON, gpu()))
+    assert len(await points(store, step="analysis", **ALL)) == 1
+    with postgres.frozen():
+        reads = await asyncio.gather(*(points(store, step="analysis", **ALL) for _ in range(6)), return_exceptions=True)
+        assert {str(error) for error in reads} == {"the store has not answered within 1 s"}
+    assert len(await points(store, step="analysis", **ALL)) == 1
+    await store.close()

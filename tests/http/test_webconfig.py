@@ -8,10 +8,13 @@ import pytest
 import trustme
 
 from vgpuscope.http import webconfig
+from vgpuscope.http.webconfig import KnownUser
+from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import WebConfigInvalid
 
 HASH = bcrypt.hashpw(b"secret", b"$2b$04$abcdefghijklmnopqrstuu").decode()  # fixed: it is part of the tests' names
 DIGEST = hashlib.sha256(b"token").hexdigest()
+EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +45,8 @@ def tls(*lines):
     return "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def test_an_empty_file_is_plain_http_for_all(folder):
-    web = read(folder, "")
+def test_plain_http_for_all_is_asked_for(folder):
+    web = read(folder, "unguarded: true")
     assert web.tls is None
     assert not web.guarded
 
@@ -116,10 +119,28 @@ rate_limit: {{interval: 1s, burst: 20}}
 """,
     )
     assert web.headers == ((b"x-frame-options", b"deny"), (b"strict-transport-security", b"max-age=60"))
-    assert web.users == {"prometheus": HASH.encode()}
-    assert [name for name, _ in web.tokens] == ["a", "b"]
-    assert web.tokens[1][1] == hashlib.sha256(b"0123456789abcdef0123456789abcdef").digest()
+    assert web.users == {"prometheus": KnownUser(hash=HASH.encode(), caller=Caller(name="prometheus", role="read"))}
+    assert [one.caller for one in web.tokens] == [Caller(name="a", role="read"), Caller(name="b", role="read")]
+    assert web.tokens[1].digest == hashlib.sha256(b"0123456789abcdef0123456789abcdef").digest()
     assert (web.interval, web.burst) == (1.0, 20)
+
+
+def test_users_and_tokens_have_a_role_and_namespaces(folder):
+    web = read(
+        folder,
+        f"""
+basic_auth_users:
+  ann: {{hash: '{HASH}', role: operate, namespaces: [vision, ml, ml]}}
+bearer_tokens:
+  - {{name: ci, sha256: {DIGEST}, role: admin}}
+  - {{name: ml, file: token, namespaces: [ml]}}
+""",
+    )
+    assert web.callers == (
+        Caller(name="ann", role="operate", namespaces=("ml", "vision")),
+        Caller(name="ci", role="admin", namespaces=None),
+        Caller(name="ml", role="read", namespaces=("ml",)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +174,12 @@ rate_limit: {{interval: 1s, burst: 20}}
         ("http_server_config: {headers: {X-Frame-Options: allow}}", "headers.X-Frame-Options", "deny or sameorigin"),
         ('http_server_config: {headers: {X-XSS-Protection: "a\\r\\nb: c"}}', "X-XSS-Protection", "cannot carry"),
         ("basic_auth_users: {me: secret}", "basic_auth_users.me", "not a bcrypt hash"),
-        ("basic_auth_users: {me: 1}", "basic_auth_users", "Expected `str`"),
+        ("basic_auth_users: {me: 1}", "basic_auth_users", "Expected `str | object`"),
+        ("basic_auth_users: {me: {role: admin}}", "basic_auth_users", "missing required field `hash`"),
+        (f"basic_auth_users: {{me: {{hash: '{HASH}', role: root}}}}", "basic_auth_users", "Invalid enum value 'root'"),
+        (f"basic_auth_users: {{me: {{hash: '{HASH}', roles: [read]}}}}", "basic_auth_users", "unknown field `roles`"),
+        (f"basic_auth_users: {{me: {{hash: '{HASH}', namespaces: []}}}}", "me.namespaces", "names no namespace"),
+        (f"basic_auth_users: {{me: {{hash: '{HASH}', namespaces: }}}}", "basic_auth_users", "Expected `array`"),
         (f"basic_auth_users: {{me: '{HASH.replace('$04$', '$31$')}'}}", "basic_auth_users.me", "cost 31"),
         (f"basic_auth_users: {{'a:b': '{HASH}'}}", "basic_auth_users", "'a:b' cannot be the name"),
         ("bearer_tokens: [{name: a}]", "bearer_tokens[0]", "either sha256 or file"),
@@ -161,6 +187,18 @@ rate_limit: {{interval: 1s, burst: 20}}
         ("bearer_tokens: [{name: a, sha256: abc}]", "bearer_tokens[0].sha256", "64 hexadecimal"),
         ("bearer_tokens: [{name: a, file: short}]", "bearer_tokens[0].file", "fewer than 16"),
         ("bearer_tokens: [{name: a, file: missing}]", "missing", "No such file"),
+        (f"bearer_tokens: [{{name: a, sha256: {EMPTY}}}]", "bearer_tokens[0].sha256", "an empty token"),
+        (f"bearer_tokens: [{{name: a, sha256: {DIGEST}, role: }}]", "bearer_tokens", "Expected `str`"),
+        (f"bearer_tokens: [{{name: a, sha256: {DIGEST}, namespaces: [A]}}]", "[0].namespaces", "'A' is not the name"),
+        (f"bearer_tokens: [{{name: a, sha256: {DIGEST}, namespaces: ml}}]", "bearer_tokens", "Expected `array`"),
+        (
+            f"bearer_tokens: [{{name: a, sha256: {DIGEST}}}, {{name: b, sha256: {DIGEST}, role: admin}}]",
+            "bearer_tokens[1]",
+            "the same token as 'a'",
+        ),
+        ("", "web.yaml", "neither users, tokens nor TLS"),
+        ("unguarded: false", "web.yaml", "neither users, tokens nor TLS"),
+        ("rate_limit: {interval: 1s, burst: 3}", "web.yaml", "neither users, tokens nor TLS"),
         (f"bearer_tokens: [{{sha256: {DIGEST}}}]", "bearer_tokens", "missing required field `name`"),
         ("rate_limit: {interval: often}", "rate_limit.interval", "expected seconds"),
         ("rate_limit: {interval: -1}", "rate_limit.interval", "not from 0"),

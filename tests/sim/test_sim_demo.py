@@ -64,7 +64,7 @@ class Running:
 
     @property
     def analyzer(self) -> str:
-        return re.search(r"analyzer +(http://127\.0\.0\.1:\d+)/docs", self._printed)[1]
+        return re.search(r"analyzer +(http://127\.0\.0\.1:\d+)/ui/", self._printed)[1]
 
     @property
     def root(self) -> Path:
@@ -167,7 +167,7 @@ def test_one_screen_has_the_analyzer_first_then_the_agents_and_three_findings(st
     lines = printed.splitlines()
     assert len(lines) <= USUAL_PAGE
     assert max(map(len, lines)) <= 80
-    order = [next(n for n, line in enumerate(lines) if word in line) for word in ("/docs", "cluster ", "agent hami-a")]
+    order = [next(n for n, line in enumerate(lines) if word in line) for word in ("/ui/", "cluster ", "agent hami-a")]
     assert order == sorted(order)
     findings = [line for line in lines if line.startswith("  - ")]
     assert len(findings) == 3

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.store.fleets import points
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
@@ -27,7 +28,8 @@ class Store:
         self.last = self._do(self._fill)
 
     def points(self, **asked):
-        return self._do(lambda history: history.points(begin=BEGAN - 25 * HOUR, end=BEGAN + 60, limit=100_000, **asked))
+        span = {"begin": BEGAN - 25 * HOUR, "end": BEGAN + 60, "limit": 100_000}
+        return self._do(lambda history: points(history, **span, **asked))
 
     def _do(self, work):
         async def run():
@@ -59,9 +61,9 @@ def jobs():
 
 
 def test_the_history_has_a_point_for_every_hour_of_the_day(store):
-    points = store.points(step="hour", namespace="research", pod="notebook-carol")
-    assert len({point.time for point in points}) >= 24
-    assert sum(point.seconds for point in points) == pytest.approx(24 * HOUR + 3, abs=1)
+    hours = store.points(step="hour", namespace="research", pod="notebook-carol")
+    assert len({point.time for point in hours}) >= 24
+    assert sum(point.seconds for point in hours) == pytest.approx(24 * HOUR + 3, abs=1)
 
 
 def test_a_notebook_that_stopped_nine_hours_ago_was_busy_before_and_idle_since(store):

@@ -19,6 +19,8 @@ from vgpuscope.model.analysis import (
     TenantUse,
     Window,
 )
+from vgpuscope.model.history import HistoryPoint
+from vgpuscope.store.results.wanted import Wanted
 
 HOUR, DAY = 3600, 86400
 NOON = 1_790_000_000 // DAY * DAY + DAY // 2  # noon of some day
@@ -45,6 +47,11 @@ def analysis(end: float, *gpus: GpuUse, number: int = 1, window: float = 600) ->
         schemas=("vgpuscope",),
         requests=6,
     )
+
+
+async def points(store, **asked) -> list[HistoryPoint]:
+    """The points that the store returns for these words."""
+    return (await store.page(Wanted(**asked))).points
 
 
 def fleet(end: float, cards: int, *, number: int = 1) -> Analysis:

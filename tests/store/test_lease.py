@@ -138,7 +138,7 @@ async def test_with_the_store_down_everybody_may_read_and_nobody_may_act(remote,
 async def test_a_failed_write_ends_acting_until_the_lease_is_renewed(remote, clock):
     one = replica(remote, clock)
     await one.renew()
-    one.store_failed()
+    one.store_failed("write")
     assert (one.leads, one.may_read(), one.may_act()) == (True, True, False)
     await one.renew()
     assert one.may_act()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from vgpuscope.catalog.limits import SeriesLimit
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES, FAMILIES, FAMILY_HELP, Exposed, Metric, Scope
 from vgpuscope.catalog.series import series_per
 
@@ -9,14 +10,20 @@ _ALL = frozenset(FAMILY_HELP)
 
 
 def metrics_page(
-    title: str, metrics: Sequence[Metric], scopes: Mapping[Scope, str], *, fixed: Sequence[str] = ()
+    title: str,
+    metrics: Sequence[Metric],
+    scopes: Mapping[Scope, str],
+    *,
+    limits: Sequence[SeriesLimit],
+    fixed: Sequence[str] = (),
 ) -> str:
     """One page: the metrics of one process, with the families that can be switched or these fixed ones."""
     families = [f for f in (fixed or FAMILIES) if any(_rows(f, metrics))]
     tables = (line for f in families for line in _family(f, metrics))
+    rest = [*_limits(metrics, limits), *tables]
     if fixed:
-        return "\n".join([*_fixed_intro(title, fixed), *_fixed_formula(metrics, scopes, fixed), *tables]) + "\n"
-    return "\n".join([*_intro(title, families), *_merging(metrics), *_formula(metrics, scopes), *tables]) + "\n"
+        return "\n".join([*_fixed_intro(title, fixed), *_fixed_formula(metrics, scopes, fixed), *rest]) + "\n"
+    return "\n".join([*_intro(title, families), *_merging(metrics), *_formula(metrics, scopes), *rest]) + "\n"
 
 
 def _fixed_intro(title: str, families: Sequence[str]) -> Iterator[str]:
@@ -99,6 +106,22 @@ def _formula(metrics: Sequence[Metric], scopes: Mapping[Scope, str]) -> Iterator
         + ", ".join(f"`{name}`" for name in unbounded)
         + "."
     )
+    yield ""
+
+
+def _limits(metrics: Iterable[Metric], limits: Sequence[SeriesLimit]) -> Iterator[str]:
+    counter = next(metric.name for metric in metrics if metric.name.endswith("_without_series"))
+    yield "## Limits"
+    yield ""
+    yield (
+        "Series exist only for objects that exist; [security](security.md#who-can-write-a-label) says who can write "
+        f"which label. Beyond a limit, `{counter}` counts the rest under the reason, and the log names where."
+    )
+    yield ""
+    yield "| at most | of | reason |"
+    yield "|---|---|---|"
+    for limit in limits:
+        yield f"| {limit.most:,} | {limit.what} | {f'`{limit.reason}`' if limit.reason else '–'} |"
     yield ""
 
 

@@ -1,5 +1,6 @@
 """Every metric of the analyzer: gpu-oour's metrics under their names, and ours for what those do not cover."""
 
+from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
 
@@ -171,6 +172,14 @@ CLASSES = _ours("fleet", (), "class_gpus", "GPUs by class.", "class", each=len(U
 TENANT_CLASSES = _ours("fleet", (), "class_tenants", "Tenants by class.", "class", each=len(USE_CLASSES))
 DROPPED = _ours("fleet", (), "dropped_samples_total", "Samples with impossible values that were dropped.")
 FAULTS = _ours("fleet", (), "faults", "Parts of the last analysis that failed, by code.", "code", each=None)
+WITHOUT_SERIES = _ours(
+    "fleet",
+    (),
+    "without_series",
+    "GPUs and tenants that the last analysis ignored because a limit is reached, by reason. The log names the targets.",
+    "reason",
+    each=len(FLEET_OMISSIONS),
+)
 REQUESTS = _ours("fleet", (), "requests", "Requests of the last analysis to its source.")
 LAST_SUCCESS = _ours(
     "fleet", (), "last_success_timestamp_seconds", "Start time of the last successful analysis.", unit="seconds"

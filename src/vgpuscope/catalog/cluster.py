@@ -1,6 +1,7 @@
 """Every metric of the cluster exporter: capacity and allocations, as the scheduler and the nodes record them."""
 
 from vgpuscope.catalog import scheduling
+from vgpuscope.catalog.limits import CLUSTER_OMISSIONS
 from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, build_info, loop_restarts, renamed, same
 
 DEVICE = same("node", "gpu_uuid")
@@ -214,6 +215,7 @@ MIG_INSTANCE = Metric(
             labels=renamed(nodeid="node", deviceuuid="gpu_uuid", deviceidx="gpu_index", migname="mig_name"),
             help="GPU sharing mode: a MIG instance in use",
             const=ZONE,
+            when="mig_name",
         ),
     ),
 )
@@ -384,7 +386,8 @@ FINDINGS = _native(
     "place",
     PLACE,
     "findings",
-    "Contradictions between scheduler, kubelet and nodes, by kind and reason; docs/reconciliation.md explains each.",
+    "Contradictions between scheduler, kubelet and nodes, by kind and reason; docs/reconciliation.md explains each. "
+    "The label node is absent for nodes that only annotations name.",
     "",
     extra=("kind", "reason"),
     each=None,
@@ -393,7 +396,8 @@ FINDING = _native(
     "finding",
     same("node", "kind", "reason", "gpu_uuid", "namespace", "pod", "pod_uid", "resource"),
     "finding_info",
-    "One finding with the objects it is about; always 1. At most a few for each node.",
+    "One finding with the objects it is about; always 1. At most a few for each node. gpu_uuid is a registered device; "
+    "/api/v1/nodes also names devices that are not registered.",
     "",
 )
 
@@ -403,6 +407,17 @@ UNPLACED = _native(
     "unplaced_devices",
     "Devices of ResourceSlices that belong to no single node, and so are not counted for any node.",
     "",
+)
+
+WITHOUT_SERIES = _native(
+    "cluster",
+    (),
+    "without_series",
+    "Allocations, devices, MIG instances and GPU types that have no series, by reason: the node does not register the "
+    "device, or a limit is reached. The log names the nodes.",
+    "",
+    extra=("reason",),
+    each=len(CLUSTER_OMISSIONS),
 )
 
 # ── the watch, and the exporter itself ───────────────────────────────────────────────────────────────────────────

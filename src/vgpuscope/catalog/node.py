@@ -1,5 +1,6 @@
 """Every metric of the node agent."""
 
+from vgpuscope.catalog.limits import NODE_OMISSIONS
 from vgpuscope.catalog.metric import Alias, Labels, Metric, Scope, Type, build_info, loop_restarts, renamed, same
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS
 from vgpuscope.model.quantity import MIB
@@ -666,6 +667,14 @@ REGIONS_DISPUTED = _node(
     "",
     extra=("namespace", "pod", "container"),
     each=None,
+)
+WITHOUT_SERIES = _node(
+    "without_series",
+    "Allocations and containers that have no series, by reason: an annotation names a device that the node does not "
+    "have, or a limit is reached.",
+    "",
+    extra=("reason",),
+    each=len(NODE_OMISSIONS),
 )
 CORRECTIONS = _node(
     "region_corrections_total",

@@ -1,6 +1,7 @@
 """The configuration: sections with their settings, and how values for them are found."""
 
 from vgpuscope.config.agent import AgentConfig
+from vgpuscope.config.analyzer import AnalyzerConfig
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import (
     FILE_VARIABLE,
@@ -28,6 +29,7 @@ __all__ = [
     "SETTINGS",
     "WORKING_DIRECTORY",
     "AgentConfig",
+    "AnalyzerConfig",
     "ClusterConfig",
     "Config",
     "Loaded",

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from vgpuscope.config.shared import WebConfigFile
+from vgpuscope.model.caller import Role
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import ANALYZER_PORT, CLUSTER_PORT, everywhere
 
@@ -426,13 +427,29 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api_token: Annotated[
         Annotated[str, Meta(min_length=16)] | None,
         Meta(
-            description="Bearer token for endpoints that change something. Without a token these are off, except on a "
-            "loopback address.",
+            description="Bearer token for endpoints that change something. Without it, only users and tokens of the "
+            "web configuration, or programs on a loopback address, can change something.",
             extra={"flag": None, "secret": True, "aliases": ("VGPUSCOPE_API_TOKEN",), "unset": "none"},
         ),
     ] = None
+    api_token_role: Annotated[
+        Role,
+        Meta(description="Role of the API token: read, operate (start analyses) or admin.", extra={"flag": None}),
+    ] = "admin"  # noqa: S105 - a role, not a password
+    api_token_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose pods the holder of the API token can see, separated by commas.",
+            extra={"form": "list", "flag": None, "unset": "all namespaces"},
+        ),
+    ] = ()
     protect_reads: Annotated[
-        bool, Meta(description="Also require the token for reading; health checks never need it.", extra={"flag": None})
+        bool,
+        Meta(
+            description="Require the API token, or a user or token of the web configuration, for reading too; health "
+            "checks never need it.",
+            extra={"flag": None},
+        ),
     ] = False
     proxy_user_header: Annotated[
         str | None,
@@ -440,6 +457,34 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="Header in which an authenticating proxy sends the user name, for example X-Forwarded-User. "
             "Use it only if all requests come through that proxy.",
             extra={"flag": None, "unset": "none: such headers are ignored"},
+        ),
+    ] = None
+    proxy_role_header: Annotated[
+        str | None,
+        Meta(
+            description="Header in which the proxy sends the user's role: read, operate or admin. Any other value is "
+            "read.",
+            extra={"flag": None, "unset": "none: every user of the proxy has the role admin"},
+        ),
+    ] = None
+    session_lifetime: Annotated[
+        Seconds,
+        Meta(
+            ge=60,
+            le=30 * 86400,
+            description="How long a browser stays logged in.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 43200.0
+    session_key: Annotated[
+        Annotated[str, Meta(min_length=32)] | None,
+        Meta(
+            description="Secret that signs the session cookies of browsers; the same for all replicas.",
+            extra={
+                "flag": None,
+                "secret": True,
+                "unset": "made from the API token; without one, a random key for each process",
+            },
         ),
     ] = None
     rate_limit: Annotated[

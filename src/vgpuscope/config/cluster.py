@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vgpuscope.catalog.limits import CLUSTER_SERIES
 from vgpuscope.catalog.metric import DEFAULT_FAMILIES
 from vgpuscope.config.shared import Families, WebConfigFile
 from vgpuscope.model.quantity import Seconds
@@ -37,6 +38,14 @@ class ClusterConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = ()
     web_config_file: WebConfigFile = None
+    max_series: Annotated[
+        int,
+        Meta(
+            ge=1000,
+            description="Largest number of series of the page. A further node gets no series; the log names it.",
+            extra={"flag": None},
+        ),
+    ] = CLUSTER_SERIES.most
     resync_interval: Annotated[
         Seconds,
         Meta(

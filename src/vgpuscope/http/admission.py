@@ -1,15 +1,15 @@
-"""Who may call an operation: first the limits per client, then the caller's role."""
+"""Which callers may run an operation: first the limits per client, then the caller's role."""
 
 from starlette.requests import Request
 
 from vgpuscope.http.client_limits import ClientLimits
 from vgpuscope.http.identity import Identity
-from vgpuscope.http.operations import Operation
-from vgpuscope.model.caller import ANYONE, Caller
+from vgpuscope.http.operations import Operation, caller_of
+from vgpuscope.model.caller import Caller
 
 
 class Admission:
-    """Lets a request in as a caller, or raises 401, 403 or 429."""
+    """Lets a request in as its caller, or raises 401, 403 or 429."""
 
     def __init__(self, identity: Identity, limits: ClientLimits) -> None:
         self.identity, self._limits = identity, limits
@@ -17,4 +17,7 @@ class Admission:
     def admit(self, request: Request, operation: Operation) -> Caller:
         if not operation.unlimited:
             self._limits.check(request.client.host if request.client else "")
-        return ANYONE if operation.public else self.identity.admit(request, operation.role)
+        caller = caller_of(request)
+        if not operation.public:
+            self.identity.check(caller, operation.role, request)
+        return caller

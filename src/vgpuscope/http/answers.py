@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from vgpuscope.http.answer_limits import COMPRESS_FROM, GZIP_LEVEL, KEPT_BYTES, OFF_LOOP_FROM
+from vgpuscope.http.answer_limits import COMPRESS_FROM, GZIP_LEVEL, KEPT_BYTES, OFF_LOOP_FROM, PIECE
 from vgpuscope.http.negotiation import wants_gzip
 
 JSON = "application/json"
@@ -38,6 +39,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     version: object = None  # None: the content itself is hashed
     headers: Mapping[str, str] = {}
     kept: "KeptAnswers | None" = None  # with a version: the answer is made once, however many clients ask for it
+    ended: Callable[[], None] | None = None  # called once, when the answer is sent or cannot be
 
 
 class KeptAnswers:
@@ -82,6 +84,35 @@ def json_content(value: Any, **headers: str) -> Content:
 
 async def respond(request: Request, answer: Any, *, asked: object, status: int, headers: Mapping[str, str]) -> Response:
     """The response to a request. `asked` is everything besides the version that the answer depends on."""
+    ended = answer.ended if isinstance(answer, Answer) else None
+    try:
+        made = await _made(request, answer, asked=asked, status=status, headers=headers)
+    except BaseException:
+        if ended is not None:
+            ended()
+        raise
+    return made if ended is None else _Piecewise(made, ended)
+
+
+class _Piecewise(Response):
+    """Sends a body piece by piece, each when the client has received the one before, and tells when it is sent."""
+
+    def __init__(self, made: Response, ended: Callable[[], None]) -> None:
+        self.status_code, self.background, self.body = made.status_code, None, made.body
+        self.raw_headers, self._ended = made.raw_headers, ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for at in range(0, len(self.body), PIECE):
+                piece = self.body[at : at + PIECE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._ended()
+
+
+async def _made(request: Request, answer: Any, *, asked: object, status: int, headers: Mapping[str, str]) -> Response:
     gzip = wants_gzip(request.headers.get("accept-encoding", "").encode("latin-1"))
     known = _Known(request, status)
     common = {"vary": "accept, accept-encoding", "cache-control": "no-cache", **headers}

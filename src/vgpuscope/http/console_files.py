@@ -51,9 +51,14 @@ def with_console(routes: Iterable[Route]) -> list[Route]:
     return [*own, *console]
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks, and not a program."""
+    return prefers(request.headers.get("accept", ""), "text/html", over=JSON)
+
+
 def _for_browsers(route: Route) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        if prefers(request.headers.get("accept", ""), "text/html", over=JSON):
+        if wants_page(request):
             return await _to_console(request)
         response: Response = await route.endpoint(request)
         response.headers["vary"] = "accept, accept-encoding"

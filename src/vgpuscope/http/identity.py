@@ -1,77 +1,205 @@
 """Identity: which caller a request comes from, and whether that caller has the role an operation needs.
 
-The token, or a user that an authenticating proxy names, has every role. If neither is configured, a program on the same
-machine has every role on a loopback listener. A request from a page of another site gets none of these roles: a browser
-sends the proxy's cookie with a request from any page, and reaches a loopback address under any host name.
+Ways of identification are asked one after the other, and the first that knows the request's credentials decides:
+
+API token ─► tokens and users of the web configuration ─► session ─► user named by a proxy ─► program on this machine
+
+A request that none of them knows comes from anyone. To add a way, add a Way. Handlers see the Caller only.
+
+A browser sends some credentials with a request from any page, and reaches a loopback address under any host name. So a
+request from a page of another site has at most the role `read`, unless it carries a token.
 """
 
 import ipaddress
-from urllib.parse import urlsplit
+from typing import Literal, Protocol
 
+from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vgpuscope.http import tokens
-from vgpuscope.model.caller import ANYONE, Caller, Role
-from vgpuscope.model.errors import ConfigInvalid, ReadOnly
+from vgpuscope.http.browser import from_another_site, host
+from vgpuscope.http.tokens import KnownToken
+from vgpuscope.model.caller import ANYONE, NOBODY, RANK, Caller, Role
+from vgpuscope.model.errors import Forbidden, ReadOnly
 
-_NOBODY = Caller(name="anyone", role=None)
 _LONGEST_NAME = 253
+_PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
+
+
+class Way(Protocol):
+    """One way to identify callers."""
+
+    @property
+    def ambient(self) -> bool:
+        """Whether a browser sends these credentials automatically, also with requests from pages of other sites."""
+
+    @property
+    def highest(self) -> Role | None:
+        """The highest role of its callers; None: it has no callers, because it is not configured."""
+
+    async def caller(self, request: Request) -> Caller | None:
+        """The caller; None: the request has no credentials of this kind, or wrong ones."""
+
+
+class WebGuard(Protocol):
+    """The users and tokens of a web configuration file; they can change at any time."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether every request needs credentials."""
+
+    @property
+    def ways(self) -> tuple[Way, ...]: ...
+
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of all users and tokens; it changes when one of them does."""
+
+
+class ApiToken:
+    """The token of the analyzer's settings."""
+
+    ambient = False
+
+    def __init__(self, token: str | None, caller: Caller) -> None:
+        self._known = (KnownToken(digest=tokens.digest(token.encode()), caller=caller),) if token else ()
+
+    @property
+    def highest(self) -> Role | None:
+        return self._known[0].caller.role if self._known else None
+
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of the token and its caller."""
+        return tokens.fingerprint(self._known)
+
+    async def caller(self, request: Request) -> Caller | None:
+        return tokens.holder(tokens.bearer(authorization(request)), self._known)
+
+
+class ProxyUser:
+    """A user that an authenticating proxy names in a header."""
+
+    ambient = True
+
+    def __init__(self, header: str | None, guard: WebGuard | None, role_header: str | None = None) -> None:
+        """`role_header`: the header with the user's role; None: every user has the role `admin`."""
+        self._header, self._guard, self._role_header = header, guard, role_header
+
+    @property
+    def highest(self) -> Role | None:
+        return "admin" if self._header and not _guarded(self._guard) else None
+
+    async def caller(self, request: Request) -> Caller | None:
+        """With credentials in the web configuration the proxy needs some itself: anyone can send a header."""
+        name = self.name(request)
+        return Caller(name=name, role=self._role(request)) if name and not _guarded(self._guard) else None
+
+    def _role(self, request: Request) -> Role:
+        """As the proxy says; an unknown role is the lowest."""
+        if self._role_header is None:
+            return "admin"
+        named = request.headers.get(self._role_header, "").strip().lower()
+        return next((role for role in RANK if role == named), "read")
+
+    def name(self, request: Request) -> str:
+        """The named user; "" when no proxy is trusted, or it names none."""
+        return request.headers.get(self._header, "")[:_LONGEST_NAME] if self._header else ""
 
 
 class Identity:
-    """Maps requests to callers by the token, the proxy's header and the listener's address."""
+    """Maps a request to its caller, and checks the caller's role."""
 
-    def __init__(self, *, listen_host: str, token: str | None, protect_reads: bool, user_header: str | None) -> None:
-        """ConfigInvalid when reading is to be protected and no credential is configured."""
-        if protect_reads and not (token or user_header):
-            raise ConfigInvalid(
-                "analyzer.protect_reads: reading is to need the token, but there is none",
-                hint="Set VGPUSCOPE_API_TOKEN, or analyzer.proxy_user_header behind an authenticating proxy.",
-            )
-        self._tokens = (tokens.digest(token.encode()),) if token else ()
-        self._user_header = user_header
-        self._without = _NOBODY if protect_reads else ANYONE
+    def __init__(
+        self,
+        *,
+        guard: WebGuard | None = None,
+        api_token: ApiToken | None = None,
+        session: Way | None = None,
+        user_header: str | None = None,
+        role_header: str | None = None,
+        protect_reads: bool = False,
+        listen_host: str = "",
+    ) -> None:
+        """`listen_host`: a program on this machine has every role if this is a loopback address."""
+        self._guard, self._protect_reads = guard, protect_reads
+        self._proxy = ProxyUser(user_header, guard, role_header)
+        self._ways: tuple[Way, ...] = (
+            *((api_token,) if api_token else ()),
+            *(guard.ways if guard else ()),
+            *((session,) if session else ()),
+            self._proxy,
+        )
+        self._asked: tuple[Way, ...] = (*((api_token,) if api_token else ()), *(guard.ways if guard else ()))
         self._loopback = is_loopback(listen_host)
 
     @property
     def read_only(self) -> bool:
         """Whether no caller can have more than the role `read` here."""
-        return not (self._tokens or self._loopback or self._user_header)
+        known = [way.highest for way in self._ways if way.highest is not None]
+        return all(role == "read" for role in known) if known else not self._loopback
 
-    def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request) -> Caller:
         """The caller of a request; a request without credentials has the caller `anyone`."""
-        if self._has_token(request):
-            return Caller(name="token", role="admin")
-        if user := self._user(request):
-            return Caller(name=user, role="read" if _from_another_site(request) else "admin")
+        for way in self._ways:
+            found = await way.caller(request)
+            if found is not None:
+                return self._within_site(way, found, request)
         if self._open and self._loopback and _from_this_machine(request):
             return Caller(name="loopback", role="admin")
-        return self._without
+        return NOBODY if self._protect_reads or _guarded(self._guard) else ANYONE
 
-    def admit(self, request: Request, role: Role) -> Caller:
-        """The caller, if it has this role; else 401, or 403 when no credentials would help."""
-        caller = self.caller(request)
+    async def known(self, request: Request) -> Caller | None:
+        """The caller of credentials that were typed in; None: they are wrong."""
+        for way in self._asked:
+            if found := await way.caller(request):
+                return found
+        return None
+
+    @property
+    def login_ways(self) -> tuple[Literal["token", "password"], ...]:
+        """With what a user can log in."""
+        open_to = {"password" if way.ambient else "token" for way in self._asked if way.highest is not None}
+        return tuple(one for one in ("token", "password") if one in open_to)
+
+    @property
+    def can_log_in(self) -> bool:
+        """Whether there is a token or a password to log in with."""
+        return bool(self.login_ways)
+
+    def check(self, caller: Caller, role: Role, request: Request) -> None:
+        """401, or 403 when no credentials would help, for a caller without this role."""
         if caller.may(role):
-            return caller
-        if not self._open and not self._user(request):
+            return
+        if caller not in (ANYONE, NOBODY):
+            raise Forbidden(_lacks(caller, role, request))
+        if not self._open:
             raise HTTPException(401, headers={"www-authenticate": 'Bearer realm="vgpuscope"'})
-        if self._open and not self._loopback:
-            raise ReadOnly("this listener is read-only: it is not on a loopback address, and no token is set")
-        raise ReadOnly("a page of another site may not change anything here")
+        raise ReadOnly(_PAGE if self._loopback and from_another_site(request) else self._why_read_only)
 
     @property
     def _open(self) -> bool:
         """Whether no credential is configured."""
-        return not (self._tokens or self._user_header)
+        return all(way.highest is None for way in self._ways)
 
-    def _user(self, request: Request) -> str:
-        """The user that the authenticating proxy names; "" when no proxy is trusted, or it names none."""
-        return request.headers.get(self._user_header, "")[:_LONGEST_NAME] if self._user_header else ""
+    @property
+    def _why_read_only(self) -> str:
+        if self._loopback:
+            return "this request came through a proxy, not from this machine, and no token is set"
+        return "this listener is read-only: it is not on a loopback address, and no token is set"
 
-    def _has_token(self, request: Request) -> bool:
-        scheme, value = tokens.credentials(request.headers.get("authorization", "").encode())
-        return scheme == b"bearer" and tokens.known(value, self._tokens)
+    def _within_site(self, way: Way, found: Caller, request: Request) -> Caller:
+        """A proxy that has credentials itself names its user; role and namespaces stay those of its credentials."""
+        named = self._proxy.name(request) if _guarded(self._guard) and not isinstance(way, ApiToken) else ""
+        if named:
+            found = replace(found, name=named)
+        return found.at_most("read") if (way.ambient or named) and from_another_site(request) else found
+
+
+def authorization(request: Request) -> bytes:
+    """The Authorization header; empty if there is none."""
+    return request.headers.get("authorization", "").encode("latin-1")
 
 
 def is_loopback(host: str) -> bool:
@@ -84,25 +212,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _guarded(guard: WebGuard | None) -> bool:
+    return guard is not None and guard.guarded
+
+
+_PAGE = "a page of another site may not change anything here"
+
+
+def _lacks(caller: Caller, role: Role, request: Request) -> str:
+    if from_another_site(request):
+        return _PAGE
+    return f"{caller.name!r} has the role {caller.role}, and this needs the role {role}"
+
+
 def _from_this_machine(request: Request) -> bool:
-    return is_loopback(_host(request)) and not _from_another_site(request)
+    return is_loopback(host(request)) and not from_another_site(request) and not _through_proxy(request)
 
 
-def _from_another_site(request: Request) -> bool:
-    """As the browser's headers report; a program that is not a browser sends none of them."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-        return True
-    origin = request.headers.get("origin")
-    return origin is not None and _host_of(origin) != _host(request)
-
-
-def _host(request: Request) -> str:
-    return _host_of(f"//{request.headers.get('host', '')}")
-
-
-def _host_of(url: str) -> str:
-    """The host of an address; "" when it has none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+def _through_proxy(request: Request) -> bool:
+    """A proxy on this machine connects from a loopback address for callers anywhere; these headers reveal it."""
+    return any(name in _PROXY_HEADERS or name.startswith("x-forwarded") for name in request.headers)

@@ -43,7 +43,7 @@ _STATUS_WORDS = {
     404: "The named thing does not exist.",
     409: "Another replica is the leader.",
     422: "A parameter or the body is wrong; nothing was done.",
-    429: "The rate limit is exceeded.",
+    429: "Too many requests at once, or within a short time; Retry-After says when to retry.",
     503: "A source or the store is down.",
 }
 _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}
@@ -127,7 +127,7 @@ def _responses(operation: Operation, by_type: Mapping[str, Any]) -> dict[str, An
             name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
         }
     error = {JSON: {"schema": by_type[str(ErrorBody)]}}
-    statuses = {401, 422, 429, *operation.statuses, *((403,) if operation.changes else ())}
+    statuses = {401, 422, 429, *operation.statuses, *(() if operation.public else (403,))}
     return {
         str(operation.status): good,
         **{str(s): {"description": _STATUS_WORDS[s], "content": error} for s in sorted(statuses)},
@@ -144,11 +144,18 @@ def _operation_id(operation: Operation) -> str:
     return f"{operation.method.lower()}_{words}"
 
 
+def _pattern(param: Param) -> str | None:
+    """The texts that are accepted: a text never holds a NUL."""
+    if param.pattern:
+        return f"^{param.pattern}$"
+    return "^[^\\u0000]*$" if param.type == "string" and not param.choices else None
+
+
 def _param(param: Param, path: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": param.type}
     extras = {
         "enum": list(param.choices) or None,
-        "pattern": f"^{param.pattern}$" if param.pattern else None,
+        "pattern": _pattern(param),
         "minimum": param.least,
         "maximum": param.most,
     }

@@ -18,15 +18,26 @@ from starlette.routing import Route
 
 from vgpuscope.http import answers, parameters
 from vgpuscope.http.answers import CSV, JSON
+from vgpuscope.http.browser import COOKIE, from_another_site
 from vgpuscope.http.negotiation import prefers
 from vgpuscope.http.parameters import NoQuery, Param
-from vgpuscope.model.caller import ANYONE, Caller, Role
-from vgpuscope.model.errors import BodyInvalid
+from vgpuscope.model.caller import Caller, Role
+from vgpuscope.model.errors import BodyInvalid, Forbidden
 
 Q = TypeVar("Q", bound=Struct)
 B = TypeVar("B")
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 EVENTS = "text/event-stream"
+_PRIVATE = {"cache-control": "private, no-cache"}  # no cache may give it to another caller
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """What the operations of a session know of the request itself."""
+
+    peer: str = ""
+    secure: bool = False  # the browser's connection is encrypted
+    foreign: bool = False  # a page of another site sent the request
+    session: str = ""  # the session's cookie
 
 
 class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
@@ -36,6 +47,7 @@ class Call(Struct, Generic[Q, B], frozen=True, kw_only=True):
     asked: Q
     body: B
     media: str = JSON  # one that the operation offers
+    connection: Connection = Connection()
 
     @property
     def csv(self) -> bool:
@@ -54,6 +66,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     or_else: Any = None  # the body's type if the request asks for the alternative
     role: Role = "read"  # the role that the caller needs
     public: bool = False  # no role is needed, not even where reading is protected
+    scoped: bool = (
+        False  # the handler shows a caller only what its namespaces allow; if not, restricted callers get 403
+    )
     unlimited: bool = False  # not counted by the rate limits
     media: tuple[str, ...] = (JSON,)
     status: int = 200
@@ -96,20 +111,35 @@ class Admission(Protocol):
         """The caller; raises if the caller lacks the role or exceeds its rate limit."""
 
 
-class OpenToAll:
-    """Everyone may read: for services whose only protection is the web configuration file."""
+class ByRole:
+    """Admits callers by their role alone: for services without credentials of their own."""
 
-    def admit(self, request: Request, operation: Operation) -> Caller:  # noqa: ARG002
-        if not ANYONE.may(operation.role):
+    def admit(self, request: Request, operation: Operation) -> Caller:
+        caller = caller_of(request)
+        if not (operation.public or caller.may(operation.role)):
             raise HTTPException(401)
-        return ANYONE
+        return caller
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller of a request, as the application has identified it."""
+    found: Caller = request.scope["caller"]
+    return found
+
+
+def check_scope(caller: Caller, operation: Operation) -> None:
+    """403 for a caller that is restricted to namespaces, if the operation cannot hide the others."""
+    if caller.restricted and not (operation.scoped or operation.public):
+        raise Forbidden(
+            f"{caller.name!r} has the namespaces {', '.join(caller.namespaces or ())}, and this concerns all of them"
+        )
 
 
 def routes(operations: Sequence[Operation], admission: Admission | None = None) -> list[Route]:
     """A route for each path, with its methods."""
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for operation in operations:
-        endpoint = _Endpoint(operation, admission or OpenToAll())
+        endpoint = _Endpoint(operation, admission or ByRole())
         by_path.setdefault(operation.path, {})[operation.method] = endpoint
     return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in by_path.items()]
 
@@ -130,6 +160,16 @@ def _dispatch(methods: "Mapping[str, _Endpoint]") -> Callable[[Request], Awaitab
     return endpoint
 
 
+def _connection(request: Request) -> Connection:
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return Connection(
+        peer=request.client.host if request.client else "",
+        secure=(forwarded or request.url.scheme) == "https",
+        foreign=from_another_site(request),
+        session=request.cookies.get(COOKIE, ""),
+    )
+
+
 class _Endpoint:
     """Checks a request step by step, then calls the operation's handler."""
 
@@ -142,16 +182,23 @@ class _Endpoint:
     async def serve(self, request: Request) -> Response:
         operation = self._operation
         caller = self._admission.admit(request, operation)
+        check_scope(caller, operation)
         given = request.query_params.multi_items()
         asked = parameters.read(self._query, self._params, given, request.path_params)
         media = self._media(request, asked)
         body = await self._body(request) if self._body_type is not None else None
-        answer = await operation.handler(Call(caller=caller, asked=asked, body=body, media=media))
-        if isinstance(answer, Response):  # a stream
+        answer = await operation.handler(
+            Call(caller=caller, asked=asked, body=body, media=media, connection=_connection(request))
+        )
+        if isinstance(answer, Response):  # a stream, or a session's cookie
             answer.headers.update(operation.stamp())
             return answer
         return await answers.respond(
-            request, answer, asked=(asked, media), status=operation.status, headers=operation.stamp()
+            request,
+            answer,
+            asked=(asked, media, caller.namespaces),
+            status=operation.status,
+            headers={**operation.stamp(), **(_PRIVATE if caller.restricted else {})},
         )
 
     def _media(self, request: Request, asked: Struct) -> str:

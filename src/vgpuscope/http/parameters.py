@@ -113,7 +113,7 @@ def read(
     query: type[Q], params: Sequence[Param], given: Iterable[tuple[str, str]], path: Mapping[str, str] | None = None
 ) -> Q:
     """The struct from a query string and a path; QueryInvalid names the wrong parameter."""
-    values: dict[str, Any] = dict(path or {})
+    values: dict[str, Any] = {name: _text(name, text) for name, text in (path or {}).items()}
     known = {param.name: param for param in params if param.name not in values}
     for name, text in given:
         param = known.get(name)
@@ -134,7 +134,15 @@ def _value(param: Param, text: str) -> Any:
     return _one(param, text)
 
 
+def _text(name: str, text: str) -> str:
+    """The text; QueryInvalid if it has a NUL, which no name contains and PostgreSQL does not accept."""
+    if "\0" in text:
+        raise QueryInvalid(f"{name} must not contain a NUL character (%00)")
+    return text
+
+
 def _one(param: Param, text: str) -> Any:
+    _text(param.name, text)
     try:
         value = _CONVERT[param.type](text)
     except ValueError:

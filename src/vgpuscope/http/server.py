@@ -7,28 +7,32 @@ import asyncio
 import html
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 import uvicorn
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from vgpuscope.http import address
+from vgpuscope.http import address, places
 from vgpuscope.http.events import Streams
 from vgpuscope.http.negotiation import wants_gzip, wants_openmetrics
+from vgpuscope.http.openapi import METRICS
+from vgpuscope.http.operations import check_scope
+from vgpuscope.model.caller import ANYONE
 from vgpuscope.model.errors import ScopeError
 from vgpuscope.model.service import HEADER, ServiceName
 from vgpuscope.model.wording import nearest, sentences
 from vgpuscope.runtime.log import fields
 from vgpuscope.version import __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an agent without a web configuration needs neither
     from vgpuscope.http.guard import Guard
+    from vgpuscope.http.identity import Identity
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +44,11 @@ REQUEST_WITHIN = 10.0  # seconds from the first byte of a request to the last, a
 RESPONSE_WITHIN = 30.0  # seconds for a client to receive an answer
 HANDSHAKE_WITHIN = 10.0
 MOST_CONNECTIONS = 256
+PER_PEER = 128  # connections of one host; a proxy may be one
+RESERVED = 8  # more connections, for health checks while all others are busy
 LONGEST_HEAD = 64 * 1024
 LONGEST_REQUEST = 2 * 1024 * 1024
+_SLICE = 16 * 1024  # bytes that are parsed between two checks of these lengths
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # public, because the kubelet has no credentials
 _JSON = b"application/json"
@@ -49,8 +56,9 @@ HTTP_ERRORS = {  # status → code, message, hint
     401: ("UNAUTHORIZED", "credentials are missing or wrong", "See docs/security.md; the web configuration decides."),
     404: ("NOT_FOUND", "nothing is served under this path", "/ lists all paths."),
     405: ("METHOD_NOT_ALLOWED", "this method is not allowed for this path", "The allow header lists those that are."),
-    429: ("TOO_MANY_REQUESTS", "the rate limit is exceeded", "Retry after 1 s."),
+    429: ("TOO_MANY_REQUESTS", "too many requests at once, or within a short time", "Retry after 1 s."),
     500: ("INTERNAL", "a promise of our own code was broken", "Please report it with the log."),
+    503: ("BUSY", "all connections are in use; only health checks are answered", "Retry after 1 s."),
 }
 
 
@@ -89,12 +97,16 @@ def make_app(
     routes: Sequence[BaseRoute] = (),
     links: Sequence[tuple[str, str]] = (),
     admit: Callable[[Request], object] | None = None,
+    identity: "Callable[[], Identity] | None" = None,
+    public: Callable[[Request], bool] = lambda _: False,
     service: ServiceName | None = None,
 ) -> "App":
     """The ASGI application of a service: the common paths, and its own routes with their links on the index page.
 
-    `admit` raises for callers that may not read /metrics; routes check callers themselves. `service` is the name that
-    the process reports, for clients that connected to the wrong service.
+    `admit` raises for callers that may not read /metrics; routes check callers themselves. `identity` returns the
+    current ways of identification, if there are more than the guard's. `public` says which requests show no data
+    and need no credentials. `service` is the name that the process reports,
+    for clients that connected to the wrong service.
     """
     return App(
         title=title,
@@ -104,6 +116,8 @@ def make_app(
         routes=routes,
         links=links,
         admit=admit,
+        identity=identity,
+        public=public,
         service=service,
     )
 
@@ -121,10 +135,13 @@ class App:
         routes: Sequence[BaseRoute],
         links: Sequence[tuple[str, str]],
         admit: Callable[[Request], object] | None,
+        identity: "Callable[[], Identity] | None",
+        public: Callable[[Request], bool],
         service: ServiceName | None,
     ) -> None:
         self._name = (HEADER.encode(), service.encode()) if service else None
         self._metrics, self._ready, self._guard, self._admit = metrics, ready, guard, admit
+        self._identity, self._public = identity or (guard.identity if guard else None), public
         self._index = _index(title, links)
         self._own = Router(routes, redirect_slashes=False)
         self._common = {"/metrics": self._serve_metrics, "/healthz": _serve_health, "/readyz": self._serve_readiness}
@@ -140,11 +157,8 @@ class App:
         path: str = scope["path"]
         if self._name is not None and path != "/metrics":
             send = _named(send, self._name)
-        if self._guard is not None and path not in _OPEN_PATHS:
-            status = await self._guard.judge(scope["headers"])
-            if status != 200:
-                await _send_http_error(send, status, headers=self._guard.challenges() if status == 401 else [])
-                return
+        if path not in _OPEN_PATHS and not await self._identified(scope, send):
+            return
         common = self._common.get(path)
         if common is None:
             await self._serve_own(scope, receive, send)
@@ -153,9 +167,28 @@ class App:
         else:
             await _send_http_error(send, 405, headers=[(b"allow", b"GET, HEAD")], at=scope)
 
+    async def _identified(self, scope: Scope, send: Send) -> bool:
+        """Note the caller of the request, for all that follows; False if the request was rejected."""
+        guard = self._guard
+        try:
+            if guard is not None:
+                guard.limit()
+            request = Request(scope)
+            caller = await self._identity().caller(request) if self._identity else ANYONE
+        except HTTPException as e:
+            await _send_http_error(send, e.status_code, headers=_raw(e.headers))
+            return False
+        if caller.role is None and guard is not None and guard.guarded and not self._public(request):
+            to_script = request.headers.get("sec-fetch-dest") == "empty"
+            await _send_http_error(send, 401, headers=guard.challenges(to_script=to_script))
+            return False
+        scope["caller"] = caller
+        return True
+
     async def _serve_metrics(self, scope: Scope, send: Send) -> None:
         if self._admit is not None:
             self._admit(Request(scope))
+        check_scope(scope["caller"], METRICS)
         accept = encoding = b""
         for name, value in scope["headers"]:
             if name == b"accept":
@@ -204,8 +237,10 @@ class App:
                 raise
             await _send_error(send, e.status, code=e.code, message=str(e), hint=e.advice)
         except HTTPException as e:
-            headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (e.headers or {}).items()]
-            await _send_http_error(send, e.status_code, headers=headers, message=e.detail, at=at, paths=self._paths)
+            headers, detail = _raw(e.headers), e.detail
+            await _send_http_error(send, e.status_code, headers=headers, message=detail, at=at, paths=self._paths)
+        except ClientDisconnect:
+            log.debug("the client disconnected before its request was complete")
         except Exception:
             if begun():
                 raise
@@ -334,39 +369,94 @@ class _Connection(HttpToolsProtocol):
     """One connection, with limits on how long a client may take and how much it may send."""
 
     guard: "Guard | None" = None
+    peer = ""
+    reserved = False  # it holds a place for health checks
+    asked_at = 0.0  # when the last request was complete
+    _quiet_since = 0.0  # when it connected, or its last answer was complete
     _waiting_since: float | None = None  # when the wait for the rest of a request began
     _sending_since: float | None = None
-    _in_head = False
-    _received = 0
+    _in_head = _refused = False
+    _received = _head = 0  # bytes of the current request, and of its head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        others = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
         super().connection_made(transport)
-        self._waiting_since = self.loop.time()
-        if len(self.connections) > MOST_CONNECTIONS or not self._client_allowed():
+        self._waiting_since = self._quiet_since = self.loop.time()
+        self.peer = places.peer_of(self.client)
+        if self._client_allowed():
+            self._take_place(others)
+        else:
             transport.abort()
 
+    def _take_place(self, others: "Sequence[_Connection]") -> None:
+        found = places.room(others, self.peer, most=MOST_CONNECTIONS, per_peer=PER_PEER, reserved=RESERVED)
+        if found.close is not None:
+            found.close.transport.abort()
+        if found.reserved:
+            self.reserved, self.app = True, _only_health(self.app)
+        if found.full:
+            self.transport.abort()
+
+    @property
+    def quiet_since(self) -> float | None:
+        """Since when it waits for its client; None: a request is being answered, or the answer is being sent."""
+        if self._waiting_since is not None:
+            return self._waiting_since
+        answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]
+        return self._quiet_since if answered and not self.transport.get_write_buffer_size() else None
+
     def data_received(self, data: bytes) -> None:
-        self._received += len(data)
-        super().data_received(data)
-        if self._in_head and self._received > LONGEST_HEAD:
+        for begin in range(0, len(data), _SLICE):  # one packet can hold several requests, and up to 256 KiB
+            part = data[begin : begin + _SLICE]
+            self._received += len(part)
+            super().data_received(part)
+            if self._in_head and self._received > LONGEST_HEAD:
+                self._refuse_head()
+            elif self._received > LONGEST_REQUEST:
+                self.transport.abort()
+            if self.transport.is_closing():
+                return
+
+    def _refuse_head(self) -> None:
+        if not self._refused:
+            self._refused = True
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
-        elif self._received > LONGEST_REQUEST:
-            self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self._in_head = True
+        self._in_head, self._head = True, 0
+
+    def on_url(self, url: bytes) -> None:
+        self._head += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head += len(name) + len(value) + 4  # with ": " and the end of the line
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
+        if self._head > LONGEST_HEAD:
+            self._refuse_head()
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._waiting_since = None
+        if self._refused:
+            return
+        self._waiting_since, self.asked_at = None, self.loop.time()
         self._received = 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._quiet_since = self.loop.time()
+        super().on_response_complete()
 
     def judge(self, now: float) -> None:
         """Close the connection of a client that sends or receives too slowly."""
@@ -385,7 +475,24 @@ class _Connection(HttpToolsProtocol):
         return self.guard.allows_client(self.transport.get_extra_info("peercert"))
 
 
+def _only_health(app: ASGIApp) -> ASGIApp:
+    """The application for a reserved place: it answers one health check, and asks others to come again."""
+
+    async def health(scope: Scope, receive: Receive, send: Send) -> None:
+        send = _named(send, (b"connection", b"close"))
+        if scope["path"] in _OPEN_PATHS:
+            await app(scope, receive, send)
+        else:
+            await _send_http_error(send, 503, headers=[(b"retry-after", b"1")])
+
+    return health
+
+
 _NO_STORE = (b"cache-control", b"no-store")
+
+
+def _raw(headers: Mapping[str, str] | None) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
 
 
 async def _serve_health(scope: Scope, send: Send) -> None:  # noqa: ARG001

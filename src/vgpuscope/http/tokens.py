@@ -1,8 +1,24 @@
-"""Bearer tokens: how a request sends one, and whether it is known. Tokens are kept as digests only."""
+"""Bearer tokens: how a request sends one, and whose it is. Tokens are kept as digests only."""
 
 import hashlib
 import hmac
 from collections.abc import Iterable
+
+from msgspec import Struct
+
+from vgpuscope.model.caller import Caller
+
+
+class KnownToken(Struct, frozen=True, kw_only=True):
+    """A token that is accepted, and the caller that sends it."""
+
+    digest: bytes
+    caller: Caller
+
+
+def fingerprint(known: Iterable[KnownToken]) -> bytes:
+    """A digest of tokens and their callers; it changes when one of them does."""
+    return hashlib.sha256(b"".join(sorted(one.digest + repr(one.caller).encode() for one in known))).digest()
 
 
 def credentials(authorization: bytes) -> tuple[bytes, bytes]:
@@ -11,15 +27,22 @@ def credentials(authorization: bytes) -> tuple[bytes, bytes]:
     return scheme.lower(), value.strip()
 
 
+def bearer(authorization: bytes) -> bytes:
+    """The token of an Authorization header; empty if it carries none."""
+    scheme, value = credentials(authorization)
+    return value if scheme == b"bearer" else b""
+
+
 def digest(token: bytes) -> bytes:
     """The digest that is kept instead of the token."""
     return hashlib.sha256(token).digest()
 
 
-def known(token: bytes, digests: Iterable[bytes]) -> bool:
-    """Whether the token has one of these digests. All of them are compared, each in constant time.
+def holder(token: bytes, known: Iterable[KnownToken]) -> Caller | None:
+    """The caller with this token; None: it is not known. All digests are compared, each in constant time.
 
     So the response time reveals neither which token is similar nor how many characters are right.
     """
     given = digest(token)
-    return bool(sum(hmac.compare_digest(given, one) for one in digests))
+    found = [one.caller for one in known if hmac.compare_digest(given, one.digest)]
+    return found[0] if found and token else None

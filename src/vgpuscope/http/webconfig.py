@@ -15,8 +15,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from vgpuscope.http import tokens
+from vgpuscope.http.tokens import KnownToken
+from vgpuscope.model.caller import Caller, Role
 from vgpuscope.model.errors import WebConfigInvalid
 from vgpuscope.runtime import duration, yamlfile
 
@@ -56,6 +59,7 @@ _HEADERS: dict[str, tuple[str, ...]] = {  # allowed values; empty: any value
 }
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class _Tls(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +83,16 @@ class _Http(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
 
 
-class _Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Permissions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    role: Role = "read"
+    namespaces: list[str] | UnsetType = UNSET  # not None: a key whose value is not written yet would mean all of them
+
+
+class _User(_Permissions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hash: str
+
+
+class _Token(_Permissions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     sha256: str = ""
     file: str = ""
@@ -93,9 +106,17 @@ class _RateLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tls_server_config: _Tls | None = None
     http_server_config: _Http | None = None
-    basic_auth_users: dict[str, str] | None = None
+    basic_auth_users: dict[str, str | _User] | None = None  # our extension: a role and namespaces
     bearer_tokens: list[_Token] | None = None  # our extension: exporter-toolkit has no tokens
     rate_limit: _RateLimit | None = None
+    unguarded: bool = False  # our extension: neither credentials nor TLS are needed
+
+
+class KnownUser(Struct, frozen=True, kw_only=True):
+    """A user's bcrypt hash, and the caller that knows the password."""
+
+    hash: bytes
+    caller: Caller
 
 
 class Web(Struct, frozen=True, kw_only=True):
@@ -104,30 +125,57 @@ class Web(Struct, frozen=True, kw_only=True):
     tls: ssl.SSLContext | None = None
     client_sans: frozenset[str] = frozenset()  # empty: every verified client
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    users: dict[str, bytes] = {}  # name → bcrypt hash
-    tokens: tuple[tuple[str, bytes], ...] = ()  # name, sha256 of the token
+    users: dict[str, KnownUser] = {}
+    tokens: tuple[KnownToken, ...] = ()
     interval: float = 0.0  # seconds between two requests; 0: no limit
     burst: int = 0
+    unguarded: bool = False  # what protected the service may be removed
 
     @property
     def guarded(self) -> bool:
         """Whether a request needs a user or a token."""
         return bool(self.users or self.tokens)
 
+    @property
+    def callers(self) -> tuple[Caller, ...]:
+        """Everyone who has a user or a token."""
+        return (*(one.caller for one in self.users.values()), *(one.caller for one in self.tokens))
+
+    @property
+    def protections(self) -> frozenset[str]:
+        """What keeps strangers out, in words for messages."""
+        certificates = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
+        found = {"credentials": self.guarded or certificates, "TLS": self.tls is not None}
+        return frozenset(word for word, there in found.items() if there)
+
 
 def read(path: str, files: "Files") -> Web:
     """The configuration in a file and the files it names; WebConfigInvalid gives the wrong key and the reason."""
     file = _typed(yamlfile.mapping(files.read(path), path=path, error=WebConfigInvalid), path)
     tls, rate = file.tls_server_config, file.rate_limit or _RateLimit()
-    return Web(
+    web = Web(
         headers=_headers(file.http_server_config or _Http()),
         users=_users(file.basic_auth_users or {}),
-        tokens=tuple(_token(i, token, files) for i, token in enumerate(file.bearer_tokens or [])),
+        tokens=_tokens(file.bearer_tokens or [], files),
         interval=_interval(rate),
         burst=rate.burst,
         tls=_context(tls, files) if tls else None,
         client_sans=frozenset(map(_same_form, tls.client_allowed_sans)) if tls else frozenset(),
+        unguarded=file.unguarded,
     )
+    if not web.protections and not web.unguarded:
+        raise WebConfigInvalid(f"{path}: has neither users, tokens nor TLS", hint=_ON_PURPOSE)
+    return web
+
+
+def check_kept(before: Web, after: Web, path: str) -> None:
+    """WebConfigInvalid if a reload would remove the last credential or TLS, and the file does not ask for that."""
+    lost = before.protections - after.protections
+    if lost and not after.unguarded:
+        raise WebConfigInvalid(f"{path}: without {' and '.join(sorted(lost))}, which a reload keeps", hint=_ON_PURPOSE)
+
+
+_ON_PURPOSE = "If that is intended, add `unguarded: true` to the file; see docs/security.md."
 
 
 def client_allowed(certificate: dict[str, Any] | None, allowed: frozenset[str]) -> bool:
@@ -153,6 +201,11 @@ class Files:
         content = yamlfile.read(path, error=WebConfigInvalid)
         self._seen[path] = hashlib.sha256(content).digest()
         return content
+
+    @property
+    def seen(self) -> dict[str, bytes]:
+        """The digest of each file, as it was read."""
+        return self._seen
 
     def changed(self) -> bool:
         """Whether any file that was read, or could not be read, is different now.
@@ -323,30 +376,61 @@ def _headers(http: _Http) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((name.lower().encode(), value.encode()) for name, value in http.headers.items() if value)
 
 
-def _users(users: dict[str, str]) -> dict[str, bytes]:
-    for name, hashed in users.items():
-        found = _BCRYPT.fullmatch(hashed)
-        if not found:
-            raise _wrong(f"basic_auth_users.{name}", "not a bcrypt hash; `htpasswd -nBC 10 NAME` makes one")
-        if not 4 <= int(found[1]) <= MAX_COST:
-            raise _wrong(f"basic_auth_users.{name}", f"cost {int(found[1])} is not from 4 to {MAX_COST}; 10 is usual")
-        if not name or ":" in name:
-            raise _wrong("basic_auth_users", f"{name!r} cannot be the name of a user")
-    return {name: hashed.encode() for name, hashed in users.items()}
+def _users(users: dict[str, str | _User]) -> dict[str, KnownUser]:
+    given = {name: one if isinstance(one, _User) else _User(hash=one) for name, one in users.items()}
+    return {name: _user(name, one) for name, one in given.items()}
 
 
-def _token(index: int, token: _Token, files: Files) -> tuple[str, bytes]:
-    at = f"bearer_tokens[{index}]"
+def _user(name: str, given: _User) -> KnownUser:
+    at, found = f"basic_auth_users.{name}", _BCRYPT.fullmatch(given.hash)
+    if not found:
+        raise _wrong(at, "not a bcrypt hash; `htpasswd -nBC 10 NAME` makes one")
+    if not 4 <= int(found[1]) <= MAX_COST:
+        raise _wrong(at, f"cost {int(found[1])} is not from 4 to {MAX_COST}; 10 is usual")
+    if not name or ":" in name:
+        raise _wrong("basic_auth_users", f"{name!r} cannot be the name of a user")
+    return KnownUser(hash=given.hash.encode(), caller=_caller(name, given, at))
+
+
+def _caller(name: str, given: _Permissions, at: str) -> Caller:
+    return Caller(name=name, role=given.role, namespaces=_namespaces(given.namespaces, f"{at}.namespaces"))
+
+
+def _namespaces(given: list[str] | UnsetType, at: str) -> tuple[str, ...] | None:
+    if given is UNSET:
+        return None
+    if not given:
+        raise _wrong(at, "names no namespace; leave the key out for all namespaces")
+    for name in given:
+        if not _NAMESPACE.fullmatch(name):
+            raise _wrong(at, f"{name!r} is not the name of a namespace")
+    return tuple(sorted(set(given)))
+
+
+def _tokens(given: list[_Token], files: Files) -> tuple[KnownToken, ...]:
+    found: dict[bytes, KnownToken] = {}
+    for index, token in enumerate(given):
+        at = f"bearer_tokens[{index}]"
+        digest = _digest(token, files, at)
+        if digest in found:
+            raise _wrong(at, f"the same token as {found[digest].caller.name!r}")
+        found[digest] = KnownToken(digest=digest, caller=_caller(token.name, token, at))
+    return tuple(found.values())
+
+
+def _digest(token: _Token, files: Files, at: str) -> bytes:
     if bool(token.sha256) == bool(token.file):
         raise _wrong(at, "needs either sha256 or file")
     if token.file:
         secret = files.read(files.at(token.file)).strip()
         if len(secret) < 16:
             raise _wrong(f"{at}.file", "holds fewer than 16 characters; `openssl rand -hex 32` makes a good token")
-        return token.name, hashlib.sha256(secret).digest()
+        return tokens.digest(secret)
     if not _SHA256.fullmatch(token.sha256):
         raise _wrong(f"{at}.sha256", "not 64 hexadecimal digits; `printf %s TOKEN | sha256sum` makes them")
-    return token.name, bytes.fromhex(token.sha256)
+    if bytes.fromhex(token.sha256) == tokens.digest(b""):
+        raise _wrong(f"{at}.sha256", "the digest of an empty token; probably the variable with the token was not set")
+    return bytes.fromhex(token.sha256)
 
 
 def _interval(rate: _RateLimit) -> float:

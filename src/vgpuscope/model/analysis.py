@@ -155,6 +155,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     requests: int = 0
     faults: tuple[Fault, ...] = ()  # not empty: the reading is partial
     targets: tuple[Target, ...] = ()  # the targets that are expected to answer, as far as the source knows
+    own: bool = False  # our own scrapes: the target of each track is certain
 
     @property
     def partial(self) -> bool:
@@ -272,3 +273,4 @@ class Analysis(Struct, frozen=True, kw_only=True):
     requests: int = 0
     faults: tuple[Fault, ...] = ()
     targets: tuple[Target, ...] = ()
+    omitted: dict[str, int] = {}  # GPUs and tenants beyond a limit, by reason

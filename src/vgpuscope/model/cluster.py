@@ -208,6 +208,7 @@ class NodeLedger(Struct, frozen=True, kw_only=True):
 
     name: str
     known: bool = True  # False: pods have devices on this node, but the cluster has no such node
+    real: bool = True  # False: moreover no pod is bound to it. Only annotations or claims name it
     ready: bool = True
     schedulable: bool = True
     devices: tuple[DeviceLedger, ...] = ()

@@ -5,15 +5,17 @@ ScopeError
 ├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
-├── ReadOnly, Unknown, NotLeader                         status 403, 404, 409
+├── ReadOnly, Forbidden                                  status 403
+├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
+├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
                 ├─ RegionRefused, RegionsUnreadable
                 ├─ KubeUnreadable, KubeForbidden
-                ├─ PodResourcesDown
+                ├─ PodResourcesDown, PageMalformed
                 └─ QueryFailed, QueryTimeout, QueryForbidden, AnswerUnreadable, AnswerPartial, SamplesRefused,
-                   NoKnownMetrics, WindowTooShort
+                   NoKnownMetrics, WindowTooShort, LimitReached
 """
 
 from typing import ClassVar
@@ -95,8 +97,22 @@ class BodyInvalid(ScopeError):
 class ReadOnly(ScopeError):
     code = "READ_ONLY"
     meaning = "The request changes something, and this listener is read-only."
-    hint = "Set VGPUSCOPE_API_TOKEN and send it as a bearer token, or listen on a loopback address."
+    hint = "Send VGPUSCOPE_API_TOKEN as a bearer token, or use a web configuration with a role; see docs/security.md."
     status = 403
+
+
+class Forbidden(ScopeError):
+    code = "FORBIDDEN"
+    meaning = "The caller is known, but its role or its namespaces do not allow this."
+    hint = "The web configuration file gives roles and namespaces to users and tokens; see docs/security.md."
+    status = 403
+
+
+class LoginFailed(ScopeError):
+    code = "LOGIN_FAILED"
+    meaning = "The token, or the user and the password, are wrong."
+    hint = "Tokens and users are in the web configuration file; the API token is the setting analyzer.api_token."
+    status = 401
 
 
 class NotLeader(ScopeError):
@@ -120,6 +136,12 @@ class HistoryDown(ScopeError):
     hint = "Check analyzer.history, the disk or the database. Unwritten results are written when the store is back."
     status = 503
     retryable = True
+
+
+class RowRefused(ScopeError):
+    code = "HISTORY_REFUSED"
+    meaning = "The store works, but rejected one result because of its content. That result is not stored; others are."
+    hint = "The message has the database's own words. Please report it, with the log."
 
 
 class FollowerLate(ScopeError):
@@ -232,6 +254,12 @@ class PodResourcesDown(SourceDown):
     hint = "Mount the directory /var/lib/kubelet/pod-resources (not the socket) into the agent."
 
 
+class PageMalformed(SourceDown):
+    code = "PAGE_MALFORMED"
+    meaning = "A scraped page has lines that are not in Prometheus' text format, or too many series. They are skipped."
+    hint = "`promtool check metrics` reads the page of that target and names the lines. All other lines are used."
+
+
 class QueryFailed(SourceDown):
     code = "QUERY_FAILED"
     meaning = "Prometheus could not be reached, or returned an error for a query. The values of that query are unknown."
@@ -273,6 +301,12 @@ class WindowTooShort(SourceDown):
     code = "WINDOW_TOO_SHORT"
     meaning = "The window has fewer than five samples of a GPU, because scrapes are too rare. The GPU is unknown."
     hint = "Set prometheus.time_window_min to at least five scrape intervals, or scrape more often."
+
+
+class LimitReached(SourceDown):
+    code = "LIMIT_REACHED"
+    meaning = "A scrape target or the fleet reports more GPUs or tenants than a limit allows. The rest is ignored."
+    hint = "The log names the target. docs/metrics-analyzer.md lists the limits; real clusters are far below them."
 
 
 class NoKnownMetrics(SourceDown):

@@ -49,3 +49,10 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
     status: Status | None = None  # of a single analysis; None: an hour's or a day's point
     verdict: Verdict | None = None
     use_class: UseClass | None = None
+
+
+class HistoryPage(Struct, frozen=True, kw_only=True):
+    """Some points of the history, oldest first."""
+
+    points: list[HistoryPoint] = []
+    cursor: str | None = None  # continues after the last of these points; None: there are no more

@@ -147,11 +147,11 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class Dispute(Struct, frozen=True, kw_only=True):
-    """A container's region claims devices that were not assigned to the container, or are not on the node."""
+    """A region or annotation names devices that were not assigned to its container, or are not on the node."""
 
     key: ContainerKey
     devices: int
-    example: str  # one of their UUIDs, as the region writes it
+    example: str  # one of their UUIDs, as written
 
 
 class NodeSnapshot(Struct, frozen=True, kw_only=True):
@@ -173,6 +173,7 @@ class NodeSnapshot(Struct, frozen=True, kw_only=True):
     regions: int = 0  # read in this sample
     regions_refused: dict[str, int] = {}  # now, by reason
     disputes: tuple[Dispute, ...] = ()
+    unknown_devices: tuple[Dispute, ...] = ()  # in annotations: devices that the node does not have
     regions_orphaned: int = 0  # directories whose pod is gone: HAMi's monitor removes them, we never do
     sources: tuple[SourceState, ...] = ()
     tally: Tally = Tally()

@@ -18,6 +18,7 @@ from vgpuscope.runtime.log import error_fields, fields
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Follower(Struct, Generic[T], frozen=True, kw_only=True):
@@ -43,9 +44,10 @@ class Followers(Generic[T]):
 
     async def tell(self, result: T) -> bool:
         """Pass a result to all followers; True if one raised an unexpected error. Never raises."""
-        return any([await self._told(follower, result) for follower in self._followers])
+        return any([await self.run(follower, result) for follower in self._followers])
 
-    async def _told(self, follower: Follower[T], result: T) -> bool:
+    async def run(self, follower: Follower[R], result: R) -> bool:
+        """Run one follower, of the list or beside it; True if it raised an unexpected error. Never raises."""
         name = follower.name
         error, cause = await _outcome(follower, result)
         before = self._failing.pop(name, None)
@@ -59,7 +61,7 @@ class Followers(Generic[T]):
         return cause is not None
 
 
-async def _outcome(follower: Follower[T], result: T) -> tuple[ScopeError | None, Exception | None]:
+async def _outcome(follower: Follower[R], result: R) -> tuple[ScopeError | None, Exception | None]:
     """The follower's error, and the original exception if it is not a ScopeError."""
     try:
         async with asyncio.timeout(follower.deadline) as limit:

@@ -73,7 +73,7 @@ def _place(child: Child) -> int:
 
 def _address(child: Child) -> Text:
     name = f"agent {child.plan.name}" if child.plan.agent else child.plan.name
-    url = f"{child.url}/docs" if child.plan.name == "analyzer" else f"{child.url}/metrics"
+    url = f"{child.url}/ui/" if child.plan.name == "analyzer" else f"{child.url}/metrics"
     return Text.assemble(f"  {name:13} ", (f"{url:31}", "cyan"), f" {child.plan.kind}")
 
 

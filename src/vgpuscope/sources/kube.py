@@ -11,9 +11,9 @@ time limits.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from vgpuscope.formats.kube.api_groups import decode_group_versions
 from vgpuscope.formats.kube.lists import ObjectFault, ObjectPage, WatchEvent, decode_status
@@ -21,6 +21,7 @@ from vgpuscope.formats.kube.pods import decode_event, decode_pods
 from vgpuscope.model.errors import ConfigInvalid, KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,6 +30,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _PAGE = "500"
+_MOST_PAGES = 4000  # of one list: two million objects
+_LARGEST = 512 * 1024 * 1024  # bytes of one answer
 _GRACE = 10.0  # seconds that a server may take to end a watch after its time limit
 _SHORTEST = 1.0  # seconds between the starts of two watches: some proxies end a stream as soon as it is open
 _LONGEST_LINE = 16 * 1024 * 1024  # bytes; longer than any object that the API server accepts
@@ -129,6 +132,21 @@ async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str
     return next((version for version in wanted if version in served), None)
 
 
+async def all_pages(page: Callable[[str], Awaitable[ObjectPage[T]]]) -> list[ObjectPage[T]]:
+    """All pages of a list; `page` gets a continue token, "" for the first page.
+
+    Raises KubeUnreadable if the list has no end: a token comes twice, or there are too many pages.
+    """
+    pages = [await page("")]
+    tokens: set[str] = set()
+    while token := pages[-1].more:
+        if token in tokens or len(pages) >= _MOST_PAGES:
+            raise KubeUnreadable(f"the list does not end: {len(pages)} pages, and the last one refers to another")
+        tokens.add(token)
+        pages.append(await page(token))
+    return pages
+
+
 class Watch(Generic[T]):
     """The objects of one list request, kept up to date by a watch."""
 
@@ -173,6 +191,10 @@ class Watch(Generic[T]):
         """Use this path from now on: the server serves the objects in another API version."""
         if path != self._path:
             self._path, self._version = path, None
+
+    def restart(self) -> None:
+        """List again at the next run."""
+        self._version = None
 
     async def run(self, api: "Api", changed: Callable[[], None]) -> NoReturn:
         """Keep the objects up to date until that fails, and call `changed` after every change and sign of life."""
@@ -222,12 +244,13 @@ class Watch(Generic[T]):
 
     async def _pages(self, api: "Api") -> list[ObjectPage[T]]:
         """All pages. Version 0 lets the server answer from its cache, as for kubelets; exact asks for the newest."""
-        params = {**self._params, "limit": _PAGE} | ({} if self._exact else {"resourceVersion": "0"})
-        pages = [self._decode_page(await api.get(self._path, params))]
-        while pages[-1].more:
-            params = {**self._params, "limit": _PAGE, "continue": pages[-1].more}
-            pages.append(self._decode_page(await api.get(self._path, params)))
-        return pages
+        first = {} if self._exact else {"resourceVersion": "0"}
+
+        async def page(token: str) -> ObjectPage[T]:
+            params = {**self._params, "limit": _PAGE} | ({"continue": token} if token else first)
+            return self._decode_page(await api.get(self._path, params))
+
+        return await all_pages(page)
 
     async def _watch(self, api: "Api", changed: Callable[[], None]) -> None:
         """One watch after the other, each from the last version, until it is time to list again."""
@@ -297,14 +320,16 @@ class Api:
             log.debug("change", extra={"fields": {"method": method, "path": path, "status": answer.status_code}})
         return answer.status_code, answer.content
 
-    async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "httpx2.Response":
-        headers = {"accept": accept}
+    async def _ask(self, path: str, params: Mapping[str, str], *, accept: str = "*/*") -> "_Answer":
+        headers = {"accept": accept, "accept-encoding": "gzip"}
         clock = asyncio.get_running_loop().time
         began = clock()
         with self._our_errors():
             async with asyncio.timeout(self._timeout):
                 # our own time limit covers the whole request
-                answer = await self._client.get(path, params=dict(params), headers=headers, timeout=None)
+                asked = self._client.stream("GET", path, params=dict(params), headers=headers, timeout=None)
+                async with asked as response:
+                    answer = _Answer(response.status_code, await plain_body(response, most=_LARGEST))
         if log.isEnabledFor(logging.DEBUG):
             took = {"seconds": round(clock() - began, 6), "status": answer.status_code, "bytes": len(answer.content)}
             log.debug("query", extra={"fields": {"path": path, **took}})
@@ -358,13 +383,18 @@ class Api:
             yield
         except (httpx2.TimeoutException, TimeoutError) as e:
             raise KubeUnreadable(f"{server}: no answer within {self._timeout:g} s") from e
-        except httpx2.HTTPError as e:
+        except (httpx2.HTTPError, httpx2.InvalidURL, BodyRefused) as e:  # a URL with a token may be too long
             raise KubeUnreadable(f"{server}: {str(e) or type(e).__name__}") from e
         except (ConfigError, OSError, KeyError, ValueError) as e:  # a token file or credential program
             raise KubeForbidden(f"{server}: no credentials: {str(e) or type(e).__name__}") from e
 
 
-def _body(answer: "httpx2.Response") -> bytes:
+class _Answer(NamedTuple):
+    status_code: int
+    content: bytes
+
+
+def _body(answer: _Answer) -> bytes:
     if answer.status_code != 200:
         _fail(answer.status_code, decode_status(answer.content))
     return answer.content

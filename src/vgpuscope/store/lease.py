@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from vgpuscope.model.errors import HistoryDown
 from vgpuscope.model.quantity import Seconds
@@ -48,7 +48,10 @@ _TAKE = (
     "WHERE l.holder = excluded.holder OR l.until <= clock_timestamp() RETURNING holder"
 )
 _RELEASE = "DELETE FROM history_lease WHERE holder = :holder"
+_RELEASE_WITHIN = 5.0  # seconds; a process that ends does not wait longer for a frozen database
 _LOOK = "SELECT holder FROM history_lease"
+
+Use: TypeAlias = Literal["lease", "read", "write"]  # of the store
 
 
 class Lease(Protocol):
@@ -124,7 +127,7 @@ class TableLease:
         return await self._engine.write_row(take, deadline=seconds)
 
     async def release(self, holder: str) -> None:
-        await self._engine.write_row(lambda tx: tx.all(_RELEASE, holder=holder))
+        await self._engine.write_row(lambda tx: tx.all(_RELEASE, holder=holder), deadline=_RELEASE_WITHIN)
 
     async def close(self) -> None:
         """Nothing to close; a lease that was not released expires."""
@@ -143,13 +146,13 @@ class FileLease:
 
     async def take(self, holder: str, seconds: Seconds) -> bool:
         """Take or renew the lease; the database is queried too: without the store, a replica is not leader."""
-        return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds)
+        return await self._engine.do(lambda: self._take(holder, seconds), deadline=seconds, purpose="lease")
 
     async def release(self, holder: str) -> None:
-        await self._engine.do(lambda: self._release(holder))
+        await self._engine.do(lambda: self._release(holder), deadline=_RELEASE_WITHIN, purpose="lease")
 
     async def close(self) -> None:
-        await self._engine.do(self._unlock)
+        await self._engine.do(self._unlock, deadline=_RELEASE_WITHIN, purpose="lease")
 
     def _take(self, holder: str, seconds: Seconds) -> bool:
         with self._engine.transaction("read") as tx:
@@ -190,8 +193,19 @@ class Leadership:
         self._lease, self._clock = lease, clock
         self.holder, self.seconds = holder, seconds
         self.leads = False
-        self.reachable: bool | None = None  # whether the store answers; None: not known yet
+        self._works: dict[Use, bool] = {}  # whether the last use of each kind succeeded
         self._until = 0.0  # by this process' monotonic clock
+
+    @property
+    def reachable(self) -> bool | None:
+        """Whether the store works; None: not known yet.
+
+        A use that failed counts until a use of the same kind succeeds. So a lease that can be renewed does not hide
+        that results cannot be saved.
+        """
+        if not all(self._works.values()):
+            return False
+        return True if "lease" in self._works else None
 
     async def renew(self) -> bool:
         """Request the lease; HistoryDown if the store does not answer, and then this replica is not leader."""
@@ -200,9 +214,9 @@ class Leadership:
             self.leads = await self._lease.take(self.holder, self.seconds)
         except HistoryDown:
             self.leads = False
-            self.store_failed()
+            self.store_failed("lease")
             raise
-        self.reachable = True
+        self.store_works("lease")
         self._until = asked + self.seconds if self.leads else 0.0
         return self.leads
 
@@ -211,9 +225,17 @@ class Leadership:
         self.leads, self._until = False, 0.0
         await self._lease.release(self.holder)
 
-    def store_failed(self) -> None:
-        """Record a failure of the store for any user in this process: no acting until the lease is renewed."""
-        self.reachable, self._until = False, 0.0
+    def store_failed(self, use: Use) -> None:
+        """Record that this process could not use the store: no acting until the lease is renewed."""
+        self._works[use], self._until = False, 0.0
+
+    def store_works(self, *uses: Use) -> None:
+        """Record that these uses of the store succeeded."""
+        self._works |= dict.fromkeys(uses, True)
+
+    def nothing_to_write(self) -> None:
+        """Forget a failed write: nothing is left to write, so no later one can succeed."""
+        self._works.pop("write", None)
 
     def may_read(self) -> bool:
         """Whether this replica may analyse: it leads, or the store is down. Two replicas that analyse do no harm."""

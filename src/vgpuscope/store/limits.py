@@ -9,7 +9,10 @@ class Limits(NamedTuple):
     """How much the store does at once, and how long it waits."""
 
     deadline: Seconds = 60.0  # for one call, including its time in the queue; a frozen database never answers
-    calls_waiting: int = 1000  # calls in the queue of the store's thread; further calls are rejected
+    read: Seconds = 15.0  # for one read of past results, likewise; the database ends the read, too
+    close: Seconds = 5.0  # for closing a connection
+    readers: int = 2  # connections for reads of past results, besides those for saving and for the lease
+    calls_waiting: int = 1000  # calls in the queue of one connection; further calls are rejected
     rows_per_read: int = 5_000_000  # rows that one statement may return: 100,000 GPUs for two days of hours
     rows_per_insert: int = 5000  # rows that are built and sent at once
     rows_per_transaction: int = 50_000  # rows that one step of pruning touches: a fraction of a second

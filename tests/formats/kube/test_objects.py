@@ -253,7 +253,7 @@ def test_a_sidecar_lives_with_the_pod():
 def test_segments_beyond_those_who_ask_are_kept_without_a_name_and_told():
     text = f"{A},NVIDIA,1,0:;{B},NVIDIA,2,0:;"
     page = decode_cluster_pods(listed("Pod", pod(gpu(), annotations={ALLOCATED: text})))
-    assert held(page.items[0].assignments) == [f"0 main {A} 1 0", f"2  {B} 2 0"]
+    assert held(page.items[0].assignments) == [f"0 main {A} 1 0", f"1  {B} 2 0"]
     assert wrong(page) == [("uid-p", "Pod/ml/p")]
     assert page.faults[0].reason == f"{ALLOCATED}: 2 containers with devices, but 1 ask for them"
 

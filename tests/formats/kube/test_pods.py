@@ -239,6 +239,7 @@ NOTES: dict[str, str] = {"kubernetes.io/config.hash": "victim", "kubernetes.io/c
 BY_NODE = [{"kind": "Node", "name": "n", "controller": True}]
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "more",
     [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from vgpuscope.formats.prom.text import PageReader, decode_labels, number
+from vgpuscope.formats.prom.text import PageReader, decode_labels
 
 WANTED = frozenset({"wanted", "wanted_too"})
 
@@ -109,8 +109,24 @@ def test_a_series_without_labels_is_read_too():
 
 
 @pytest.mark.parametrize("text", [b" x", b"", b" ", b" 1 2 3", b" 1,5", b" 0x1p3 7"])
-def test_what_is_no_number_is_nan(text):
-    assert math.isnan(number(text))
+def test_what_is_no_number_is_nan_and_counted(text):
+    one = reader()
+    for _ in range(2):  # the second page is no better
+        [(_, value)] = one.read(b"wanted{}" + text + b"\nwanted_too 1\n")[:1]
+        assert (math.isnan(value), one.malformed) == (True, 1)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "line",
+    [b"wanted", b"wanted 5}", b"wanted{", b"wanted{a=", b'wanted{a="b" 5', b'wanted{a="' + b"x" * 9000 + b'"} 1'],
+)
+def test_a_line_of_another_form_is_skipped_and_counted_on_every_page(line):
+    one = reader()
+    for _ in range(2):
+        found = one.read(b"wanted_too 1\n" + line + b'\nwanted{a="b"} 2\n')
+        assert [value for (_, labels), value in found if not labels or dict(labels) == {"a": "b"}][:1] == [1.0]
+        assert (found[-1][1], one.malformed) == (2.0, 1)
 
 
 def test_a_line_that_is_of_another_time_says_nothing_of_now():

@@ -464,6 +464,12 @@ def test_of_a_claim_exactly_as_much_is_held_as_it_was_given(history):
         assert total == sum(a.memory for p in nobody.pods.values() for a in p.assignments)
 
 
+def test_a_device_that_vanished_is_shared_by_the_pods_of_its_claim():
+    held = ClaimedDevice(driver="gpu.nvidia.com", pool="n1", device="gpu-7", memory=3, cores=None)
+    made = joined([node()], [pod("a"), pod("b")], [published(gpu(0))], [claim(held, pods=("a", "b"))])
+    assert [one.memory for name in ("a", "b") for one in made.pods[name].assignments] == [2, 1]
+
+
 def test_a_pod_without_claims_costs_nothing_and_is_not_kept():
     made = joined([node()], [pod(f"p{i}", claims=()) for i in range(100)], [published(gpu(0))])
     assert made.told == 1  # the node's GPUs, for its slice

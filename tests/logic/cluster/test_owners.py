@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,3 +116,13 @@ def test_the_owner_is_the_last_of_the_way_whatever_the_order_of_answers(links, p
         while seen[-1] in links and len(seen) < 8:
             seen.append(links[seen[-1]])
         assert found[f"ml/p{number}"] == f"K/{seen[-1]}"
+
+
+@pytest.mark.attack
+def test_a_pod_that_names_anothers_uid_does_not_end_its_chain():
+    """The author of a pod writes its ownerReferences; the UID there can be another object's."""
+    real, book = made("StatefulSet", "carol"), OwnerIndex()
+    book.set_pod(pod(Controller("apps/v1", "StatefulSet", "no-such-object", real.uid), name="forged"))
+    book.set_pod(pod(real, name="p-0"))
+    found = answered(book, {real: made("Notebook", "carol")})
+    assert found["ml/p-0"] == "Notebook/carol"

@@ -1,4 +1,4 @@
-"""The rows of GPUs: what each part knows, null for what none knows, and nothing concluded from what is old."""
+"""The rows of GPUs: what a part knows is there, what none knows is null, and old values lead to no conclusion."""
 
 import msgspec
 from hypothesis import given

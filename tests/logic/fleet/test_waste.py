@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.store import fleets
+from tests.store.fleets import points
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Stat
 from vgpuscope.store.results.history import open_history
@@ -45,7 +46,7 @@ def waste(analyses, path, group_by="tenant", **more):
         await store.prune(end + more.get("later", 0))
         span = {"step": "hour", "begin": BEGIN, "end": end, "limit": 10**6}
         ledger = WasteLedger(present(analyses[-1].gpus))
-        ledger.add(await store.points(**span), await store.points(**span, namespace=""))
+        ledger.add(await points(store, **span), await points(store, **span, namespace=""))
         await store.close()
         return ledger.waste(group_by=group_by, begin=BEGIN, end=end)
 

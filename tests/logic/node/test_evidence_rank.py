@@ -1,5 +1,6 @@
 """A region is what a tenant says of itself: it changes nothing that was measured of another."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -26,6 +27,8 @@ from vgpuscope.model.region import ContainerRegion, RegionDevice
 from vgpuscope.views.build import Build
 from vgpuscope.views.node.metrics import SelfUse, node_samples
 from vgpuscope.views.node.top_notes import notices
+
+pytestmark = pytest.mark.attack
 
 UNKNOWN = "GPU-99999999-0000-0000-0000-000000000000"
 VICTIM_PID, ATTACKER_PID = 11, 66

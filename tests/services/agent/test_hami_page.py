@@ -64,7 +64,12 @@ def pages(tmp_path_factory):
         annotations={"hami.io/vgpu-mig-allocations": json.dumps([MIG])},
     )
     here = {f"pod-{name.replace('_', '-')}" for name in names if accepted(name)} | {"pod-mig"}
-    return Samples.of(RECORDED.read_text()), Samples.of(node.once("--families", "hami")), here
+    ours = Samples.of(node.once("--families", "hami"))
+    # The recorded driver had no MIG instance. Ours must have it: an annotation alone does not show an instance.
+    node.nvml.mig(0, 0, gi=13, uuid="MIG-1f2e3d4c-0000-1111-2222-333344445555")
+    cut = Samples.of(node.once("--families", "hami"))
+    ours.update({key: value for key, value in cut.items() if key[0] == "hami_mig_device_info"})
+    return Samples.of(RECORDED.read_text()), ours, here
 
 
 def comparable(page, here):

@@ -20,6 +20,7 @@ from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.frame import Frame
 from vgpuscope.store.lease import LocalLease
 from vgpuscope.store.results.history import Unstored
+from vgpuscope.store.results.wanted import AnalysisKey
 
 TOKEN = "a-token-of-the-tests"
 GIB = 1024**3
@@ -118,6 +119,9 @@ class StubSources:
         self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0
 
+    def on_error(self, count) -> None:
+        pass
+
     def renew(self, config) -> None:
         self.renewed += 1
 
@@ -184,14 +188,14 @@ class SharedHistory(Unstored):
         if self.down:
             raise HistoryDown("the store is away")
 
-    async def save(self, analysis):
+    async def save(self, analysis, *, current=False):
         self.check()
         self.saved.append(analysis)
 
-    async def latest(self, *, after=0.0):
+    async def latest(self, *, unlike=None):
         self.check()
-        last = max(self.saved, key=lambda one: one.started, default=None)
-        return last if last and last.started > after else None
+        last = self.saved[-1] if self.saved else None
+        return last if last and AnalysisKey.of(last) != unlike else None
 
 
 class Running:
@@ -214,7 +218,7 @@ class Running:
 
     def _shown(self) -> bool:
         running = self.analyzer._cycle._running
-        return running is None or running.done()
+        return (running is None or running.done()) and not self.analyzer._outbox.busy
 
     async def analyse(self) -> None:
         """One analysis more, from now."""

@@ -98,14 +98,16 @@ async def source(*urls, targets=None, **options):
 
     made: Any = ScrapeSource(targets=targets or listed, **{"interval": INTERVAL, "keep": 60.0, **options})
     made.wanted = wanted
-    running = asyncio.create_task(made.run())
+    made.running = running = asyncio.create_task(made.run())
     try:
         yield made
     finally:
         running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running  # raises what it fell by, if it did
-        await made.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await running  # raises what it fell by, if it did
+        finally:
+            await made.close()
 
 
 async def until(condition):

@@ -975,11 +975,18 @@ async def test_no_request_follows_an_answer_that_was_given_up_or_is_the_last(ser
     assert (server.connections, len(server.requests)) == (2, 2)
 
 
-async def test_an_answer_that_is_compressed_unasked_is_read(engine, server):
+@pytest.mark.attack
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "gzip, gzip", "deflate"])
+async def test_an_answer_that_is_compressed_unasked_is_refused(engine, server, encoding):
     add(engine)
-    plain = await read(server)
-    server.spoil = lambda _, reply: Reply(200, gzip.compress(reply.body), ("content-encoding: gzip",))
-    assert (await read(server)).tracks == plain.tracks
+    header = f"content-encoding: {encoding}"
+    server.spoil = lambda query, reply: (
+        Reply(200, gzip.compress(reply.body), (header,)) if query.startswith(f"max_over_time({UTIL}") else reply
+    )
+    reading = await read(server)
+    [fault] = reading.faults
+    assert (fault.code, "which was not requested" in fault.message) == ("ANSWER_UNREADABLE", True)
+    assert reading.tracks[0].terms["power"].mean == 380.0
     assert server.requests[-1][2]["accept-encoding"] == "identity"
 
 

@@ -1,12 +1,13 @@
 """The source in use, and how another one takes its place."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.http.serving import SOON, until
 from vgpuscope.config import load
-from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.sources import Sources, check_source, make_source
@@ -141,4 +142,40 @@ async def test_the_cluster_exporter_is_found_among_the_targets(settings, url):
     assert (sources._owners is None) == (url is None)
     if url is None:
         assert await sources.owners() == {}
+    await sources.close()
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("settings", "other"), [(PROMETHEUS, SCRAPES), (SCRAPES, PROMETHEUS)])
+async def test_unexpected_errors_of_every_source_are_counted(settings, other):
+    counted: list[ScopeError] = []
+    sources = Sources(config(**settings))
+    sources.on_error(counted.append)
+    before = sources.current
+    sources.renew(config(**other))
+    for source in (before, sources.current):
+        assert isinstance(source, PrometheusSource | ScrapeSource)
+        source.units.failed("a unit", ZeroDivisionError())
+    assert [error.code for error in counted] == ["INTERNAL"] * 2
+    await sources.close()
+
+
+class Broken:
+    async def read(self):
+        raise ZeroDivisionError("a broken promise of our own")
+
+    async def __aexit__(self, *_):
+        """Nothing is open."""
+
+
+@pytest.mark.attack
+async def test_unexpected_errors_about_owners_and_nodes_are_of_them_alone():
+    counted: list[ScopeError] = []
+    sources: Any = Sources(config(**SCRAPES))
+    sources.on_error(counted.append)
+    sources._owners = sources._nodes = Broken()
+    assert await sources.nodes() is None
+    with pytest.raises(ScopeError, match="owners"):  # which an analysis takes for a part that is missing
+        await sources.owners()
+    assert [error.code for error in counted] == ["INTERNAL"] * 2
     await sources.close()

@@ -83,7 +83,7 @@ KIND = {"Node": "nodes", "Pod": "pods", "ResourceQuota": "resourcequotas"}
 
 def rest(page):
     """The page without what is about the faults, and without what is said of the bad node, pod or namespace."""
-    apart = (m.WATCH_FAULTS.name, "vgpuscope_cluster_pending")  # a bad pod may wait, too
+    apart = (m.WATCH_FAULTS.name, m.WITHOUT_SERIES.name, "vgpuscope_cluster_pending")  # a bad pod may wait, too
     found = {key: value for key, value in of_devices(page).items() if not key[0].startswith(apart)}
     ours = {("node", "bad"), ("nodeid", "bad"), ("nodename", "bad")}
     return {key: value for key, value in found.items() if not ours & set(key[1])}
@@ -239,10 +239,12 @@ def test_a_pod_on_a_node_that_was_never_seen_is_held_against_the_node_that_comes
     page = running.until(lambda page: page.has(m.FINDING.name, kind="node-unknown", pod="early"))
     assert but_quotas(page) == but_quotas(before)
     assert page.one(m.QUOTA_USED.name, namespace="ml", resource="nvidia.com/gpumem") == 6000
+    assert page.one(m.WITHOUT_SERIES.name, reason="unregistered-device") == 1
     api.put(GOOD_NODE)
     page = running.until(lambda page: page.has(m.DEVICE_MEMORY_ALLOCATED.name, gpu_uuid="GPU-bad"))
     assert page.one(m.DEVICE_MEMORY_ALLOCATED.name, gpu_uuid="GPU-bad") == 3000 * MIB
     assert not page.has(m.FINDING.name, pod="early")
+    assert page.one(m.WITHOUT_SERIES.name, reason="unregistered-device") == 0
 
 
 def but_quotas(page):

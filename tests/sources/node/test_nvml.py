@@ -33,6 +33,7 @@ from vgpuscope.model.device import DeviceReading, Gpu, GpuProcess, Memory
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung
 from vgpuscope.sources.node.nvml.calls import Counter, Garbage
 from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.sources.node.nvml.gpu import read_card
 
 NOW = 1_800_000_000.0
 US = int(NOW * 1e6)
@@ -981,3 +982,21 @@ def test_a_binding_that_knows_little_gives_what_it_has():
     assert reading.gpus == (Gpu(uuid="GPU-small", index=0, model="unknown", memory=Memory(total=10, used=4, free=6)),)
     assert (reading.driver_version, reading.cuda_version) == (None, None)
     nvml.close()
+
+
+@pytest.mark.attack
+def test_an_unexpected_error_in_one_gpu_is_its_own_with_its_name(node, nvml, monkeypatch):
+    node.write()
+    assert {gpu.health for gpu in nvml.read().gpus} == {"ok"}
+    told = []
+    nvml.unexpected = lambda unit, error: told.append((unit, type(error)))
+
+    def broken(calls, card, clock):
+        if card.uuid == gpu_uuid(0):
+            raise ZeroDivisionError("a broken promise of our own")
+        return read_card(calls, card, clock)
+
+    monkeypatch.setattr("vgpuscope.sources.node.nvml.driver.read_card", broken)
+    health = {gpu.uuid: gpu.health for gpu in nvml.read().gpus}
+    assert health == {gpu_uuid(0): "error", gpu_uuid(1): "ok"}
+    assert told == [(f"GPU {gpu_uuid(0)}", ZeroDivisionError)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.fleets import NOON
+from tests.store.fleets import NOON, points
 from tests.store.results.rollup import daily, hourly
 from vgpuscope.model.history import HistoryPoint
 
@@ -13,20 +13,20 @@ async def every_point(store) -> dict[str, list[HistoryPoint]]:
     """All points of GPUs, then all of pods, by step."""
     found: dict[str, list[HistoryPoint]] = {}
     for step in ("analysis", "hour", "day"):
-        found[step] = await store.points(step=step, **_ALL)
-        found[step] += await store.points(step=step, **_ALL, namespace="")
+        found[step] = await points(store, step=step, **_ALL)
+        found[step] += await points(store, step=step, **_ALL, namespace="")
     return found
 
 
 async def rolled(store, step: str) -> list[HistoryPoint]:
     """The roll-up as it is defined, from the points of single analyses."""
-    points = (await every_point(store))["analysis"]
-    return hourly(points) if step == "hour" else daily(hourly(points))
+    single = (await every_point(store))["analysis"]
+    return hourly(single) if step == "hour" else daily(hourly(single))
 
 
 def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:
     """The same points with the same numbers, up to the rounding of the last bit."""
-    ours, theirs = ({_key(p): p for p in points} for points in (found, wanted))
+    ours, theirs = ({_key(p): p for p in some} for some in (found, wanted))
     assert len(ours) == len(found) == len(wanted)
     assert ours.keys() == theirs.keys()
     for key, point in ours.items():

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.paths import REPOSITORY, TESTS
-from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, runs, tenant
+from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
@@ -34,6 +34,7 @@ from vgpuscope.store.results.packed import pack, unpack
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
 from vgpuscope.store.results.unsaved import Outbox
+from vgpuscope.store.results.wanted import AnalysisKey
 
 KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
 fewer = settings(max_examples=settings.default.max_examples // 2)  # each is many transactions on the disk
@@ -64,15 +65,17 @@ async def test_the_last_analysis_comes_back_whole_after_a_restart(tmp_path_facto
         await store.save(found)
     async with history(path) as store:
         assert await store.latest() == found
-        assert await store.latest(after=found.started) is None
-        assert await store.latest(after=found.started - 0.001) == found
+        key = AnalysisKey.of(found)
+        assert await store.latest(unlike=key) is None
+        assert await store.latest(unlike=key._replace(number=found.number + 1)) == found
+        assert await store.latest(unlike=key._replace(started=found.started + 0.001)) == found
 
 
 async def test_a_new_store_has_nothing(path):
     async with history(path) as store:
         assert await store.latest() is None
         for step in ("analysis", "hour", "day"):
-            assert await store.points(step=step, **ALL) == []
+            assert await points(store, step=step, **ALL) == []
 
 
 async def test_a_card_keeps_its_numbers(path):
@@ -86,7 +89,7 @@ async def test_a_card_keeps_its_numbers(path):
     )
     async with history(path) as store:
         await store.save(analysis(NOON, use))
-        [point] = await store.points(step="analysis", **ALL)
+        [point] = await points(store, step="analysis", **ALL)
     assert (point.time, point.gpu_id, point.hostname, point.model) == (NOON, use.gpu_id, "node-0", "NVIDIA A100")
     assert (point.score, point.status, point.verdict, point.use_class) == (41.25, "normal", "in_use", "busy")
     assert (point.util, point.util_max, point.memory_used, point.coverage) == (0.4, 0.9, 7 * GIB, 0.95)
@@ -96,7 +99,7 @@ async def test_what_was_not_measured_comes_back_as_not_measured(path):
     async with history(path) as store:
         await store.save(analysis(NOON, gpu()))
         for step in ("analysis", "hour", "day"):
-            [point] = await store.points(step=step, **ALL)
+            [point] = await points(store, step=step, **ALL)
             assert (point.score, point.util, point.util_max, point.memory_used, point.coverage) == (None,) * 5
             assert point.by_status == point.by_verdict == point.by_class == {"unknown": 600}
 
@@ -106,10 +109,10 @@ async def test_cards_and_pods_are_asked_for_apart(path):
     async with history(path) as store:
         await store.save(analysis(NOON, shared, gpu(1, mig="GI-1")))
         found = {
-            str(wanted): [(p.gpu_id[-1], p.mig, p.pod) for p in await store.points(step="hour", **ALL, **wanted)]
+            str(wanted): [(p.gpu_id[-1], p.mig, p.pod) for p in await points(store, step="hour", **ALL, **wanted)]
             for wanted in ({}, {"mig": "GI-1"}, {"namespace": "ml"}, {"gpu_id": shared.gpu_id, "pod": ""})
         }
-        [a] = await store.points(step="day", **ALL, pod="a")
+        [a] = await points(store, step="day", **ALL, pod="a")
     assert list(found.values()) == [
         [("0", "", ""), ("1", "GI-1", "")],
         [("1", "GI-1", "")],
@@ -122,7 +125,7 @@ async def test_cards_and_pods_are_asked_for_apart(path):
 async def test_a_card_that_is_listed_twice_is_stored_once(path):
     async with history(path) as store:
         await store.save(analysis(NOON, gpu(status="low"), gpu(status="idle"), gpu(1)))
-        assert [p.status for p in await store.points(step="analysis", **ALL)] == ["low", "unknown"]
+        assert [p.status for p in await points(store, step="analysis", **ALL)] == ["low", "unknown"]
 
 
 async def test_a_pod_that_shares_a_card_has_no_score_of_its_own(path):
@@ -130,7 +133,7 @@ async def test_a_pod_that_shares_a_card_has_no_score_of_its_own(path):
     alone = gpu(1, score=Score(value=50.0), status="normal", tenants=(tenant("c"),))
     async with history(path) as store:
         await store.save(analysis(NOON, card, alone))
-        found = {p.pod: (p.score, p.status) for p in await store.points(step="analysis", **ALL, namespace="ml")}
+        found = {p.pod: (p.score, p.status) for p in await points(store, step="analysis", **ALL, namespace="ml")}
     assert found == {"a": (None, "unknown"), "b": (None, "unknown"), "c": (50.0, "normal")}
 
 
@@ -139,7 +142,7 @@ async def test_a_pod_is_idle_only_if_all_of_its_containers_are(path):
     uses = tuple(tenant(pod, container=str(i), verdict=v) for pod, both in verdicts.items() for i, v in enumerate(both))
     async with history(path) as store:
         await store.save(analysis(NOON, gpu(tenants=uses)))
-        found = {p.pod: p.verdict for p in await store.points(step="analysis", **ALL, namespace="ml")}
+        found = {p.pod: p.verdict for p in await points(store, step="analysis", **ALL, namespace="ml")}
     assert found == {"a": "in_use", "b": "unknown", "c": "idle"}
 
 
@@ -149,9 +152,9 @@ async def test_what_becomes_known_of_a_pod_is_not_forgotten_again(path):
             await store.save(analysis(NOON + number * 60, gpu(tenants=(tenant("a", owner=owner),)), number=number))
             if number == 1:
                 async with history(path) as other:  # which has never seen the name
-                    [*_, last] = await other.points(step="analysis", **ALL, pod="a")
+                    [*_, last] = await points(other, step="analysis", **ALL, pod="a")
                     assert last.owner == "Job/a"
-        assert {p.owner for p in await store.points(step="analysis", **ALL, pod="a")} == {"Job/a"}
+        assert {p.owner for p in await points(store, step="analysis", **ALL, pod="a")} == {"Job/a"}
 
 
 @pytest.mark.parametrize("step", ["analysis", "hour", "day"])
@@ -160,9 +163,9 @@ async def test_the_limit_takes_the_oldest_and_the_end_is_not_part_of_the_time(pa
         for day in range(4):
             await store.save(analysis(NOON + day * DAY, gpu(), number=day))
         begin, end = (NOON + DAY, NOON + 3 * DAY) if step == "analysis" else (NOON + DAY, NOON + 3 * DAY - DAY // 2)
-        found = await store.points(step=step, begin=begin, end=end, limit=10)
+        found = await points(store, step=step, begin=begin, end=end, limit=10)
         assert [p.time // DAY - NOON // DAY for p in found] == [1, 2]
-        assert (await store.points(step=step, begin=begin, end=end, limit=1)) == found[:1]
+        assert (await points(store, step=step, begin=begin, end=end, limit=1)) == found[:1]
 
 
 # ── the time that analyses stand for ─────────────────────────────────────────────────────────────────────────────
@@ -172,14 +175,14 @@ async def test_windows_that_overlap_count_each_second_once(path):
     async with history(path) as store:
         for number in range(3):
             await store.save(analysis(NOON + number * 300, gpu(), number=number, window=600))
-        assert [p.seconds for p in await store.points(step="analysis", **ALL)] == [600, 300, 300]
+        assert [p.seconds for p in await points(store, step="analysis", **ALL)] == [600, 300, 300]
 
 
 async def test_a_gap_between_two_analyses_is_nobodys_time(path):
     async with history(path) as store:
         for number in range(2):
             await store.save(analysis(NOON + number * 3000, gpu(), number=number, window=600))
-        assert [p.seconds for p in await store.points(step="analysis", **ALL)] == [600, 600]
+        assert [p.seconds for p in await points(store, step="analysis", **ALL)] == [600, 600]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.sampled_from((60, 600, 3600))), min_size=1, max_size=12))
@@ -188,7 +191,7 @@ async def test_no_second_is_counted_twice_in_whatever_order_analyses_come(tmp_pa
     async with history(tmp_path_factory.mktemp("history") / "h.db") as store:
         for number, (end, window) in enumerate(order):
             await store.save(analysis(NOON + end, gpu(), number=number, window=window))
-        found = sum(p.seconds for p in await store.points(step="analysis", **ALL))
+        found = sum(p.seconds for p in await points(store, step="analysis", **ALL))
     assert found <= len(covered)
 
 
@@ -199,8 +202,8 @@ async def test_a_pod_is_charged_for_the_time_in_which_it_had_the_card(path):
     )
     async with history(path) as store:
         await store.save(analysis(NOON, use))
-        found = {p.pod: p.held_seconds for p in await store.points(step="hour", **ALL, namespace="ml")}
-        [card] = await store.points(step="hour", **ALL)
+        found = {p.pod: p.held_seconds for p in await points(store, step="hour", **ALL, namespace="ml")}
+        [card] = await points(store, step="hour", **ALL)
     assert found == {"new": 100, "old": 300}
     assert (card.seconds, card.held_seconds) == (600, 400)
 
@@ -209,8 +212,8 @@ async def test_time_in_which_two_pods_had_a_card_is_the_cards_time_once(path):
     use = gpu(tenants=(tenant("a", since=NOON - 300), tenant("b", since=NOON - 200)))
     async with history(path) as store:
         await store.save(analysis(NOON, use))
-        [card] = await store.points(step="hour", **ALL)
-        pods = {p.pod: p.held_seconds for p in await store.points(step="hour", **ALL, namespace="ml")}
+        [card] = await points(store, step="hour", **ALL)
+        pods = {p.pod: p.held_seconds for p in await points(store, step="hour", **ALL, namespace="ml")}
     assert (card.held_seconds, pods) == (300, {"a": 300, "b": 200})
 
 
@@ -315,7 +318,7 @@ async def test_names_of_pods_that_nothing_refers_to_are_forgotten(path):
         await store.save(analysis(NOON + 9 * DAY, gpu(tenants=(tenant("new"),)), number=2))
         await store.prune(NOON + 9 * DAY)
         await store.save(analysis(NOON + 9 * DAY + 60, gpu(tenants=(tenant("old"),)), number=3))
-        assert [p.pod for p in await store.points(step="analysis", **ALL, namespace="ml")] == ["new", "old"]
+        assert [p.pod for p in await points(store, step="analysis", **ALL, namespace="ml")] == ["new", "old"]
     with sqlite3.connect(path) as file:
         assert {pod for (pod,) in file.execute("SELECT pod FROM history_series")} == {"", "new", "old"}
         assert file.execute("SELECT count(*) FROM history_analyses").fetchone() == (2,)
@@ -374,7 +377,7 @@ async def test_a_save_that_fails_half_way_leaves_nothing_behind(path, monkeypatc
         await store.save(analysis(NOON, gpu()))
         before = await every_point(store)
         with monkeypatch.context() as patch:
-            patch.setattr(statements, "KEEP_LATEST", "no sentence of SQL")
+            patch.setattr(statements, "KEEP_IF_LATER", "no sentence of SQL")
             with pytest.raises(HistoryDown):
                 await store.save(analysis(NOON + 60, gpu(), gpu(1), number=2))
         assert await every_point(store) == before
@@ -388,7 +391,8 @@ async def test_a_full_disk_is_down_and_what_was_saved_stays(path):
         before = await every_point(store)
 
         def fill() -> None:
-            store._engine._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
+            core = store._engine._lanes["core"][0]
+            core._database._connection.execute("PRAGMA max_page_count = 1")  # no more than it has already
 
         await store._engine.do(fill)
         with pytest.raises(HistoryDown, match="full"):
@@ -408,7 +412,7 @@ async def test_a_last_analysis_of_another_version_is_as_good_as_none(path, packe
             file.execute("UPDATE history_latest SET packed = ?", (packed,))
         file.close()
         assert await store.latest() is None
-        assert len(await store.points(step="analysis", **ALL)) == 1
+        assert len(await points(store, step="analysis", **ALL)) == 1
 
 
 def test_a_fleet_of_many_pieces_is_packed_and_unpacked_whole():
@@ -420,6 +424,7 @@ def test_a_databases_driver_is_loaded_only_when_it_is_configured(path):
     script = f"""
 import sys
 from vgpuscope.store.results.history import open_history
+from vgpuscope.store.results.wanted import AnalysisKey
 keep = dict(keep_results=1, keep_hours=1, keep_days=1)
 open_history("none", **keep)
 assert not {{"sqlite3", "psycopg"}} & sys.modules.keys()
@@ -438,13 +443,13 @@ def test_another_kind_of_database_is_refused_without_its_password():
 async def test_the_event_loop_goes_on_while_the_store_is_busy(path):
     async with history(path) as store:
         loop_thread = threading.get_ident()
-        assert await store._engine._worker.do(threading.get_ident, deadline=60) != loop_thread
+        assert await store._engine.do(threading.get_ident, deadline=60) != loop_thread
 
 
 async def test_a_store_that_does_not_answer_is_down_and_what_waits_for_it_is_not_done_later(path):
     async with history(path) as store:
         begun, stuck, done = threading.Event(), threading.Event(), []
-        first = asyncio.ensure_future(store._engine._worker.do(lambda: (begun.set(), stuck.wait(60)), deadline=60))
+        first = asyncio.ensure_future(store._engine.do(lambda: (begun.set(), stuck.wait(60)), deadline=60))
         try:
             await asyncio.to_thread(begun.wait, 60)
             with pytest.raises(HistoryDown, match="not answered"):
@@ -514,7 +519,7 @@ async def test_a_file_of_version_1_is_still_read(path):
         found = await every_point(store)
         assert {step: len(points) for step, points in found.items()} == {"analysis": 4, "hour": 4, "day": 2}
         assert [(p.score, p.verdict) for p in found["analysis"] if not p.pod] == [(12.5, "idle"), (80.0, "in_use")]
-        [pod] = await store.points(step="day", **ALL, namespace="ml")
+        [pod] = await points(store, step="day", **ALL, namespace="ml")
         assert (pod.pod, pod.owner, pod.held_seconds) == ("train", "Job/train", 900)
         await store.save(analysis(NOON + 2 * HOUR, gpu(), number=3))
 
@@ -529,6 +534,7 @@ WRITER = """
 import asyncio, sys
 from tests.store.fleets import NOON, fleet
 from vgpuscope.store.results.history import open_history
+from vgpuscope.store.results.wanted import AnalysisKey
 
 async def main(path, first):
     store = open_history(path, keep_results=1200, keep_hours=86400, keep_days=864000)
@@ -572,7 +578,7 @@ async def test_kill_9_at_any_moment_loses_no_saved_analysis(path):
             newest = await store.latest()
             assert newest == fleet(NOON + newest.number * 300, 60, number=newest.number)
             assert newest.number >= last
-            days = await store.points(step="day", **ALL)
+            days = await points(store, step="day", **ALL)
             assert sum(p.samples for p in days) == 60 * len(kept)
         first = newest.number + 1
     assert said > 15
@@ -610,7 +616,7 @@ class Flaky:
         self.down = True
         self.saved: list = []
 
-    async def save(self, found) -> None:
+    async def save(self, found, *, current=False) -> None:
         if self.down:
             raise HistoryDown("down")
         self.saved.append(found)
@@ -657,7 +663,7 @@ async def test_a_store_that_goes_down_again_while_it_is_caught_up_with_loses_not
             await outbox.save(analysis(NOON + n, number=n))
     store.down, save = False, store.save
 
-    async def save_one(found) -> None:
+    async def save_one(found, *, current) -> None:
         await save(found)
         store.down = True
 

@@ -103,7 +103,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** the course of GPUs and pods */
+        /** the course of GPUs and pods, a page at a time */
         get: operations["get_api_v1_history"];
         put?: never;
         post?: never;
@@ -278,6 +278,25 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** who sends this request */
+        get: operations["get_api_v1_session"];
+        put?: never;
+        /** log in */
+        post: operations["post_api_v1_session"];
+        /** log out */
+        delete: operations["delete_api_v1_session"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1270,6 +1289,18 @@ export interface components {
             pod: string | null;
         };
         /**
+         * Login
+         * @description A token, or a user's name and password.
+         */
+        Login: {
+            /** @default null */
+            password: string | null;
+            /** @default null */
+            token: string | null;
+            /** @default null */
+            user: string | null;
+        };
+        /**
          * LowBody
          * @description The body of `/results/low`; `count` is the number on all pages.
          *
@@ -1782,6 +1813,18 @@ export interface components {
             source: "analyses" | "days" | "hours" | "none" | "prometheus";
             step_seconds: number;
             times: number[];
+        };
+        /**
+         * Session
+         * @description Who sends this request, and what the caller may do.
+         */
+        Session: {
+            can_log_in: boolean;
+            expires: string | null;
+            namespaces: string[] | null;
+            role: ("admin" | "operate" | "read") | null;
+            user: string | null;
+            ways: ("password" | "token")[];
         };
         /**
          * SettingList
@@ -2631,6 +2674,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -2640,7 +2692,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2708,7 +2760,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2776,7 +2828,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2816,6 +2868,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -2825,7 +2886,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2909,6 +2970,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -2918,7 +2988,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2968,6 +3038,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The named thing does not exist. */
             404: {
                 headers: {
@@ -2986,7 +3065,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3002,11 +3081,13 @@ export interface operations {
             query?: {
                 /** @description From then on, in unix seconds; a day ago by default. */
                 begin?: number;
+                /** @description The x-next-cursor header of the page before, to continue after it; all else unchanged. */
+                cursor?: string;
                 /** @description Until then, in unix seconds; now by default. */
                 end?: number;
                 /** @description Only this GPU. */
                 gpu_id?: string;
-                /** @description Most points to send. */
+                /** @description Most points to send in one page. */
                 limit?: number;
                 /** @description Only this MIG instance. */
                 mig?: string;
@@ -3023,9 +3104,11 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description the course of GPUs and pods */
+            /** @description the course of GPUs and pods, a page at a time */
             200: {
                 headers: {
+                    /** @description the `cursor` of the next page; absent on the last one */
+                    "x-next-cursor"?: string;
                     /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
                     "x-vgpuscope-stale-since"?: string;
                     [name: string]: unknown;
@@ -3043,6 +3126,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3052,7 +3144,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3116,6 +3208,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3125,7 +3226,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3186,6 +3287,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3195,7 +3305,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3255,6 +3365,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3264,7 +3383,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3307,6 +3426,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The named thing does not exist. */
             404: {
                 headers: {
@@ -3325,7 +3453,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3385,6 +3513,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3394,7 +3531,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3440,6 +3577,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The named thing does not exist. */
             404: {
                 headers: {
@@ -3458,7 +3604,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3501,6 +3647,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3510,7 +3665,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3550,6 +3705,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3559,7 +3723,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3602,6 +3766,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3611,7 +3784,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3659,6 +3832,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The named thing does not exist. */
             404: {
                 headers: {
@@ -3677,7 +3859,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3688,6 +3870,169 @@ export interface operations {
             };
             /** @description A source or the store is down. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description who sends this request */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Login"];
+            };
+        };
+        responses: {
+            /** @description log in */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_api_v1_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description log out */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3726,6 +4071,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3735,7 +4089,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3804,7 +4158,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3853,6 +4207,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3862,7 +4225,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3917,6 +4280,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3926,7 +4298,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3978,6 +4350,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -3987,7 +4368,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4036,6 +4417,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4045,7 +4435,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4115,6 +4505,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4124,7 +4523,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4172,6 +4571,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The named thing does not exist. */
             404: {
                 headers: {
@@ -4190,7 +4598,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4228,6 +4636,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4237,7 +4654,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4313,7 +4730,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4360,7 +4777,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4407,7 +4824,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4446,6 +4863,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4455,7 +4881,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4502,7 +4928,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4582,6 +5008,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4591,7 +5026,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4671,6 +5106,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4680,7 +5124,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4750,6 +5194,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description A parameter or the body is wrong; nothing was done. */
             422: {
                 headers: {
@@ -4759,7 +5212,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The rate limit is exceeded. */
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
                 headers: {
                     [name: string]: unknown;

@@ -162,7 +162,11 @@ def _read(kind: ObjectKind[T], raw: Raw) -> _Read[T]:
     if found.kind not in {None, kind.name}:  # lists by kubectl mix kinds
         return _Read(found.metadata, None)
     wrong: list[str] = []
-    item = kind.read(found, wrong)
+    try:
+        item = kind.read(found, wrong)
+    except Exception as e:  # whoever wrote this object must not be able to hide all others
+        item = None
+        wrong.append(f"unexpected {e!r}"[:200])
     return _Read(found.metadata, item, tuple(_fault(kind, found.metadata, reason) for reason in wrong))
 
 

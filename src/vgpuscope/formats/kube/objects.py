@@ -514,7 +514,7 @@ def _assignments(
                 whose = [*whose, *[None] * (len(segments) - len(whose))]
         for place, devices in enumerate(segments):
             for device in devices:
-                yield _assignment(device, vendor, place=len(holders) + place, holder=whose[place])
+                yield _assignment(device, vendor, beyond=len(holders), holder=whose[place])
 
 
 def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[ContainerRequest]:
@@ -531,10 +531,11 @@ def _asking(holders: list[ContainerRequest], vendor: Vendor, key: str) -> list[C
     ]
 
 
-def _assignment(device: AssignedDevice, vendor: Vendor, *, place: int, holder: ContainerRequest | None) -> Assignment:
+def _assignment(device: AssignedDevice, vendor: Vendor, *, beyond: int, holder: ContainerRequest | None) -> Assignment:
+    """The assignment; all devices without a container have one index together: that many containers do not exist."""
     vendor = BY_WORD.get(device.word, vendor)
     return Assignment(
-        container_index=holder.index if holder else place,
+        container_index=holder.index if holder else beyond,
         container=holder.name if holder else "",
         init=holder is not None and holder.init,
         vendor=vendor.word,

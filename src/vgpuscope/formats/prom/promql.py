@@ -6,7 +6,7 @@ answers with tens of thousands of rows, nearly all labels repeat, so those of a 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -160,6 +160,15 @@ def _wrong(text: str, why: str) -> ConfigInvalid:
 
 
 Sample: TypeAlias = tuple[float, float]  # time and value
+Steps: TypeAlias = Generator[None, None, T]  # decoding in steps of some milliseconds; returns the result
+
+_STEP = 2 * 1024 * 1024  # bytes decoded at a time
+_LARGEST_STEP = 32 * 1024 * 1024  # bytes that cannot be split: one series, or JSON of another form
+_MOST_ROWS = 1_000_000  # series of one answer
+_LONGEST_LINE = 8 * 1024 * 1024  # bytes of the samples of one series: some 300,000 samples
+_MOST_WARNINGS = 64 * 1024  # bytes
+_SHOWN = 300  # characters of a server's text
+_FIRST_ROW, _NEXT_ROW = b'{"metric":', b',{"metric":'  # quotes are escaped in text, so this is never inside of a text
 
 
 class VectorRow(Struct, gc=False):
@@ -176,10 +185,12 @@ class Line(Struct, gc=False):
     values: msgspec.Raw = msgspec.Raw(b"[]")
 
     def samples(self) -> list[Sample]:
-        """The samples in order of time; AnswerUnreadable if one is not a number."""
+        """The samples in order of time; AnswerUnreadable if one is not a number, or if there are too many."""
+        if memoryview(self.values).nbytes > _LONGEST_LINE:
+            raise AnswerUnreadable(f"a series whose samples take more than {_LONGEST_LINE >> 20} MiB")
         try:
             return _decoded(_SAMPLES, self.values)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
             raise AnswerUnreadable(f"samples that are no numbers: {e}") from e
 
 
@@ -200,13 +211,16 @@ class _Envelope(Struct, Generic[T]):
     data: T | None = None
     error: str = ""
     kind: str = msgspec.field(name="errorType", default="")
-    warnings: tuple[str, ...] | None = ()
+    warnings: msgspec.Raw = msgspec.Raw(b"[]")
     partial: bool | None = msgspec.field(name="isPartial", default=False)
 
 
 # not strict, because numbers are written as text
 _VECTOR = msgspec.json.Decoder(_Envelope[_Data[VectorRow]], strict=False)
+_VECTOR_ROWS = msgspec.json.Decoder(list[VectorRow], strict=False)
 _MATRIX = msgspec.json.Decoder(_Envelope[_Data[Line]])
+_LINES = msgspec.json.Decoder(list[Line])
+_WARNINGS = msgspec.json.Decoder(tuple[str, ...] | None)
 _SAMPLES = msgspec.json.Decoder(list[Sample], strict=False)
 _INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
 _NAMES = msgspec.json.Decoder(_Envelope[list[str]])
@@ -216,12 +230,32 @@ _LABELS = msgspec.json.Decoder(dict[str, str])
 
 def decode_vector(data: bytes) -> Answer[VectorRow]:
     """The rows of an instant query; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_VECTOR, data), "vector")
+    return finished(vector_steps(data))
 
 
 def decode_matrix(data: bytes) -> Answer[Line]:
     """The lines of a query for a range of samples; AnswerUnreadable or QueryFailed."""
-    return _table(_opened(_MATRIX, data), "matrix")
+    return finished(matrix_steps(data))
+
+
+def vector_steps(data: bytes) -> Steps[Answer[VectorRow]]:
+    """The same as decode_vector, in steps."""
+    return _table(data, "vector", _VECTOR, _VECTOR_ROWS)
+
+
+def matrix_steps(data: bytes) -> Steps[Answer[Line]]:
+    """The same as decode_matrix, in steps."""
+    return _table(data, "matrix", _MATRIX, _LINES)
+
+
+def finished(steps: Steps[T]) -> T:
+    """The result, without a pause between the steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def decode_names(data: bytes) -> Answer[str]:
@@ -239,7 +273,7 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
     """The metric's name, if it is there, and the other labels; AnswerUnreadable."""
     try:
         labels = _LABELS.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise AnswerUnreadable(f"labels that are not text: {e}") from e
     return labels.pop("__name__", ""), labels
 
@@ -264,9 +298,9 @@ def decode_error(status: int, data: bytes) -> str:
     """The server's error message, in one line."""
     try:
         envelope = _ANY.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return f"{status} {_looks_like(data)}".strip()
-    return f"{status} {envelope.kind}: {_line(envelope.error)}" if envelope.error else str(status)
+    return f"{status} {_line(envelope.kind)}: {_line(envelope.error)}" if envelope.error else str(status)
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
@@ -280,11 +314,48 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T
         return decoder.decode(changed)
 
 
-def _table(envelope: _Envelope[_Data[T]], kind: str) -> Answer[T]:
+def _table(
+    data: bytes,
+    kind: str,
+    whole: "msgspec.json.Decoder[_Envelope[_Data[T]]]",
+    some: "msgspec.json.Decoder[list[T]]",
+) -> Steps[Answer[T]]:
+    """Decodes the rows some at a time; the last of them together with all that is around the rows."""
+    rows: list[T] = []
+    begin = at = max(0, data.find(_FIRST_ROW))
+    while (end := data.find(_NEXT_ROW, at + _STEP)) >= 0:
+        rows += _rows(some, memoryview(data)[at:end])
+        _check_number(rows)
+        at = end + 1
+        yield
+    envelope = _opened(whole, data[:begin] + _bearable(memoryview(data)[at:]) if at > begin else _bearable(data))
     content = envelope.data
     if content is None or content.type != kind:
-        raise AnswerUnreadable(f"the answer is {content.type if content else 'nothing'}, not a {kind}")
-    return Answer(content.result, _missing(envelope))
+        raise AnswerUnreadable(f"the answer is {content.type[:80] if content else 'nothing'}, not a {kind}")
+    rows += content.result
+    _check_number(rows)
+    return Answer(rows, _missing(envelope))
+
+
+def _rows(decoder: "msgspec.json.Decoder[list[T]]", piece: memoryview) -> list[T]:
+    try:
+        return _decoded(decoder, b"".join((b"[", _bearable(piece), b"]")))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise AnswerUnreadable(f"the answer is not Prometheus' JSON: {e}") from e
+
+
+B = TypeVar("B", bytes, memoryview)
+
+
+def _bearable(piece: B) -> B:
+    if len(piece) > _LARGEST_STEP:
+        raise AnswerUnreadable(f"the answer has a part of more than {_LARGEST_STEP >> 20} MiB that is not series")
+    return piece
+
+
+def _check_number(rows: list[T]) -> None:
+    if len(rows) > _MOST_ROWS:
+        raise AnswerUnreadable(f"the answer has more than {_MOST_ROWS:,} series")
 
 
 def _opened(decoder: "msgspec.json.Decoder[_Envelope[T]]", data: bytes) -> _Envelope[T]:
@@ -294,7 +365,8 @@ def _opened(decoder: "msgspec.json.Decoder[_Envelope[T]]", data: bytes) -> _Enve
         what = _looks_like(data) or "cut off or of another shape"
         raise AnswerUnreadable(f"the answer is not Prometheus' JSON ({what}): {e}") from e
     if envelope.status != "success":
-        raise QueryFailed(f"the server says {envelope.status}: {envelope.kind} {_line(envelope.error)}".rstrip())
+        said = f"{_line(envelope.status)}: {_line(envelope.kind)} {_line(envelope.error)}"
+        raise QueryFailed(f"the server says {said}".rstrip())
     return envelope
 
 
@@ -309,11 +381,21 @@ def _looks_like(data: bytes) -> str:
 
 def _missing(envelope: _Envelope[T]) -> str:
     """Why the answer is incomplete. Warnings about the PromQL expression are not about missing data."""
-    said = [text for text in envelope.warnings or () if not text.startswith("PromQL ")]
+    said = [text for text in _warnings(envelope.warnings) if not text.startswith("PromQL ")]
     if said:
         return "; ".join(map(_line, said[:3]))
     return "the server calls its answer partial" if envelope.partial else ""
 
 
+def _warnings(raw: msgspec.Raw) -> tuple[str, ...]:
+    text = bytes(raw)
+    if len(text) > _MOST_WARNINGS:
+        return (text[:_SHOWN].decode("utf-8", "replace"),)
+    try:
+        return _WARNINGS.decode(text) or ()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise AnswerUnreadable(f"warnings that are not text: {e}") from e
+
+
 def _line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return " ".join(text[: 10 * _SHOWN].split())[:_SHOWN]

@@ -257,9 +257,8 @@ class DraIndex:
             if found is None:
                 if self._vanished(one):
                     node = node or claim.node
-                    assignments.append(
-                        _assignment(one, synthetic_id(one.driver, one.pool, one.device), one.memory or 0, 0)
-                    )
+                    gone, memory = synthetic_id(one.driver, one.pool, one.device), _part_of(one.memory or 0, rank, of)
+                    assignments.append(_assignment(one, gone, memory, 0))
                 continue
             device, card = found
             if not device.node:

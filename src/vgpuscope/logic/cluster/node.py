@@ -34,6 +34,7 @@ def settle_node(
     return NodeLedger(
         name=name,
         known=node is not None,
+        real=node is not None or any(pod.node == name for pod in here),
         ready=node.ready if node else True,
         schedulable=node.schedulable if node else True,
         devices=devices,

@@ -30,8 +30,9 @@ class OwnerIndex:
 
     def __init__(self, pods: Mapping[PodUID, PodState]) -> None:
         self._pods = pods
-        self._above: dict[str, Controller | None] = {}  # by UID; None: no controller, or it could not be read
-        self._asked_for: dict[str, OwnerStep] = {}  # by UID: objects whose controller was not read yet
+        # by the whole reference and not by UID: a pod's author can write another object's UID under any name
+        self._above: dict[OwnerStep, Controller | None] = {}  # None: no controller, or it could not be read
+        self._asked_for: dict[OwnerStep, None] = {}  # objects whose controller was not read yet
 
     def set_pod(self, pod: PodState) -> None:
         """A pod was added or has changed."""
@@ -44,13 +45,13 @@ class OwnerIndex:
 
     def learn(self, one: OwnerStep, controller: Controller | None) -> None:
         """Store the controller of this object; None: it has none, or it could not be read."""
-        self._above[one.controller.uid] = controller
-        self._asked_for.pop(one.controller.uid, None)
+        self._above[one] = controller
+        self._asked_for.pop(one, None)
         self._ask_for(one.namespace, controller)
 
     def unknown(self) -> list[OwnerStep]:
         """The objects whose controllers are still to be read."""
-        return list(self._asked_for.values())
+        return list(self._asked_for)
 
     def owners(self) -> Iterator[tuple[str, str]]:
         """Namespace/name of each pod that has an owner, and its topmost known owner."""
@@ -62,20 +63,23 @@ class OwnerIndex:
         return self._top(pod) if pod else ""
 
     def _ask_for(self, namespace: str, one: Controller | None) -> None:
-        if one is not None and one.uid not in self._above and (one.api_version, one.kind) not in _TOPMOST:
-            self._asked_for[one.uid] = OwnerStep(namespace, one)
+        if one is None or (one.api_version, one.kind) in _TOPMOST:
+            return
+        step = OwnerStep(namespace, one)
+        if step not in self._above:
+            self._asked_for[step] = None
 
     def _forget(self) -> None:
         """Forget the objects that are in no pod's chain any more."""
-        used = {one.uid for pod in self._pods.values() for one in self._way(pod)}
-        self._above = {uid: above for uid, above in self._above.items() if uid in used}
-        self._asked_for = {uid: rung for uid, rung in self._asked_for.items() if uid in used}
+        used = {OwnerStep(pod.namespace, one) for pod in self._pods.values() for one in self._way(pod)}
+        self._above = {step: above for step, above in self._above.items() if step in used}
+        self._asked_for = {step: None for step in self._asked_for if step in used}
 
     def _way(self, pod: PodState) -> Iterator[Controller]:
         one, steps = pod.controller, 0
         while one is not None and steps < _HIGHEST:
             yield one
-            one, steps = self._above.get(one.uid), steps + 1
+            one, steps = self._above.get(OwnerStep(pod.namespace, one)), steps + 1
 
     def _top(self, pod: PodState) -> str:
         last = pod.controller

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
 
+from vgpuscope.catalog.limits import CLUSTER_WAITING
 from vgpuscope.logic.cluster.pending_reports import ReportedReasons
 from vgpuscope.model.allocation import PodState, RegisterRefusal
 from vgpuscope.model.decision import Reason
@@ -144,7 +145,7 @@ class PendingPods:
             found += sorted(chosen(self._past), key=_by_end, reverse=True)
         return [_answer(wait, pod) for wait, pod in found]
 
-    def counts(self, now: UnixTime, most: int = 500) -> list[WaitingCount]:
+    def counts(self, now: UnixTime, most: int = CLUSTER_WAITING.most) -> list[WaitingCount]:
         """Waiting pods by namespace and code; beyond `most` pairs, the smallest are merged without a namespace."""
         pairs: dict[tuple[str, str], tuple[int, UnixTime | None]] = {}
         for wait, pod in self._with_pods(self._waiting):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from vgpuscope.catalog.limits import CLUSTER_SCHEDULERS
 from vgpuscope.model.allocation import PodState, PodTimes
 from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.histogram import Histogram
@@ -16,7 +17,7 @@ from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.scheduling import NOTHING, STEPS, SchedulerResult, SchedulingResult, Step
 
 OTHER = "other"  # all schedulers beyond the limit
-MOST_SCHEDULERS = 20  # users choose the name in the pod, so the number is limited
+MOST_SCHEDULERS = CLUSTER_SCHEDULERS.most  # users choose the name in the pod, so the number is limited
 _OWN_NAME = ("default-scheduler", "hami-scheduler", "volcano", "kai-scheduler")  # always listed by name
 
 _SKEW = 1.0  # times are in whole seconds, so two of them may be in the wrong order by 1 s

@@ -25,6 +25,9 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 
 _DROPPED = -1.0  # no quantity measured here can be negative
 _FEW = 8  # so few samples are not worth moving all the others
+MOST_ROWS = 10_000  # GPUs, MIG instances and containers of one target; an agent has some hundreds at most
+_MOST_XIDS = 256  # XIDs of one GPU; NVIDIA's catalogue has fewer
+_XID_DIGITS = 5
 
 
 class Cell:
@@ -88,6 +91,7 @@ class Pages:
         self._more: dict[tuple[str, str], dict[str, str]] = {}  # labels of info metrics, by GPU and instance
         self._sampled: float | None = None
         self._sampled_since: UnixTime = 0.0  # when a page first showed that sample
+        self.left_out = 0  # series beyond the limit of rows
 
     def meaning(self, name: str, labels: Mapping[str, str]) -> Meaning | None:
         """Where samples of a series go; None if it names no GPU, is not selected, or lacks the tenant it should name.
@@ -104,9 +108,12 @@ class Pages:
             return None
         if layout.group.kind == "container" and where.tenant is None:
             return None
+        row = self._alive.get((layout, where))
+        if row is None and len(self._alive) >= MOST_ROWS:
+            self.left_out += 1
+            return None
         if name == layout.group.info:
             self._more[where.gpu_id, where.mig] = {key: labels[key] for key in _TOLD if key in labels}
-        row = self._alive.get((layout, where))
         if row is None:
             row = self._alive[layout, where] = _Row(layout, where)
         if name == layout.group.state:
@@ -155,6 +162,7 @@ class Pages:
             if old >= max(_FEW, len(row.times) // 4):
                 row.cut(slice(0, old))
         if gone:
+            self.left_out = self.left_out if len(self._alive) >= MOST_ROWS else 0
             there = {(where.gpu_id, where.mig) for _, where in self._alive}
             self._more = {key: labels for key, labels in self._more.items() if key in there}
 
@@ -263,7 +271,10 @@ class _Row:
     def note_xid(self, label: str, value: float, *, at: UnixTime) -> None:
         """Note a count, or without a label a code. XIDs on the first page may be as old as the exporter."""
         before = self._xids.get(label)
-        code = int(label) if label.isdecimal() else int(value) if 0 < value < _MOST_XID else 0
+        if before is None and len(self._xids) >= _MOST_XIDS:
+            return
+        numbered = label.isdecimal() and len(label) <= _XID_DIGITS
+        code = int(label) if numbered else int(value) if 0 < value < _MOST_XID else 0
         if before is None or before[0] != value:
             self._xids[label] = (value, code, at if value > 0 else -math.inf)
 

@@ -6,7 +6,7 @@ together never exceed the GPU. If a GPU had MIG instances, each of them is an eq
 holds is free, not wasted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -125,22 +125,36 @@ class WasteLedger:
             sums.memory += pod.memory_used * idle
             sums.memory_seconds += idle
 
-    def waste(self, *, group_by: GroupBy, begin: UnixTime, end: UnixTime, history: bool = True) -> Waste:
-        """The totals, and a row for each group with idle time, most idle time first."""
+    def waste(
+        self,
+        *,
+        group_by: GroupBy,
+        begin: UnixTime,
+        end: UnixTime,
+        history: bool = True,
+        sees: Callable[[str], bool] | None = None,
+    ) -> Waste:
+        """The totals, and a row for each group with idle time, most idle time first.
+
+        With `sees`, all figures are those of pods in the namespaces for which it returns True.
+        """
         groups: dict[tuple[str, ...], list[tuple[HeldTime, _Sums]]] = {}
-        for who, sums in self._pods.items():
+        pods = {who: sums for who, sums in self._pods.items() if sees is None or sees(who.namespace)}
+        for who, sums in pods.items():
             groups.setdefault(_group(group_by, who, sums), []).append((who, sums))
         rows = [_row(found, self._now) for found in groups.values() if any(sums.idle for _, sums in found)]
         rows.sort(key=lambda row: (-row.idle_gpu_hours, row.namespace or "", row.pod or "", row.owner or ""))
-        every = list(self._pods.values())
+        every = list(pods.values())
+        own = sum(sums.idle + sums.in_use + sums.unknown for sums in every)
+        total, held = (self._total, self._held) if sees is None else (own, own)
         return Waste(
             begin=_iso(begin),
             end=_iso(end),
             group_by=group_by,
             history=history,
-            gpu_hours=_hours(self._total),
-            held_gpu_hours=_hours(self._held),
-            unallocated_gpu_hours=_hours(self._total - self._held),
+            gpu_hours=_hours(total),
+            held_gpu_hours=_hours(held),
+            unallocated_gpu_hours=_hours(total - held),
             idle_gpu_hours=_hours(sum(sums.idle for sums in every)),
             in_use_gpu_hours=_hours(sum(sums.in_use for sums in every)),
             unknown_gpu_hours=_hours(sum(sums.unknown for sums in every)),

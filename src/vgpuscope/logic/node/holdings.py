@@ -50,6 +50,7 @@ class PodIndex:
         for one in _from_annotations(self):
             self.annotated.setdefault((one.key, one.gpu, one.mig), one)
         self.assigned = _by_container(self.annotated)
+        self.named = frozenset(uuid for _, gpu, mig in self.annotated for uuid in (gpu, mig) if uuid)
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
         """The container's key, with names where they are known."""
@@ -102,41 +103,64 @@ class PodIndex:
 
 
 class Holdings(NamedTuple):
-    """Who was given what, the regions as far as they may speak, and the claims of regions that were not believed."""
+    """Who was given what, the regions as far as they may speak, and the claims that were not believed."""
 
     allocations: tuple[Allocation, ...]
     regions: tuple[ContainerRegion, ...]
-    disputes: tuple[Dispute, ...]
+    disputes: tuple[Dispute, ...]  # of regions
+    unknown: tuple[Dispute, ...]  # of annotations: devices that the node does not have
 
 
 def holdings(
     *,
     gpus: Collection[Gpu],
+    devices: frozenset[DeviceUUID],
     pod_index: PodIndex,
     grants: Collection[Grant],
     regions: Collection[ContainerRegion],
 ) -> Holdings:
-    """What every container was given, once each.
+    """What every container was given, once each; `devices` are all GPUs and MIG instances of the node.
 
-    A region is written by its tenant. It counts only for devices that were assigned to its container, or where no
-    source tells assignments at all.
+    An annotation counts for devices of the node. A region is written by its tenant. It counts only for devices that
+    were assigned to its container, or where no source tells assignments at all.
     """
-    found, devices = pod_index.annotated.copy(), _devices(gpus)
+    found, unknown = _annotated(pod_index, devices)
     for allocation in _from_grants(gpus, pod_index, grants):
         found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
-    assigned = _assigned(found, pod_index, grants, devices) if grants else pod_index.assigned
+    plain = not grants and not unknown
+    assigned = pod_index.assigned if plain else _assigned(found, pod_index, grants, devices)
     # without pods a region cannot be joined to the kubelet's names: it may then speak of devices that were not granted
     free = devices - {mig or gpu for _, gpu, mig in found}
-    believed, disputes = _believed(regions, assigned, pod_index, devices=devices, free=free)
+    believed, disputes = _believed(regions, assigned, pod_index, free=free)
     for allocation in _from_regions(gpus, pod_index, believed, found):
         found[allocation.key, allocation.gpu, allocation.mig] = allocation
-    there = [one for one in found.values() if not devices or one.gpu in devices]
-    return Holdings(tuple(there), believed, disputes)
+    return Holdings(tuple(found.values()), believed, disputes, unknown)
 
 
-def _devices(gpus: Collection[Gpu]) -> frozenset[DeviceUUID]:
-    """Every GPU and MIG instance of the node."""
-    return frozenset(gpu.uuid for gpu in gpus) | {one.uuid for gpu in gpus for one in gpu.instances}
+def named_devices(pod_index: PodIndex, regions: Iterable[ContainerRegion]) -> Iterator[DeviceUUID]:
+    """Every device that an annotation or a region names, those of annotations first."""
+    yield from sorted(pod_index.named)
+    for container in regions:
+        for device in container.region.devices if container.region else ():
+            if device.uuid:
+                yield device.uuid
+
+
+def _annotated(
+    pod_index: PodIndex, devices: frozenset[DeviceUUID]
+) -> tuple[dict[_Place, Allocation], tuple[Dispute, ...]]:
+    """What annotations assign of the node's devices, and the containers whose annotations name others."""
+    if pod_index.named <= devices:  # the usual case
+        return pod_index.annotated.copy(), ()
+    found: dict[_Place, Allocation] = {}
+    strange: dict[ContainerKey, list[DeviceUUID]] = {}
+    for place, allocation in pod_index.annotated.items():
+        if allocation.gpu in devices and (allocation.mig is None or allocation.mig in devices):
+            found[place] = allocation
+        else:
+            strange.setdefault(allocation.key, []).append(allocation.mig or allocation.gpu)
+    unknown = [Dispute(key=key, devices=len(named), example=named[0]) for key, named in strange.items()]
+    return found, tuple(unknown)
 
 
 def _by_container(found: Iterable[_Place]) -> dict[ContainerKey, set[DeviceUUID]]:
@@ -168,7 +192,6 @@ def _believed(
     assigned: Mapping[ContainerKey, Collection[DeviceUUID]],
     pod_index: PodIndex,
     *,
-    devices: Collection[DeviceUUID],
     free: Collection[DeviceUUID],
 ) -> tuple[tuple[ContainerRegion, ...], tuple[Dispute, ...]]:
     """The regions without devices that are not their container's, and what was left out."""
@@ -177,8 +200,7 @@ def _believed(
     for container in regions:
         region, key = container.region, pod_index.key(container.pod_uid, container.container)
         allowed = assigned.get(key, ()) if pod_index.known else free
-        unchecked = not (pod_index.known or devices)  # neither pods nor a driver: the region is all there is
-        if region is None or unchecked or all(one.uuid is None or one.uuid in allowed for one in region.devices):
+        if region is None or all(one.uuid is None or one.uuid in allowed for one in region.devices):
             believed.append(container)
             continue
         kept = tuple(one for one in region.devices if one.uuid is None or one.uuid in allowed)

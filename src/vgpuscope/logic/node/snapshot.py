@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.node.accounts import Account, Accounts
 from vgpuscope.logic.node.attribution import ContainerShare, GpuPool, attribute
-from vgpuscope.logic.node.holdings import PodIndex, holdings
+from vgpuscope.logic.node.holdings import PodIndex, holdings, named_devices
+from vgpuscope.logic.node.known_devices import KnownDevices
 from vgpuscope.logic.node.region_repair import ContainerName, RegionHistory, driver_sm, repair, shows_zero
 from vgpuscope.logic.node.second_look import doubtful
-from vgpuscope.model.device import DeviceReading, Gpu
+from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
 from vgpuscope.model.region import ContainerRegion, RegionReading
 from vgpuscope.model.usage import (
-    ContainerKey,
     ContainerUsage,
     GpuUsage,
     Ledger,
@@ -53,6 +53,7 @@ class NodeTracker:
         self._node = node
         self._accounts = Accounts(window)
         self._pod_index = PodIndex(None)
+        self._known_devices = KnownDevices()
         self._history = RegionHistory()
         self._corrections = {"false-zero": 0, "dead-process": 0}
         self._scaled = {"memory": 0, "sm": 0}
@@ -65,7 +66,8 @@ class NodeTracker:
             self._pod_index if self._pod_index.pods is readings.pods else PodIndex(readings.pods)
         )
         regions = self._repaired(readings, gpus)
-        held = holdings(gpus=gpus, pod_index=pod_index, grants=readings.grants or (), regions=regions)
+        here = self._known_devices.of(gpus, named_devices(pod_index, regions))
+        held = holdings(gpus=gpus, devices=here, pod_index=pod_index, grants=readings.grants or (), regions=regions)
         pools = attribute(
             gpus=gpus,
             holdings=held.allocations,
@@ -89,12 +91,13 @@ class NodeTracker:
             gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid]) for gpu in gpus),
             ledgers=tuple(self._ledgers(gpus, pools)),
             containers=containers,
-            migs=tuple(_mig_holdings(pod_index)),
+            migs=tuple(_mig_holdings(pod_index, self._known_devices.instances)),
             xids=devices.xids if devices else (),
             last_xid=devices.last_xid if devices else (),
             regions=sum(1 for r in regions if r.region is not None),
             regions_refused=_by_reason(readings.regions),
             disputes=held.disputes,
+            unknown_devices=held.unknown,
             regions_orphaned=sum(1 for r in regions if pod_index.known and r.pod_uid not in pod_index.by_uid),
             sources=readings.sources,
             tally=Tally(
@@ -380,23 +383,22 @@ def _is_app(container: ContainerRegion, pod_index: PodIndex) -> bool:
     return (container.pod_uid, container.container) in pod_index.apps
 
 
-def _mig_holdings(pod_index: PodIndex) -> Iterator[MigHolding]:
+def _mig_holdings(
+    pod_index: PodIndex, instances: Mapping[DeviceUUID, tuple[DeviceUUID, MigInstance]]
+) -> Iterator[MigHolding]:
+    """The MIG instances that annotations assign, if the node has them; described as the driver describes them."""
     for pod in {pod.uid: pod for pod in pod_index.by_uid.values()}.values():
         for mig in pod.migs:
-            if mig.gpu_instance is not None and mig.container_index < len(pod.containers):
+            gpu, made = instances.get(mig.mig or "", ("", None))
+            if made is not None and gpu == mig.gpu and mig.container_index < len(pod.containers):
                 yield MigHolding(
-                    key=ContainerKey(
-                        namespace=pod.namespace,
-                        pod=pod.name,
-                        pod_uid=pod.uid,
-                        container=pod.containers[mig.container_index].name,
-                    ),
+                    key=pod_index.key(pod.uid, pod.containers[mig.container_index].name),
                     index=mig.device_index,
-                    gpu=mig.gpu,
-                    mig=mig.mig,
-                    profile=mig.profile,
-                    gpu_instance=mig.gpu_instance,
-                    compute_instance=mig.compute_instance,
+                    gpu=gpu,
+                    mig=made.uuid,
+                    profile=made.profile or mig.profile,
+                    gpu_instance=made.gpu_instance,
+                    compute_instance=made.compute_instance,
                 )
 
 

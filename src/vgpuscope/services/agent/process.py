@@ -46,6 +46,7 @@ _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a source is trie
 _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
 _SWITCH = 0.0001  # seconds until a scrape that arrives during a sample gets the interpreter; see docs/performance.md
+_SAMPLE = "sample"  # the name of that unit of work
 _TIDY_EVERY = 60  # samples
 _GC_EVERY = 10_000  # objects, in case that many accumulate before tidy() runs
 
@@ -174,6 +175,8 @@ class Agent(Service):
         """Ready once a sample was taken and every source is up or known to be absent."""
         if self._latest is None:
             return Readiness(missing=("first sample",))
+        if _SAMPLE in self.sampler.units.failing:
+            return Readiness(missing=("a new sample",))
         down = [s.source for s in self._latest[0].outline.sources if not s.up and not s.absent]
         return Readiness(missing=tuple(f"source {source}" for source in down))
 
@@ -194,7 +197,7 @@ class Agent(Service):
         return self._latest[0].complete()
 
     async def _sample(self) -> None:
-        """Take samples on a dedicated thread; an error that ends the thread ends the agent."""
+        """Take samples on a dedicated thread, one after the other."""
         await self.heard()
         try:
             await self._sampling.do(self._beat)
@@ -205,8 +208,9 @@ class Agent(Service):
         pause = 0.0
         while not self._stop.wait(pause):
             began = time.monotonic()
-            self._latest = self.sampler.cycle()
-            tidy(self._latest[0].outline.samples)
+            with self.sampler.units.isolated(_SAMPLE):  # if it fails, the last sample is shown with its own time
+                self._latest = self.sampler.cycle()
+                tidy(self._latest[0].outline.samples)
             pause = max(0.0, self._config.sample_interval - (time.monotonic() - began))
 
     async def _xids(self) -> None:
@@ -224,7 +228,9 @@ class Agent(Service):
                     pause = _RETRY[0]
             except SourceDown as error:
                 self.sampler.failed("pods", error)
-                self._heard["pods"].set()
+            except Exception as error:
+                self.sampler.broken("pods", error)
+            self._heard["pods"].set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RETRY[1])
 
@@ -253,6 +259,8 @@ class Agent(Service):
             self.sampler.source_health["podresources"].good(time.perf_counter() - began)
         except SourceDown as error:
             self.sampler.failed("podresources", error, time.perf_counter() - began)
+        except Exception as error:
+            self.sampler.broken("podresources", error)
         self._heard["podresources"].set()
 
     async def _poll_grants(self) -> None:

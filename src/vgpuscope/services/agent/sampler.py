@@ -21,6 +21,7 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
+from vgpuscope.runtime.units import Units
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.sources.node.proc import Proc
@@ -114,10 +115,12 @@ class Sampler:
         self.grants: tuple[Grant, ...] | None = None
         self.source_health = {name: SourceHealth(name, time.monotonic) for name in _SOURCES}
         self.counters = counters or Counters()
+        self.units = Units(log, self.counters.count)
+        self.nvml.unexpected = self.units.failed
         self._clock = clock
         self._sleep = sleep
         self._driver_deadline = driver_deadline
-        self._region_files = Regions(containers_dir)
+        self._region_files = Regions(containers_dir, unexpected=self.units.failed)
         self._driver_probe = self._new_driver_probe()
         self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
         self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
@@ -164,6 +167,10 @@ class Sampler:
         if not getattr(error, "absent", False):
             self.count(error)
 
+    def broken(self, source: str, error: Exception) -> None:
+        """Record that reading a source ended with an unexpected error, which is logged and counted."""
+        self.source_health[source].bad(self.units.failed(f"source {source}", error))
+
     def count(self, error: ScopeError) -> None:
         """Count one more of this error."""
         self.counters.count(error)
@@ -174,6 +181,9 @@ class Sampler:
             value = read()
         except SourceDown as error:
             self.failed(source, error, time.perf_counter() - began)
+            return None
+        except Exception as error:  # the sample goes on without this source
+            self.broken(source, error)
             return None
         self.source_health[source].good(time.perf_counter() - began)
         return value
@@ -220,7 +230,7 @@ class Sampler:
             self._doubtful = doubtful
             try:
                 regions = busier(regions, self._region_probe.read(_REGIONS_DEADLINE))
-            except SourceDown:
+            except Exception:
                 break  # the next sample meets the same error and reports it
             finally:
                 self._doubtful = None
@@ -270,11 +280,14 @@ class Sampler:
         for refusal in regions.refusals if regions else ():
             self._tell_refusal(refusal)
         for dispute in snapshot.disputes:
-            self._tell_dispute(dispute)
+            self._tell_dispute("dispute", dispute, "region claims devices that were not assigned to its container")
+        for unknown in snapshot.unknown_devices:
+            self._tell_dispute("unknown", unknown, "annotation names devices that the node does not have")
         alive: set[tuple[str, object]] = {("source", s.source) for s in snapshot.sources}
         alive |= {("gpu", c.gpu.uuid) for c in snapshot.gpus}
         alive |= {("region", r.path) for r in (regions.refusals if regions else ())}
         alive |= {("dispute", dispute.key) for dispute in snapshot.disputes}
+        alive |= {("unknown", unknown.key) for unknown in snapshot.unknown_devices}
         self._tell.keep(alive)
         log.log(DEBUG, "sample", extra=fields(number=snapshot.samples, seconds=snapshot.sample_seconds))
         if time.monotonic() >= self._summary_due:
@@ -294,12 +307,12 @@ class Sampler:
         if new:
             self.count(RegionRefused(refusal.reason))
 
-    def _tell_dispute(self, dispute: Dispute) -> None:
+    def _tell_dispute(self, kind: str, dispute: Dispute, message: str) -> None:
         self._tell.tell(
-            ("dispute", dispute.key),
-            "disputed",
+            (kind, dispute.key),
+            kind,
             level=logging.WARNING,
-            message="region claims devices that were not assigned to its container",
+            message=message,
             namespace=dispute.key.namespace,
             pod=dispute.key.pod,
             container=dispute.key.container,

@@ -1,6 +1,7 @@
 """What agents show beside the analysis: from the pages of our own scrapes, or from the PromQL engine."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -10,8 +11,11 @@ from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
-from vgpuscope.services.analyzer.own_scrapes import LastPage, unpacked
+from vgpuscope.runtime.units import Units
+from vgpuscope.services.analyzer.own_scrapes import LastPage, text_of
 from vgpuscope.sources.fleet.promapi import PromApi
+
+log = logging.getLogger(__name__)
 
 _DEADLINE: Seconds = 30.0
 _PODS = frozenset({"namespace", "pod", "container", "exported_namespace", "exported_pod", "exported_container"})
@@ -35,6 +39,7 @@ class PageFacts:
         self._pages = pages
         self._known: dict[str, tuple[LastPage, Facts]] = {}
         self._whole = Facts()
+        self._units = Units(log)
 
     async def fleet(self) -> Facts:
         return await asyncio.to_thread(self._fleet, self._pages())
@@ -63,11 +68,14 @@ class PageFacts:
         known = self._known.get(name)
         if known is not None and known[0] is page:
             return known
-        return page, folded(_samples(unpacked(page), OF_ALL | CURRENT))
+        facts = Facts()
+        with self._units.isolated(f"page of {name}"):
+            facts = folded(_samples(text_of(page), OF_ALL | CURRENT))
+        return page, facts
 
 
 def _of_gpu(page: LastPage, gpu_id: str) -> Facts:
-    return _only(folded(_samples(unpacked(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
+    return _only(folded(_samples(text_of(page), OF_ALL | CURRENT | OF_ONE)), gpu_id)
 
 
 def _samples(page: bytes, wanted: frozenset[str]) -> list[tuple[Seen, float]]:

@@ -1,5 +1,6 @@
 """The analyzer's API: gpu-oour's endpoints with its response formats, and /api/v1 with more detail."""
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -10,15 +11,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from vgpuscope.config import Config
 from vgpuscope.http import docs
-from vgpuscope.http.answer_limits import LONGEST_PERIOD
+from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_HISTORIES, MOST_WASTES, WASTES_WAITING
 from vgpuscope.http.answers import CSV, JSON, Answer, Content, json_content
 from vgpuscope.http.events import Event, Feed, Stream
 from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
+from vgpuscope.http.request_places import Places
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.errors import BodyInvalid, ScopeError
-from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.caller import Caller
+from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
+from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.console import Console
@@ -35,21 +38,24 @@ from vgpuscope.services.analyzer.parameters import (
 )
 from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
 from vgpuscope.services.analyzer.wasted import wasted
+from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
 from vgpuscope.views.fleet import api as shapes
 from vgpuscope.views.fleet import seed_bodies as seed
 from vgpuscope.views.fleet.results import ResultRow, Stats, iso, low, stats, units
 from vgpuscope.views.fleet.selection import as_csv, as_json, matching, select
+from vgpuscope.views.fleet.visible import visible_rows, visible_summary
 
 TITLE = "vgpuscope analyzer"
 ABOUT = (
     "What each GPU of the fleet is used for: a score, a status, and a verdict (in_use, idle or unknown) with the "
     "evidence it rests on. What was not measured is null, and what is not known well enough is unknown."
 )
-STALE_SINCE = "x-vgpuscope-stale-since"
+STALE_SINCE, NEXT = "x-vgpuscope-stale-since", "x-next-cursor"
 _DATED = {STALE_SINCE: "since when the data is stale, because analyses failed or are missing; otherwise absent"}
 _TAGGED = {"etag": "changes when the answer does"}
 _COUNTED = {"x-total-count": "rows on all pages"}
+_CONTINUED = {NEXT: "the `cursor` of the next page; absent on the last one"}
 _TABLE = (JSON, CSV)
 _FAULTS = 5  # faults listed in /health
 _BY_HOURS = 14 * 86400  # seconds; beyond that, days are added up
@@ -116,7 +122,8 @@ class AnalyzerState(Protocol):
     def console(self) -> Console: ...
     def trigger(self) -> bool: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
+    async def page(self, wanted: Wanted) -> HistoryPage: ...
+    async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
 
 
 def _changes_types() -> tuple[Any, Any]:
@@ -143,17 +150,19 @@ CHANGES, TRIED = _changes_types()
 class AnalyzerApi:
     """The operations, as a table."""
 
-    def __init__(self, desk: AnalyzerState, *, guarded: bool = False) -> None:
-        """`guarded`: a web configuration file requires credentials for every operation."""
+    def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
+        """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
-        own = (*self._service(), *self._seed_tables(), *self._v1())
-        made = cache(self._document)
+        self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
+        own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
+        made = cache(self.document)
         described = docs.operations(
             title=TITLE, document=lambda: made(guarded or self._state.config().analyzer.protect_reads)
         )
         self.operations: tuple[Operation, ...] = (*own, *described)
 
-    def _document(self, protected: bool) -> bytes:
+    def document(self, protected: bool = False) -> bytes:
+        """The OpenAPI document."""
         return document((*self.operations, METRICS), title=TITLE, description=ABOUT, protected=protected)
 
     def _service(self) -> tuple[Operation, ...]:
@@ -161,7 +170,7 @@ class AnalyzerApi:
         analyze: dict[str, Any] = {"role": "operate", "statuses": (409,)}
         started = "start an analysis, or join the running one"
         return (
-            _row("GET", "/", "what this service is", self._info, seed.Info),
+            _row("GET", "/", "what this service is", self._info, seed.Info, scoped=True),
             _row(
                 "GET",
                 "/health",
@@ -215,9 +224,10 @@ class AnalyzerApi:
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             self._data(
                 "/api/v1/history",
-                "the course of GPUs and pods",
+                "the course of GPUs and pods, a page at a time",
                 self._history,
                 list[HistoryPoint],
+                headers=_CONTINUED,
                 statuses=(503,),
             ),
             self._data(
@@ -258,9 +268,9 @@ class AnalyzerApi:
         headers: Mapping[str, str] = {},
         **more: Any,
     ) -> Operation:
-        """An operation that shows data: its answer says when the data is stale."""
-        headers = {**headers, **_DATED}
-        return _row("GET", path, summary, handler, answer, headers=headers, stamp=self._stale_header, **more)
+        """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
+        more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
+        return _row("GET", path, summary, handler, answer, **more)
 
     def _stale_header(self) -> dict[str, str]:
         stale = self._state.state().stale
@@ -334,12 +344,19 @@ class AnalyzerApi:
         updates = {names.get(path, path): _plain(value) for path, value in done.items()}
         return seed.Updated("updated", updates, "In effect now; an analysis with the new settings has started.")
 
+    async def _board(self, call: Call[Any, Any]) -> Board:
+        """The results that the caller may see. Every handler reads them here."""
+        board, caller = await self._state.board(), call.caller
+        if not caller.restricted:
+            return board
+        return await asyncio.to_thread(_visible, board, caller, self._state.config().thresholds.low_utilization)
+
     async def _results(self, call: Rows) -> Answer:
-        board = await self._state.board()
+        board = await self._board(call)
         return Answer(make=lambda: _rows_content(call, board.rows), version=_version(board))
 
     async def _low(self, call: Rows) -> Answer:
-        board, threshold = await self._state.board(), self._state.config().thresholds.low_utilization
+        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
 
         def make() -> Content:
             found = low(board.rows, threshold=threshold)
@@ -348,7 +365,7 @@ class AnalyzerApi:
         return Answer(make=make, version=(_version(board), threshold))
 
     async def _stats(self, call: Call[StatsQuery, None]) -> Answer:
-        board, threshold = await self._state.board(), self._state.config().thresholds.low_utilization
+        board, threshold = await self._board(call), self._state.config().thresholds.low_utilization
         stale = _stale(self._state.state())
 
         def make() -> Content:
@@ -359,34 +376,54 @@ class AnalyzerApi:
 
     # ── /api/v1 ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _summary(self, call: Plain) -> Answer:  # noqa: ARG002
-        board, state = await self._state.board(), self._state.state()
+    async def _summary(self, call: Plain) -> Answer:
+        board, state = await self._board(call), self._state.state()
         stale, errors = _stale(state), state.tally.errors
         sums = msgspec.structs.replace(board.stats, **stale)
 
         def make() -> Content:
             found = shapes.summary(board.analysis, board.rows, sums, stale=board.stale, errors=errors, **stale)
-            return json_content(found)
+            return json_content(visible_summary(found, call.caller))
 
         return Answer(make=make, version=(_version(board), stale, errors))
 
     async def _history(self, call: Call[HistoryQuery, None]) -> Answer:
-        found = await self._state.points(call.asked)
-        return Answer(make=lambda: json_content(found))
+        """One page. It holds its place until it is sent, so that slow clients do not pile up pages in memory."""
+        _check_namespace(call.caller, call.asked)
+        await self._histories.take()
+        try:
+            page = await self._state.page(call.asked.wanted(time.time()))
+        except BaseException:
+            self._histories.leave()
+            raise
+        headers = {NEXT: page.cursor} if page.cursor else {}
+        return Answer(make=lambda: json_content(page.points), headers=headers, ended=self._histories.leave)
 
     async def _waste(self, call: Call[WasteQuery, None]) -> Answer:
-        end = time.time()
-        step, begin = _period(call.asked.since, end)
-        analysis = (await self._state.board()).analysis
-        ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
-        stored = self._state.config().analyzer.history not in {"", "none"}
-        found = ledger.waste(group_by=call.asked.group_by, begin=begin, end=end, history=stored)
-        found = msgspec.structs.replace(found, rows=found.rows[: call.asked.limit])
+        async with self._wastes:
+            found = await self._sum_of_waste(call)
         headers = {"x-total-count": str(found.count)}
         return Answer(make=lambda: _csv(found.rows, WasteRow) if call.csv else json_content(found), headers=headers)
 
-    async def _events(self, call: Plain) -> Stream:  # noqa: ARG002
-        return Stream(self._state.feed.listen(analysis_event(await self._state.board())))
+    async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
+        """One hour or day is read at a time, so that memory use does not grow with the period."""
+        end = time.time()
+        asked, caller = call.asked, call.caller
+        step, begin = _period(asked.since, end)
+        analysis = (await self._board(call)).analysis
+        ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
+        stored = self._state.config().analyzer.history not in {"", "none"}
+        found = ledger.waste(
+            group_by=asked.group_by,
+            begin=begin,
+            end=end,
+            history=stored,
+            sees=caller.sees if caller.restricted else None,
+        )
+        return msgspec.structs.replace(found, rows=found.rows[: asked.limit])
+
+    async def _events(self, call: Plain) -> Stream:
+        return Stream(self._state.feed.listen(analysis_event(await self._board(call))))
 
 
 def analysis_event(board: Board) -> Event:
@@ -399,6 +436,20 @@ def analysis_event(board: Board) -> Event:
         stale=board.stale,
     )
     return Event(name="analysis", data=data, id=str(analysis.number) if analysis else "")
+
+
+def _visible(board: Board, caller: Caller, threshold: float) -> Board:
+    rows = visible_rows(board.rows, caller)
+    sums = stats(rows, threshold=threshold, timestamp=board.stats.timestamp)
+    return msgspec.structs.replace(board, rows=rows, stats=sums)
+
+
+def _check_namespace(caller: Caller, asked: HistoryQuery) -> None:
+    """403 for a restricted caller that asks for pods without naming one of its namespaces; GPUs have no tenant here."""
+    pods = asked.namespace is not None or asked.pod is not None
+    if pods and not caller.sees(asked.namespace or ""):
+        own = ", ".join(caller.namespaces or ())
+        raise Forbidden(f"{caller.name!r} sees only pods of {own}", hint="Give one of these as `namespace`.")
 
 
 def _row(method: Method, path: str, summary: str, handler: Any, answer: Any = Any, **more: Any) -> Operation:

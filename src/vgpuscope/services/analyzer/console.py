@@ -34,7 +34,6 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
-from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings
@@ -44,6 +43,7 @@ from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.store.results.wanted import Wanted
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Desk(Protocol):
     def last_error(self) -> ScopeError | None: ...
     def source(self) -> Source: ...
     def settings(self) -> Settings: ...
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]: ...
+    async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
     async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
         """The GPUs of now, judged by the settings in effect and by changed ones."""
 

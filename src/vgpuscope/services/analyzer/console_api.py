@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -81,7 +82,7 @@ class ConsoleApi:
 
     def operations(self) -> tuple[Operation, ...]:
         one: dict[str, Any] = {"statuses": (404,)}
-        get = self._data
+        get = partial(self._data, scoped=True)
         return (
             get("/api/v1/parts", "the parts that answers are joined from, and their state", self._parts, PartList),
             get("/api/v1/overview", "the fleet at a glance", self._overview, Overview),
@@ -117,7 +118,7 @@ class ConsoleApi:
             get("/api/v1/history/series", "use, memory, score and power over time", self._series, SeriesHistory),
             get("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
             get("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
-            get("/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList),
+            self._data("/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList),
             Operation(
                 method="POST",
                 path="/api/v1/settings/preview",

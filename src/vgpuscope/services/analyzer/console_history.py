@@ -26,8 +26,8 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.console import Console, part_of
 from vgpuscope.services.analyzer.console_parameters import ClassesQuery, SeriesQuery
-from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.store.results.wanted import Wanted
 
 _BY_HOURS = 14 * 86400.0  # seconds; a longer range is read by days
 _BY_ANALYSES = 2 * 86400.0  # a longer range is read by hours
@@ -209,8 +209,8 @@ async def _pieces(
     at = period.begin // long * long
     while at < period.end:
         asked = {"step": period.step, "begin": at, "end": min(at + stride, period.end), "limit": 10**9, **only}
-        found = await console.read_points(HistoryQuery(**(asked | {"pod": None}))) if gpus else []
-        tenants = await console.read_points(HistoryQuery(**asked, namespace="")) if pods else []
+        found = await console.read_points(Wanted(**(asked | {"pod": None}))) if gpus else []
+        tenants = await console.read_points(Wanted(**asked, namespace="")) if pods else []
         yield found, tenants
         at += stride
 

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from vgpuscope.config import Config
 from vgpuscope.logic.fleet.assembly import assemble, remembered
+from vgpuscope.logic.fleet.fleet_limits import within_limits
 from vgpuscope.logic.fleet.presence import Present, expected, kept, split
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict
@@ -102,6 +103,7 @@ class Cycle:
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, PreviousVerdict] = {}
         self._board = Board(stats=stats((), threshold=0, timestamp=None))
+        self._own = False  # whether the analysis on the board was made here
         self._ageing = asyncio.Lock()
         self.tally = AnalysisCounts()
 
@@ -144,11 +146,16 @@ class Cycle:
         return self._board.analysis
 
     async def restore(self, analysis: Analysis) -> bool:
-        """Continue from an analysis of an earlier run or of the leader; False if it is not newer."""
-        known = self._board.analysis
-        if known is not None and known.started >= analysis.started:
+        """Continue from an analysis of an earlier run or of the leader; False if one of our own is to stay.
+
+        The store decides the order of its analyses, because a replica's clock may be wrong. An analysis of our own
+        stays if it began later, unless its time is too far from now to be trusted.
+        """
+        own = self._board.analysis if self._own else None
+        if own is not None and own.started >= analysis.started and not self._too_old(own):
             return False
         await self._show(analysis)
+        self._own = False
         return True
 
     def trigger(self) -> bool:
@@ -178,6 +185,7 @@ class Cycle:
             with without_collections():
                 analysis = await self._look(began)
                 await self._show(analysis, since=monotonic)
+                self._own = True
         except ScopeError as e:
             log.error("analysis failed", extra=error_fields(e))  # noqa: TRY400 - it says all without a traceback
             self._failed(e, time.monotonic() - monotonic)
@@ -200,6 +208,7 @@ class Cycle:
                 owners, fault = await self._asked_owners()
         except TimeoutError:
             raise QueryTimeout(f"nothing was read within {within:g} s") from None
+        reading, omitted, beyond = await asyncio.to_thread(within_limits, reading)
         gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
         return Analysis(
@@ -211,8 +220,9 @@ class Cycle:
             source=reading.source,
             schemas=reading.schemas,
             requests=reading.requests,
-            faults=(*reading.faults, *fault, *_too_short(gpus)),
+            faults=(*reading.faults, *fault, *beyond, *_too_short(gpus)),
             targets=targets,
+            omitted=omitted,
         )
 
     def _judged(self, reading: Reading, config: Config, owners: Owners) -> tuple[GpuUse, ...]:

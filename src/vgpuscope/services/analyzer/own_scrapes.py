@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, get_args
 
 import httpx2
@@ -17,17 +17,19 @@ from msgspec import Struct
 
 from vgpuscope.formats.prom.promql import parse_condition
 from vgpuscope.formats.prom.text import PageReader
-from vgpuscope.logic.fleet.scrape_window import WANTED, Choice, Meaning, Pages
+from vgpuscope.logic.fleet.scrape_window import MOST_ROWS, WANTED, Choice, Meaning, Pages
 from vgpuscope.model.analysis import Fault, Reading, Schema, Target, Track, Window
-from vgpuscope.model.errors import ConfigInvalid, ScopeError, SourceDown
+from vgpuscope.model.errors import ConfigInvalid, PageMalformed, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.units import Units
+from vgpuscope.sources.bodies import BodyRefused, encoding_of, sent_body, unpacked, unpacked_at_once
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
 
 log = logging.getLogger(__name__)
 
 _LARGEST = 32 * 1024 * 1024  # bytes of a page; an agent's page has well below one million
-_STEP = 64 * 1024  # bytes unpacked at a time: the data after a gzip member is copied for each member
+_MOST_SAMPLES = 100_000  # of a page that are needed; an agent's page has well below ten thousand
 _LONGEST = 10.0  # seconds until a page must have arrived
 _FROZEN = 60.0  # seconds, or two intervals: an agent that shows one sample for longer has stopped sampling
 _SLICE = 0.005  # seconds of reading before other tasks get a turn
@@ -42,9 +44,9 @@ class LastPage(Struct, frozen=True):
     packed: bool
 
 
-def unpacked(page: LastPage) -> bytes:
-    """The text of a page; SourceDown if it is too large."""
-    return _unpacked(page.body) if page.packed else page.body
+def text_of(page: LastPage) -> bytes:
+    """The text of a page; it is not too large, because it was read once before."""
+    return unpacked_at_once(page.body, most=_LARGEST) if page.packed else page.body
 
 
 class ScrapeSource:
@@ -71,13 +73,16 @@ class ScrapeSource:
         self._interval, self._clock = interval, clock
         self._timeout = min(timeout or _LONGEST, 0.8 * interval)
         self._known: dict[str, _Target] = {}  # includes former targets, as long as their samples are used
-        self._lost: ScopeError | None = None  # why the targets could not be listed
+        self._lost: ScopeError | None = None  # why the targets could not be listed, or one of them cannot be scraped
+        self.units = Units(log)
         self._scrapes = 0
         self.keep = keep
         self._client = _client(token, interval)
 
     async def run(self) -> None:
-        """Scrape all targets forever."""
+        """Scrape all targets forever; what goes wrong with one of them is its own error."""
+        for target in self._known.values():  # of an earlier run that was ended
+            target.leave()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._refresh(tasks)
@@ -110,6 +115,7 @@ class ScrapeSource:
             requests=scrapes,
             faults=self._faults(),
             targets=tuple(target.state() for target in self._followed()),
+            own=True,
         )
 
     def last_pages(self) -> dict[str, LastPage]:
@@ -128,7 +134,10 @@ class ScrapeSource:
         found: list[Track] = []
         since = clock()
         for target in tuple(self._known.values()):
-            found += target.pages.tracks(begin=begin, end=end, interval=self._interval)
+            try:
+                found += target.pages.tracks(begin=begin, end=end, interval=self._interval)
+            except Exception as e:
+                target.failed(self.units.failed(target.name, e))
             if clock() - since > _SLICE:
                 await asyncio.sleep(0)
                 since = clock()
@@ -138,10 +147,11 @@ class ScrapeSource:
         return [target for target in self._known.values() if target.followed]
 
     def _faults(self) -> tuple[Fault, ...]:
-        down = [Fault(part=t.name, code=t.error.code, message=str(t.error)) for t in self._followed() if t.error]
-        lost = self._lost
-        own = [Fault(part="targets", code=lost.code, message=str(lost))] if lost else []
-        return (*own, *self._target_faults(), *down)
+        errors = [(target.name, target.error or target.doubt) for target in self._followed()]
+        if self._lost:
+            errors.insert(0, ("targets", self._lost))
+        found = [Fault(part=part, code=error.code, message=str(error)) for part, error in errors if error]
+        return (*self._target_faults(), *found)
 
     def _nothing(self) -> SourceDown:
         if self._lost:
@@ -158,13 +168,36 @@ class ScrapeSource:
     async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
         """Start with new targets and stop with removed ones; if the targets cannot be listed, nothing changes."""
         try:
-            wanted = dict(map(_address, await self._targets()))
+            urls = await self._targets()
         except ScopeError as e:
-            if self._lost is None:
-                log.warning("targets not listed", extra={"error_code": e.code, "err": str(e)})
-            self._lost = e
-            return
-        self._lost = None
+            self._not_listed(e)
+        except Exception as e:
+            self._not_listed(self.units.failed("targets", e))
+        else:
+            self._take_targets(self._addressed(urls), tasks)
+
+    def _not_listed(self, error: ScopeError) -> None:
+        if self._lost is None or str(self._lost) != str(error):
+            log.warning("targets not listed", extra={"error_code": error.code, "err": str(error)})
+        self._lost = error
+
+    def _addressed(self, urls: Iterable[str]) -> dict[str, str]:
+        """The URLs of the pages, by the names of the targets; an address that cannot be used is left out."""
+        found: dict[str, str] = {}
+        wrong: ScopeError | None = None
+        for url in urls:
+            try:
+                name, found_url = _address(url)
+                found[name] = found_url
+            except ConfigInvalid as e:
+                wrong = wrong or e
+        if wrong is not None:
+            self._not_listed(wrong)
+        else:
+            self._lost = None
+        return found
+
+    def _take_targets(self, wanted: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
         for name, url in wanted.items():
             target = self._known.get(name) or _Target(name, self._choice)
             self._known[name], target.url = target, url
@@ -184,25 +217,32 @@ class ScrapeSource:
         due = clock() + zlib.crc32(target.name.encode()) / 2**32 * interval
         while True:
             await asyncio.sleep(due - clock())
-            await self._scrape(target)
-            target.pages.forget(self._clock() - self.keep - 2 * interval)
+            try:
+                await self._scrape(target)
+                target.pages.forget(self._clock() - self.keep - 2 * interval)
+                self.units.good(target.name)
+            except Exception as e:
+                target.failed(self.units.failed(target.name, e))
             due += interval * max(1, math.ceil((clock() - due) / interval))
 
     async def _scrape(self, target: "_Target") -> None:
         self._scrapes += 1
         at, clock = self._clock(), asyncio.get_running_loop().time
-        began = clock()
+        began, frozen = clock(), max(_FROZEN, 2 * self._interval)
         try:
             async with asyncio.timeout(self._timeout):
                 page = await self._page(target)
-            if log.isEnabledFor(logging.DEBUG):
-                told = {"target": target.name, "seconds": round(clock() - began, 6), "bytes": len(page)}
-                log.debug("scrape", extra={"fields": told})
-            target.take(at, page, frozen=max(_FROZEN, 2 * self._interval))
+                if log.isEnabledFor(logging.DEBUG):
+                    told = {"target": target.name, "seconds": round(clock() - began, 6), "bytes": len(page)}
+                    log.debug("scrape", extra={"fields": told})
+                samples = await target.samples(page, at=at, late=frozen)
+            target.take(at, samples, frozen=frozen)
         except TimeoutError:
             target.failed(SourceDown(f"no whole page within {self._timeout:g} s"))
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
             target.failed(SourceDown(" ".join(str(e).split()) or type(e).__name__))
+        except BodyRefused as e:
+            target.failed(SourceDown(str(e)))
         except SourceDown as e:
             target.failed(e)
 
@@ -213,10 +253,12 @@ class ScrapeSource:
                 raise SourceDown(f"answers {answer.status_code} {answer.reason_phrase}".rstrip(), hint=_CHECK)
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise SourceDown("answers with HTML, not with metrics", hint=_CHECK)
-            packed = answer.headers.get("content-encoding", "") == "gzip"
-            body = await _body(answer)
-        target.page = LastPage(body, packed)
-        return unpacked(target.page)
+            encoding = encoding_of(answer, "gzip")
+            # still packed: all targets may be scraped at once, and the memory for that is little
+            body = await sent_body(answer, most=_LARGEST)
+        page = await unpacked(body, most=_LARGEST) if encoding else body
+        target.page = LastPage(body, bool(encoding))
+        return page
 
 
 class _Target:
@@ -227,6 +269,7 @@ class _Target:
         self.url = ""
         self.pages = Pages(choice, instance=name)
         self.error: ScopeError | None = None  # of the last scrape
+        self.doubt: ScopeError | None = None  # what was skipped on the last page
         self.up = False  # the last scrape was answered
         self.page: LastPage | None = None
         self.answered: UnixTime | None = None  # time of the last answered scrape; None: never
@@ -250,11 +293,24 @@ class _Target:
     def leave(self) -> None:
         if self._task:
             self._task.cancel()
-        self._task, self.error, self.up = None, None, False
+        self._task, self.error, self.doubt, self.up = None, None, None, False
 
-    def take(self, at: UnixTime, page: bytes, *, frozen: Seconds) -> None:
+    async def samples(self, page: bytes, *, at: UnixTime, late: Seconds) -> list[tuple[Meaning, float]]:
+        """A page's samples; other tasks get a turn in between. SourceDown if there are too many."""
+        clock = asyncio.get_running_loop().time
+        found: list[tuple[Meaning, float]] = []
+        since = clock()
+        for some in self._reader.parts(page, at=at, late=late):
+            found += some
+            if len(found) > _MOST_SAMPLES:
+                raise SourceDown(f"the page has more than {_MOST_SAMPLES:,} samples of GPUs and containers")
+            if clock() - since > _SLICE:
+                await asyncio.sleep(0)
+                since = clock()
+        return found
+
+    def take(self, at: UnixTime, samples: list[tuple[Meaning, float]], *, frozen: Seconds) -> None:
         """Keep a page's samples; SourceDown if the page has shown the same sample for too long."""
-        samples = self._reader.read(page, at=at, late=frozen)
         old = self.pages.unchanged_for(at, samples)
         if old > frozen:
             raise SourceDown(f"has taken no sample for {old:.0f} s", hint="See its log and /healthz.")
@@ -263,6 +319,18 @@ class _Target:
         if self.error:
             log.info("target is back", extra={"target": self.name})
         self.error = None
+        self._note_skipped()
+
+    def _note_skipped(self) -> None:
+        """Log once that a page has lines that are skipped, and keep it as a fault until a page has none."""
+        malformed, beyond = self._reader.malformed, self.pages.left_out
+        told = [f"{malformed} lines of the page are malformed and were skipped"] if malformed else []
+        if beyond:
+            told.append(f"{beyond} series of more than {MOST_ROWS:,} GPUs and containers were left out")
+        doubt = PageMalformed("; ".join(told)) if told else None
+        if doubt is not None and self.doubt is None:
+            log.warning("page is malformed", extra={"target": self.name, "error_code": doubt.code, "err": str(doubt)})
+        self.doubt = doubt
 
     def failed(self, error: ScopeError) -> None:
         if self.error is None:
@@ -290,59 +358,3 @@ def _client(token: str | None, interval: Seconds) -> httpx2.AsyncClient:
         )
     except OSError as e:  # SSL_CERT_FILE is read here
         raise ConfigInvalid(f"the CA file cannot be used: {e}", hint="Check SSL_CERT_FILE.") from e
-
-
-async def _body(answer: httpx2.Response) -> bytes:
-    """The whole page, still compressed, so that all targets can be scraped at once with little memory."""
-    parts: list[bytes] = []
-    left = _LARGEST
-    async for chunk in answer.aiter_raw():
-        left -= len(chunk)
-        if left < 0:
-            raise _too_large()
-        parts.append(chunk)
-    return b"".join(parts)
-
-
-def _unpacked(body: bytes) -> bytes:
-    """The decompressed page; SourceDown if it is too large, however small it was compressed."""
-    unpacker = _Unpacker()
-    parts: list[bytes] = []
-    left = _LARGEST
-    for at in range(0, len(body), _STEP):
-        parts.append(unpacker.more(body[at : at + _STEP], left + 1))
-        left -= len(parts[-1])
-        if left < 0:
-            raise _too_large()
-    if not unpacker.ended:
-        raise SourceDown("the page was cut off")
-    return b"".join(parts)
-
-
-def _too_large() -> SourceDown:
-    return SourceDown(f"the page is larger than {_LARGEST >> 20} MiB")
-
-
-class _Unpacker:
-    """Decompresses gzip as it arrives, member by member: our own large pages have several members."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-
-    @property
-    def ended(self) -> bool:
-        return self._member.eof
-
-    def more(self, chunk: bytes, most: int) -> bytes:
-        """Decompress a chunk, up to `most` bytes."""
-        parts: list[bytes] = []
-        while chunk and most > 0:
-            if self._member.eof:
-                self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            try:
-                parts.append(self._member.decompress(chunk, most))
-            except zlib.error as e:
-                raise SourceDown(f"the page does not match its content encoding: {e}") from e
-            most -= len(parts[-1])
-            chunk = self._member.unused_data
-        return b"".join(parts)

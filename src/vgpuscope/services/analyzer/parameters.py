@@ -4,12 +4,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from vgpuscope.http.answer_limits import MOST_POINTS, MOST_ROWS, POINTS
+from vgpuscope.http.answer_limits import MOST_POINTS, MOST_ROWS
 from vgpuscope.http.parameters import one_of
 from vgpuscope.model.analysis import Status, UseClass, Verdict
 from vgpuscope.model.history import Step
 from vgpuscope.model.waste import GroupBy
 from vgpuscope.runtime.duration import LONG
+from vgpuscope.store.results.wanted import CURSOR, Wanted
 from vgpuscope.views.fleet.results import ResultRow
 from vgpuscope.views.fleet.selection import Selection
 
@@ -113,7 +114,26 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     mig: Annotated[str | None, Meta(description="Only this MIG instance.")] = None
     namespace: Annotated[str | None, Meta(description="Only tenants of this namespace.")] = None
     pod: Annotated[str | None, Meta(description="Only this pod.")] = None
-    limit: Annotated[int, Meta(ge=1, le=MOST_POINTS, description="Most points to send.")] = POINTS
+    limit: Annotated[int, Meta(ge=1, le=MOST_POINTS, description="Most points to send in one page.")] = MOST_POINTS
+    cursor: Annotated[
+        Annotated[str, Meta(pattern=f"^{CURSOR}$")] | None,
+        Meta(description="The x-next-cursor header of the page before, to continue after it; all else unchanged."),
+    ] = None
+
+    def wanted(self, now: float) -> Wanted:
+        """The selection in the form that the store takes."""
+        end = now if self.end is None else self.end
+        return Wanted(
+            step=self.step,
+            begin=end - 86400 if self.begin is None else self.begin,
+            end=end,
+            gpu_id=self.gpu_id,
+            mig=self.mig,
+            namespace=self.namespace,
+            pod=self.pod,
+            limit=self.limit,
+            cursor=self.cursor,
+        )
 
 
 class WasteQuery(Struct, frozen=True, kw_only=True):

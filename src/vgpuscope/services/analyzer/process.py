@@ -10,45 +10,50 @@ import contextlib
 import logging
 import operator
 import os
+import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
-from vgpuscope.config import Config, SettingsFile
+from vgpuscope.config import AnalyzerConfig, Config, SettingsFile
 from vgpuscope.http import address
 from vgpuscope.http.admission import Admission
 from vgpuscope.http.client_limits import ClientLimits
-from vgpuscope.http.console_files import with_console
+from vgpuscope.http.console_files import wants_page, with_console
 from vgpuscope.http.events import Feed
-from vgpuscope.http.identity import Identity
+from vgpuscope.http.identity import ApiToken, Identity
 from vgpuscope.http.openapi import METRICS
 from vgpuscope.http.operations import Operation, routes
 from vgpuscope.http.server import App, Readiness, make_app
+from vgpuscope.http.session_api import PATH as SESSION_PATH
+from vgpuscope.http.session_api import SessionApi
+from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
-from vgpuscope.model.history import HistoryPoint
+from vgpuscope.model.history import HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.build import this_build
-from vgpuscope.runtime.heap import one_heap
+from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
-from vgpuscope.services.analyzer.parameters import HistoryQuery
 from vgpuscope.services.analyzer.settings import Settings, changed
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Restartable, Service, run
-from vgpuscope.store.lease import Leadership
+from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
+from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
@@ -70,6 +75,7 @@ _LOOK_EVERY = 1.0  # seconds between two checks of the settings file
 _ASK_EVERY, _ASK_WITHIN = 5.0, 4.5  # seconds: it takes at most ten to notice whether the source answers
 _LEASE = 15.0  # seconds; the leader renews it three times in that time
 _PRUNE_EVERY = 600.0
+_SAVE_LAST_WITHIN = 2.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
 _PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; results that waited are stored too
 
@@ -109,19 +115,23 @@ class Analyzer(Service):
         super().__init__()
         self._settings, self._clock = settings, clock
         config = settings.config.analyzer
-        self._admission = _admission(settings.config, clock)
+        self._guard: Guard | None = None
+        self._session_key = secrets.token_bytes(32)  # if no other is configured
+        self._admission = self._new_admission()
         self.feed = Feed()
         self._sources = sources or Sources(settings.config)
+        self._sources.on_error(self.counters.count)
         self._history = history or open_history(
             config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
         )
-        self._outbox = Outbox(self._history)
+        self._outbox = Outbox(self._history, leads=lambda: self._leads)
+        self._saving: Follower[None] = Follower(name="store", follow=self._save_waiting, deadline=_STORE_WITHIN)
         self._followers = Followers(self._followed_by(), failed=self._follower_failed)
         self._cycle = Cycle(
             lambda: settings.config,
             lambda: self._sources.current,
             owners=self._sources.owners,
-            done=self._followers.tell,
+            done=self._after,
             nodes=self._sources.nodes,
         )
         self.console = Console(self)
@@ -138,7 +148,7 @@ class Analyzer(Service):
 
     def warn(self) -> None:
         if self.read_only:
-            log.warning("read-only: no token is set and the listener is not on a loopback address")
+            log.warning("read-only: no caller has the role operate or admin")
         for name in ("ai", "control"):
             if getattr(self._settings.config, name).enabled:
                 log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
@@ -155,6 +165,7 @@ class Analyzer(Service):
             "settings": Restartable(self._watch_settings),
             "look": Restartable(self._look_forever),
             "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
+            "save": Restartable(self._save_forever),
             "prune": Restartable(self._prune_forever),
         }
 
@@ -163,7 +174,9 @@ class Analyzer(Service):
 
     def app(self, guard: "Guard | None") -> App:
         """The HTTP application."""
-        api = AnalyzerApi(self, guarded=guard is not None)
+        self._guard, self._admission = guard, self._new_admission(guard)
+        session = SessionApi(lambda: self._admission.identity, lambda: self._sessions)
+        api = AnalyzerApi(self, guarded=guard is not None, more=session.operations())
         return make_app(
             title=TITLE,
             service=self.name,
@@ -172,6 +185,8 @@ class Analyzer(Service):
             guard=guard,
             routes=with_console(routes(api.operations, self)),
             admit=lambda request: self.admit(request, METRICS),
+            identity=lambda: self._admission.identity,
+            public=_shows_no_data,
         )
 
     def hang_up(self) -> None:
@@ -182,10 +197,18 @@ class Analyzer(Service):
         """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
         await self.console.close()
+        await self._save_last()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
         await self._sources.close()
         await self._history.close()
+
+    async def _save_last(self) -> None:
+        """Save what was about to be saved, if the store answers quickly."""
+        if self._outbox.waiting:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_SAVE_LAST_WITHIN):
+                    await self._outbox.flush()
 
     # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,7 +244,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look,
             leader=self._leads,
-            history=self._stored is not False,
+            history=self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
         )
 
@@ -239,19 +262,11 @@ class Analyzer(Service):
         self._apply()
         return done
 
-    async def points(self, asked: HistoryQuery) -> list[HistoryPoint]:
-        end = asked.end if asked.end is not None else time.time()
-        begin = asked.begin if asked.begin is not None else end - 86400
-        return await self._history.points(
-            step=asked.step,
-            begin=begin,
-            end=end,
-            gpu_id=asked.gpu_id,
-            mig=asked.mig,
-            namespace=asked.namespace,
-            pod=asked.pod,
-            limit=asked.limit,
-        )
+    async def page(self, wanted: Wanted) -> HistoryPage:
+        return await self._history.page(wanted)
+
+    async def points(self, wanted: Wanted) -> list[HistoryPoint]:
+        return (await self._history.page(wanted)).points
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -300,10 +315,13 @@ class Analyzer(Service):
         """Take over the last result of an earlier run or of the leader."""
         known = self._cycle.last()
         try:
-            latest = await self._history.latest(after=known.started if known else 0.0)
+            latest = await self._history.latest(unlike=AnalysisKey.of(known) if known else None)
         except HistoryDown as e:
-            self._history_failed(e)
+            self._history_failed(e, "read")
             return
+        if not self._outbox.waiting:
+            self._leadership.nothing_to_write()
+        self._history_works("read")
         if latest is not None and await self._cycle.restore(latest):
             await self._show_cards(latest)
             await self.console.follow(self._cycle.shown())
@@ -314,21 +332,23 @@ class Analyzer(Service):
                 await self._ask_for_lead()
                 await asyncio.sleep(_LEASE / 3)
         finally:
-            self._leadership.store_failed()  # the lease is no longer renewed
+            self._leadership.store_failed("lease")  # the lease is no longer renewed
 
     async def _ask_for_lead(self) -> None:
         before, known = self._analyses, (self._stored is not None, self._leads)
         try:
             self._lead(await self._leadership.renew(), known=known)
         except HistoryDown as e:
-            self._history_failed(e)
+            self._history_failed(e, "lease")
         if self._analyses != before:
             self._wake.set()
 
     def _lead(self, leads: bool, *, known: tuple[bool, bool]) -> None:
         if known != (True, leads):
             log.info("leading" if leads else "following", extra=fields(holder=self._leadership.holder))
-        self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+            if self._outbox.waiting:
+                self._outbox.filled.set()
+        self._history_works("lease")
 
     async def _look_forever(self) -> None:
         """Check whether the source answers. Analyses alone are too rare for that, and may take a minute."""
@@ -385,7 +405,13 @@ class Analyzer(Service):
                 try:
                     await self._history.prune(time.time())
                 except HistoryDown as e:
-                    self._history_failed(e)
+                    self._history_failed(e, "write")
+
+    async def _save_forever(self) -> None:
+        """Save beside the analyses: they go on, however long the store takes."""
+        while True:
+            await self._outbox.filled.wait()
+            await self._followers.run(self._saving, None)
 
     # ── what follows from an analysis ────────────────────────────────────────────────────────────────────────────
 
@@ -395,13 +421,19 @@ class Analyzer(Service):
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
-            Follower(name="store", follow=self._save_board, deadline=_STORE_WITHIN),
         )
+
+    async def _after(self, board: Board) -> bool:
+        """Tell the followers, and leave the analysis to be saved; True if a follower raised an unexpected error."""
+        assert board.analysis is not None
+        broken = await self._followers.tell(board)
+        await self._outbox.put(board.analysis)
+        return broken
 
     def _follower_failed(self, name: str, error: ScopeError) -> None:
         self.counters.failed(name)
         if isinstance(error, HistoryDown):
-            self._history_failed(error)
+            self._history_failed(error, "write")
         else:
             self.counters.count(error)
 
@@ -418,13 +450,23 @@ class Analyzer(Service):
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
 
-    async def _save_board(self, board: Board) -> None:
-        assert board.analysis is not None
-        await self._outbox.save(board.analysis)
+    async def _save_waiting(self, _: None) -> None:
+        before = self._outbox.saved
+        try:
+            await self._outbox.flush()
+        finally:
+            if self._outbox.saved > before:
+                self._history_works("read", "write")  # saving reads, too
+                await asyncio.to_thread(give_back)
 
-    def _history_failed(self, error: HistoryDown) -> None:
+    def _history_works(self, *uses: Use) -> None:
+        self._leadership.store_works(*uses)
+        if self._stored:
+            self._history_told.tell("history", "up", level=SUMMARY, message="history store is up")
+
+    def _history_failed(self, error: HistoryDown, use: Use) -> None:
         """Without a store of results, every replica analyses independently."""
-        self._leadership.store_failed()
+        self._leadership.store_failed(use)
         self.counters.count(error)
         self._history_told.tell(
             "history", error.code, level=logging.ERROR, message="history store is down", **error_fields(error)
@@ -481,10 +523,22 @@ class Analyzer(Service):
     def admit(self, request: Request, operation: Operation) -> Caller:
         return self._admission.admit(request, operation)
 
+    def _new_admission(self, guard: "Guard | None" = None) -> Admission:
+        config = self._settings.config.analyzer
+        token = ApiToken(config.api_token, _token_holder(config))
+
+        def bound() -> bytes:
+            return sha256(token.fingerprint + (guard.fingerprint if guard else b"")).digest()
+
+        key = session_key(config.session_key, config.api_token) or self._session_key
+        self._sessions = Sessions(key, lifetime=config.session_lifetime, bound=bound)
+        identity = _identity(config, guard, token, SessionCookie(self._sessions))
+        return Admission(identity, ClientLimits(config.rate_limit, clock=self._clock))
+
     def _apply(self) -> None:
         """Let changed settings take effect now."""
         config = self._settings.config
-        self._admission = _admission(config, self._clock)
+        self._admission = self._new_admission(self._guard)
         self._sources.renew(config)
         set_level(v=config.log.v, level=config.logging.level)
         self._wake.set()
@@ -493,15 +547,37 @@ class Analyzer(Service):
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
-    _admission(config)
-
-
-def _admission(config: Config, clock: Callable[[], Seconds] = time.monotonic) -> Admission:
     found = config.analyzer
-    identity = Identity(
-        listen_host=address.split(found.listen)[0],
-        token=found.api_token,
-        protect_reads=found.protect_reads,
-        user_header=found.proxy_user_header,
+    if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
+        raise ConfigInvalid(
+            "analyzer.protect_reads: reading is to need credentials, but there are none",
+            hint="Set VGPUSCOPE_API_TOKEN, analyzer.web_config_file, or analyzer.proxy_user_header behind an "
+            "authenticating proxy.",
+        )
+    if found.api_token_namespaces and not found.protect_reads:
+        raise ConfigInvalid(
+            "analyzer.api_token_namespaces: has no effect, because callers without the token see all namespaces",
+            hint="Set analyzer.protect_reads to true.",
+        )
+
+
+def _shows_no_data(request: Request) -> bool:
+    """The console's files and the session: without them nobody could log in."""
+    path = request.url.path
+    return path == SESSION_PATH or path == "/ui" or path.startswith("/ui/") or (path == "/" and wants_page(request))
+
+
+def _token_holder(config: AnalyzerConfig) -> Caller:
+    return Caller(name="token", role=config.api_token_role, namespaces=config.api_token_namespaces or None)
+
+
+def _identity(config: AnalyzerConfig, guard: "Guard | None", token: ApiToken, session: SessionCookie) -> Identity:
+    return Identity(
+        guard=guard,
+        api_token=token,
+        session=session,
+        user_header=config.proxy_user_header,
+        role_header=config.proxy_role_header,
+        protect_reads=config.protect_reads,
+        listen_host=address.split(config.listen)[0],
     )
-    return Admission(identity, ClientLimits(found.rate_limit, clock=clock))

@@ -7,6 +7,7 @@ values, a handover, an end within the window), up to a limit.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
@@ -40,10 +41,13 @@ from vgpuscope.model.errors import (
     SourceDown,
 )
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.runtime.units import Units
+from vgpuscope.sources.fleet.promapi import Budget, PromApi
 from vgpuscope.worker import Worker
 
 T = TypeVar("T")
+V = TypeVar("V")
+log = logging.getLogger(__name__)
 
 _SOON: Seconds = 5.0  # a slower answer to ready() is treated as no answer
 _REMEMBER = 10  # readings for which the names of existing metrics are cached
@@ -51,10 +55,15 @@ _RULES_LATE: Seconds = 3 * RECORDED_EVERY  # rules that were evaluated longer ag
 _MANY = 20_000  # series: answers with so many fill memory
 _FEW = 4  # concurrent answers, if they fill memory or may do so
 _SLICE = 500  # rows: take a few milliseconds
+_SLICE_BYTES = 256 * 1024  # of the samples of these rows
 _SHORT = 40  # samples of a series that take about as much space as its labels, which each statistic repeats
 _SHORT_GAIN = 8  # factor for the limit on samples, if series are so short
 _LARGEST = 256 * 1024 * 1024  # bytes of one answer
+_BUDGET = 1024 * 1024 * 1024  # bytes of all answers of one analysis; 100,000 GPUs need less than half of it
+_ONE_NUMBER = 64 * 1024  # bytes of an answer that is one number
+_SIZES_ANSWER = 1024 * 1024  # bytes of an answer with one row for each metric
 _FROZEN = (0.25, 0.5)  # of the window: the shorter part may hold a single sample
+_XID_DIGITS = 5
 _SIZES = 0.2  # of the deadline: without the number of series little is lost
 _QUESTIONS = 8  # queries that are sent one by one; more are bundled
 _ROWS = 50_000  # rows of an answer to bundled queries
@@ -79,6 +88,7 @@ class PrometheusSource:
         retries: int = 3,
         concurrency: int = 4,
         largest_answer: int = _LARGEST,
+        budget: int = _BUDGET,
         closer: int = 500,
         samples: int = 400_000,
         progress: Callable[[int, int], None] = lambda _, __: None,
@@ -88,11 +98,13 @@ class PrometheusSource:
         `interval`: the longest time between two samples of a series. `closer`: the highest number of GPUs whose raw
         samples are queried. `samples`: if a metric has fewer samples in the whole window, they are queried instead of
         their statistics, because that is as quick as one statistic. The limit is higher if each series has few samples.
+        `budget`: the bytes that all answers of one analysis may have together.
         `progress` is called with the number of answered queries and the number of all queries.
         """
         self._condition = promql.parse_condition(condition)
         self._interval, self._deadline, self._closer, self._concurrency = interval, deadline, closer, concurrency
-        self._samples, self._progress = samples, progress
+        self._samples, self._progress, self._budget = samples, progress, budget
+        self.units = Units(log)
         self._api = PromApi(
             url=url,
             headers=headers or {},
@@ -136,7 +148,7 @@ class PrometheusSource:
         """SourceDown if the engine does not answer queries."""
         by = asyncio.get_running_loop().time() + min(_SOON, self._deadline)
         try:
-            promql.decode_vector(await self._api.query("vector(1)", at=None, by=by))
+            promql.decode_vector(await self._api.query("vector(1)", at=None, by=by, most=_ONE_NUMBER))
         except QueryForbidden:
             raise
         except QueryFailed as e:
@@ -148,7 +160,10 @@ class PrometheusSource:
         """The window that ends at `end`; SourceDown if not one query was answered."""
         large = sum(self._series.values()) > _MANY
         at_once = min(self._concurrency, _FEW if large or not self._series else self._concurrency)
-        cycle = _Cycle(self._api, self._worker, end=end, seconds=seconds, due=self._deadline, at_once=at_once)
+        budget = Budget(self._budget)
+        cycle = _Cycle(
+            self._api, self._worker, self.units, budget, end=end, seconds=seconds, due=self._deadline, at_once=at_once
+        )
         remembered, present = self._remembered > 0, await self._names(cycle)
         tables = await self._tables(cycle, present)
         fleet = hash(frozenset(seen.raw for table in tables for seen in table.seen))
@@ -355,13 +370,15 @@ class _Cycle:
         self,
         api: PromApi,
         worker: Worker,
+        units: Units,
+        budget: Budget,
         *,
         end: UnixTime,
         seconds: Seconds,
         due: Seconds,
         at_once: int,
     ) -> None:
-        self._api, self._worker = api, worker
+        self._api, self._worker, self._units, self._budget = api, worker, units, budget
         self.end, self.seconds = end, seconds
         self._window = promql.window(seconds)
         self._due, self._by = due, asyncio.get_running_loop().time() + due
@@ -393,7 +410,13 @@ class _Cycle:
         """Which of these metrics exist."""
         match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
         data = await self._api.label_values(
-            "__name__", match=match, begin=self.end - self.seconds, end=self.end, by=self._by, sent=self._sent
+            "__name__",
+            match=match,
+            begin=self.end - self.seconds,
+            end=self.end,
+            by=self._by,
+            sent=self._sent,
+            budget=self._budget,
         )
         answer = promql.decode_names(data)
         self._partial("names of metrics", answer.missing)
@@ -403,7 +426,8 @@ class _Cycle:
     async def number(self, query: str) -> float | None:
         """The one number that a query returns; None if it returns none."""
         self.requests += 1
-        answer = promql.decode_vector(await self._api.query(query, at=self.end, by=self._by))
+        data = await self._api.query(query, at=self.end, by=self._by, most=_ONE_NUMBER, budget=self._budget)
+        answer = promql.decode_vector(data)
         return answer.rows[0].value[1] if answer.rows else None
 
     async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
@@ -412,7 +436,14 @@ class _Cycle:
         series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
         soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
         try:
-            data = await self._api.query(f"count by (__name__) ({series})", at=self.end, by=soon, sent=self._sent)
+            data = await self._api.query(
+                f"count by (__name__) ({series})",
+                at=self.end,
+                by=soon,
+                sent=self._sent,
+                most=_SIZES_ANSWER,
+                budget=self._budget,
+            )
             rows = promql.decode_vector(data).rows
         except ScopeError:
             return {}
@@ -431,15 +462,21 @@ class _Cycle:
 
         async def take(data: bytes) -> None:
             if bundle.raw:
-                lines = promql.decode_matrix(data)
-                by_name = lines_by_name(lines.rows) if len(pairs) > 1 else {pairs[0][0].name: lines.rows}
+                steps = promql.matrix_steps(data)
+                del data
+                lines = await _unhurried(steps)
+                by_name = {pairs[0][0].name: lines.rows}
+                if len(pairs) > 1:
+                    by_name = await self._off_loop_if_many(lines.rows, lines_by_name)
                 for ask, table in pairs:
-                    async for some_lines in _slices(by_name.get(ask.name, [])):
+                    async for some_lines in _line_slices(by_name.get(ask.name, [])):
                         table.take_samples(ask, some_lines, missing=lines.missing)
                 missing = lines.missing
             else:
-                answer = promql.decode_vector(data)
-                by_ask = rows_by_ask(bundle, answer.rows) if len(pairs) > 1 else {0: answer.rows}
+                answer = await _unhurried(promql.vector_steps(data))
+                by_ask = {0: answer.rows}
+                if len(pairs) > 1:
+                    by_ask = await self._off_loop_if_many(answer.rows, lambda rows: rows_by_ask(bundle, rows))
                 for at, (ask, table) in enumerate(pairs):
                     async for rows in _slices(by_ask[at]):
                         table.take(ask, rows, missing=answer.missing)
@@ -480,7 +517,8 @@ class _Cycle:
         """Read the labels of metrics that are 1 if their labels are true."""
 
         async def take(data: bytes) -> None:
-            self.facts += [promql.decode_named(row.metric) for row in promql.decode_vector(data).rows]
+            async for rows in _rows(data):
+                self.facts += [promql.decode_named(row.metric) for row in rows]
 
         series = promql.selector("", (promql.one_of("__name__", sorted(names)), *matchers))
         await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
@@ -489,11 +527,12 @@ class _Cycle:
         """Read the XIDs of the window: those counted in it, or the last one if it changed in the window."""
 
         async def take(data: bytes) -> None:
-            for row in promql.decode_vector(data).rows:
-                labels = promql.decode_labels(row.metric)
-                code = labels.get("xid") or f"{row.value[1]:.0f}"
-                if code.isdecimal() and (card := labels.get(table.group.uuid)):
-                    table.xids.setdefault(card, set()).add(int(code))
+            async for rows in _rows(data):
+                for row in rows:
+                    labels = promql.decode_labels(row.metric)
+                    code = labels.get("xid") or f"{row.value[1]:.0f}"
+                    if code.isdecimal() and len(code) <= _XID_DIGITS and (card := labels.get(table.group.uuid)):
+                        table.xids.setdefault(card, set()).add(int(code))
 
         series, window = promql.selector(table.group.xids, matchers), self._window
         new = f"({series} > 0 unless {series} offset {window})"
@@ -502,9 +541,12 @@ class _Cycle:
     async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
         """Find agents that answer but no longer take samples: their pages always show the last sample."""
 
+        frozen: set[str] = set()
+
         async def take(data: bytes) -> None:
-            for row in promql.decode_vector(data).rows:
-                name = target_of(promql.decode_labels(row.metric))
+            async for rows in _rows(data):
+                frozen.update(target_of(promql.decode_labels(row.metric)) for row in rows)
+            for name in sorted(frozen):
                 self.fault(name, SourceDown("the agent answers, but has stopped taking samples"))
                 for table in tables:
                     if table.group.schema == "vgpuscope":
@@ -520,10 +562,11 @@ class _Cycle:
         found: dict[str, Target] = {}
 
         async def take(data: bytes) -> None:
-            for row in promql.decode_vector(data).rows:
-                name = target_of(promql.decode_labels(row.metric))
-                up = row.value[1] == 1 or (name in found and found[name].up)
-                found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
+            async for rows in _rows(data):
+                for row in rows:
+                    name = target_of(promql.decode_labels(row.metric))
+                    up = row.value[1] == 1 or (name in found and found[name].up)
+                    found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
 
         if wanted := sorted(filter(None, jobs)):
             series = promql.selector("up", (promql.one_of("job", wanted), *matchers))
@@ -534,7 +577,8 @@ class _Cycle:
         """Query raw samples of some series, for the pace of their jobs."""
 
         async def take(data: bytes) -> None:
-            table.probe(promql.decode_matrix(data).rows)
+            lines = await _unhurried(promql.matrix_steps(data))
+            await self.off_loop(lambda: table.probe(lines.rows))
 
         await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
 
@@ -542,7 +586,7 @@ class _Cycle:
         """Query raw samples for a table."""
 
         async def take(data: bytes) -> None:
-            answer = promql.decode_matrix(data)
+            answer = await _unhurried(promql.matrix_steps(data))
             self._partial("raw samples", answer.missing)
             await self.off_loop(lambda: table.look(sample_query, answer.rows))
 
@@ -554,14 +598,23 @@ class _Cycle:
         """Send a query; returns the error if it was not answered or not usable, and notes it if `fault`."""
         try:
             async with self._room:
-                data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent)
+                data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent, budget=self._budget)
                 async with self._taking:
-                    await take(data)
+                    decoding = take(data)
+                    del data  # once decoded, it need not stay in memory
+                    await decoding
         except ScopeError as e:
-            if fault:
-                self.fault(part, e)
-            return e
-        return None
+            error = e
+        except Exception as e:
+            error = self._units.failed(part, e)
+        else:
+            return None
+        if fault:
+            self.fault(part, error)
+        return error
+
+    async def _off_loop_if_many(self, rows: list[T], work: Callable[[list[T]], V]) -> V:
+        return work(rows) if len(rows) <= _MANY else await self.off_loop(lambda: work(rows))
 
     def _partial(self, part: str, missing: str, *, ask: Ask | None = None) -> None:
         if missing:
@@ -570,6 +623,39 @@ class _Cycle:
 
     def _sent(self) -> None:
         self.requests += 1
+
+
+async def _unhurried(steps: promql.Steps[T]) -> T:
+    """The result of some steps, with time for other tasks in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+async def _rows(data: bytes) -> AsyncIterator[list[promql.VectorRow]]:
+    """The rows of an answer in small slices."""
+    answer = await _unhurried(promql.vector_steps(data))
+    async for rows in _slices(answer.rows):
+        yield rows
+
+
+async def _line_slices(lines: list[promql.Line]) -> AsyncIterator[list[promql.Line]]:
+    """Lines in slices with few samples, with time for other tasks in between; at least one slice."""
+    some: list[promql.Line] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += memoryview(line.values).nbytes
+        if len(some) >= _SLICE or size >= _SLICE_BYTES:
+            yield some
+            await asyncio.sleep(0)
+            some, size = [], 0
+    if some or not lines:
+        yield some
 
 
 async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:

@@ -40,6 +40,11 @@ TRIABLE = frozenset({"scoring", "thresholds", "verdict", "gpu_defaults"})  # how
 AT_START = frozenset(
     f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
 ) | {"log.format"}
+# who has access: never removed while running, because a file may be empty or cut off
+_PROTECTING = tuple(
+    f"analyzer.{name}"
+    for name in ("api_token", "api_token_role", "api_token_namespaces", "protect_reads", "proxy_user_header")
+)
 
 
 class Settings:
@@ -58,6 +63,7 @@ class Settings:
         self._file = configuration.named_file(file, environ)
         self._updates: dict[str, Any] = {}
         self._read = self._looked = self._signature()
+        self._loaded = configuration.load(flags={}, environ={}, file=configuration.NO_FILE)  # the defaults
         self._loaded = self._load(self._updates)
 
     @property
@@ -119,6 +125,11 @@ class Settings:
             changes=updates,
         )
         self._check(loaded.config)
+        for path in _PROTECTING:
+            if self._loaded.origins[path] != "default" and not _given(loaded, path):
+                raise ConfigInvalid(
+                    f"{path}: missing, and it protects the analyzer", hint="Restart it without the key."
+                )
         return loaded
 
     def _check_weight(self, changes: Mapping[str, Any]) -> None:
@@ -176,6 +187,10 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s]+(?=@)|(?<=password=)[^&\s]+", re.IGNO
 
 
 _WRITABLE = "Mount it writable, or set analyzer.config_updates to memory."
+
+
+def _given(loaded: Loaded, path: str) -> bool:
+    return loaded.origins[path] != "default" and loaded.value(path) not in (None, "", ())
 
 
 def _check_changeable(path: str) -> None:

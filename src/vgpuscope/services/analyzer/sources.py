@@ -4,13 +4,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from vgpuscope.config import Config
+from vgpuscope.config.analyzer import PrometheusConfig
 from vgpuscope.formats.prom.promql import chosen_by, parse_condition
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.services.analyzer.cycle import Owners as OwnersByPod
 from vgpuscope.services.analyzer.cycle import Source
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
@@ -35,6 +38,7 @@ class Sources:
     def __init__(self, config: Config, *, make: Callable[[Config], Source] | None = None) -> None:
         """`make` returns the source that the settings ask for; the demo has one that remembers more."""
         self._make = make or make_source
+        self._units = Units(log)
         self.current: Source = self._make(config)
         self._made_for = _concerns(config)
         self._owners, self._nodes, self._owners_at = _owners(config), _nodes(config), cluster_url(config)
@@ -44,6 +48,11 @@ class Sources:
     @property
     def name(self) -> str:
         return type(self.current).__name__
+
+    def on_error(self, count: Callable[[ScopeError], None]) -> None:
+        """Let `count` get every unexpected error of one target or query."""
+        self._units.count = count
+        _count_errors(self.current, count)
 
     def renew(self, config: Config) -> None:
         """Apply the current settings; if the new source cannot be made, the old one stays."""
@@ -60,6 +69,7 @@ class Sources:
     def _renew_source(self, config: Config) -> None:
         if _concerns(config) != self._made_for:
             self.current, self._made_for, self._config = self._make(config), _concerns(config), config
+            _count_errors(self.current, self._units.count)
             self._changed.set()
             log.info("source changed", extra=fields(source=self.name))
 
@@ -105,8 +115,15 @@ class Sources:
             await _let_go(source)
 
     async def owners(self) -> OwnersByPod:
-        """The owners of the pods; empty without a cluster exporter."""
-        return await self._owners.read() if self._owners is not None else {}
+        """The owners of the pods; empty without a cluster exporter. A ScopeError if they cannot be read."""
+        if self._owners is None:
+            return {}
+        try:
+            return await self._owners.read()
+        except ScopeError:
+            raise
+        except Exception as e:
+            raise self._units.failed("owners", e) from e
 
     async def nodes(self) -> Collection[str] | None:
         """All nodes of the cluster; None if no cluster exporter reports them."""
@@ -115,6 +132,9 @@ class Sources:
         try:
             return await self._nodes.read()
         except ScopeError:  # owners are read from the same exporter, and report that it is down
+            return None
+        except Exception as e:
+            self._units.failed("nodes", e)
             return None
 
     async def close(self) -> None:
@@ -159,16 +179,16 @@ def prom_api(config: Config, *, largest: int, at_once: int) -> PromApi:
     assert found.url is not None
     return PromApi(
         url=found.url,
-        headers=_headers(found.headers),
-        basic=(found.username, found.password or "") if found.username else None,
-        token=found.bearer_token,
-        token_file=found.bearer_token_file,
-        ca_file=found.ca_file,
-        insecure=found.insecure,
+        **_access(found),
         retries=1,
         concurrency=at_once,
         largest=largest,
     )
+
+
+def _count_errors(source: Source, count: Callable[[ScopeError], None]) -> None:
+    if isinstance(source, PrometheusSource | ScrapeSource):
+        source.units.count = count
 
 
 async def _let_go(source: Source) -> None:
@@ -192,16 +212,23 @@ def _prometheus(config: Config, *, deadline: Seconds, at_once: int, retries: int
         url=found.url,
         condition=found.query_condition,
         interval=found.step,
-        headers=_headers(found.headers),
-        basic=(found.username, found.password or "") if found.username else None,
-        token=found.bearer_token,
-        token_file=found.bearer_token_file,
-        ca_file=found.ca_file,
-        insecure=found.insecure,
+        **_access(found),
         deadline=deadline,
         retries=retries,
         concurrency=at_once,
     )
+
+
+def _access(found: PrometheusConfig) -> dict[str, Any]:
+    """How an engine is reached: credentials, headers and certificates."""
+    return {
+        "headers": _headers(found.headers),
+        "basic": (found.username, found.password or "") if found.username else None,
+        "token": found.bearer_token,
+        "token_file": found.bearer_token_file,
+        "ca_file": found.ca_file,
+        "insecure": found.insecure,
+    }
 
 
 def _scrapes(config: Config) -> ScrapeSource:

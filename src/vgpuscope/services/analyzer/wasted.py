@@ -1,17 +1,17 @@
-"""Idle GPU-hours of a period, read from the store in pieces so that memory use does not grow with the period."""
+"""Idle GPU-hours of a period, read from the store step by step so that memory use does not grow with the period."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from vgpuscope.http.answer_limits import MOST_ROWS, STEPS_AT_ONCE
+from vgpuscope.http.answer_limits import MOST_ROWS
 from vgpuscope.logic.fleet.waste import WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.services.analyzer.parameters import HistoryQuery
+from vgpuscope.store.results.wanted import Wanted
 
-ReadPoints: TypeAlias = Callable[[HistoryQuery], Awaitable[list[HistoryPoint]]]
+ReadPoints: TypeAlias = Callable[[Wanted], Awaitable[list[HistoryPoint]]]
 
 
 async def wasted(
@@ -19,7 +19,7 @@ async def wasted(
 ) -> WasteLedger:
     """The ledger of a period; `begin` is the beginning of a step."""
     ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
-    at, stride = begin, STEPS_AT_ONCE * STEP_SECONDS[step]
+    at, stride = begin, STEP_SECONDS[step]
     while at < end:
         until = min(at + stride, end)
         gpus, pods = [await points(read, step, at, until, namespace=of) for of in (None, "")]
@@ -32,5 +32,5 @@ async def points(
     read: ReadPoints, step: Step, begin: UnixTime, end: UnixTime, *, namespace: str | None, pod: str | None = None
 ) -> list[HistoryPoint]:
     """All points of GPUs, or of pods if a namespace is given ("": any)."""
-    asked = HistoryQuery(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod)
-    return await read(asked)
+    wanted = Wanted(step=step, begin=begin, end=end, limit=MOST_ROWS, namespace=namespace, pod=pod)
+    return await read(wanted)

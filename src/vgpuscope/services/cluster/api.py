@@ -43,6 +43,7 @@ def operations(of: Handlers, *, protected: bool = False) -> tuple[Operation, ...
             of.owners,
             dict[str, str],
             statuses=(503,),
+            scoped=True,
         ),
     )
     made = cache(lambda: document((*own, METRICS), title=TITLE, description=_ABOUT, protected=protected))

@@ -9,6 +9,7 @@ from vgpuscope.logic.cluster.owners import OwnerIndex, OwnerStep
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.sources.cluster.controllers import controller_of, plural
 from vgpuscope.sources.kube import Api, open_client
 
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 _EVERY = 1.0  # seconds between two searches for unknown controllers
 _AGAIN = 600.0  # seconds until a forbidden kind is requested again
 _RETRY = 15.0
+_LATER = 60.0  # seconds until a controller that could not be read is requested again
+_MOST_ERRORS = 20  # of one search; then the API server is down
 _TIMEOUT = 10.0  # seconds
 _AT_ONCE = 4  # requests
 
@@ -27,7 +30,9 @@ class OwnerSearch:
     def __init__(self, book: OwnerIndex, kubeconfig: str | None, *, failed: Callable[[ScopeError], None]) -> None:
         self._book, self._kubeconfig, self._failed = book, kubeconfig, failed
         self._refused: dict[tuple[str, str, str], float] = {}  # by namespace, API version, kind: until when
-        self._tell = OnChange(log)
+        self._later: dict[str, float] = {}  # by UID of a controller that could not be read: until when
+        self._errors = 0  # of the current search
+        self._tell, self._units = OnChange(log), Units(log, failed)
 
     async def run(self) -> None:
         """Search for ever."""
@@ -40,41 +45,50 @@ class OwnerSearch:
     def _wanted(self) -> list[OwnerStep]:
         now = time.monotonic()
         self._refused = {kind: until for kind, until in self._refused.items() if until > now}
-        return [one for one in self._book.unknown() if _kind(one) not in self._refused]
+        self._later = {uid: until for uid, until in self._later.items() if until > now}
+        unknown = (one for one in self._book.unknown() if one.controller.uid not in self._later)
+        return [one for one in unknown if _kind(one) not in self._refused]
 
     async def _ask_all(self, wanted: list[OwnerStep]) -> Seconds:
         """Read these controllers, and return the pause until the next search."""
-        pause = _EVERY
+        self._errors = 0
         try:
             async with open_client(self._kubeconfig) as client:
                 api, turn = Api(client, timeout=_TIMEOUT), asyncio.Semaphore(_AT_ONCE)
                 async with asyncio.TaskGroup() as group:
                     for one in wanted:
                         group.create_task(self._ask(api, turn, one), name="controller")
-        except* SourceDown as errors:
-            pause = _RETRY
-            for error in errors.exceptions[:1]:
-                self._failed(error if isinstance(error, ScopeError) else SourceDown(str(error)))
-        return pause
+        except SourceDown as error:  # no client can be made
+            self._failed(error)
+            return _RETRY
+        return _RETRY if self._errors >= _MOST_ERRORS else _EVERY
 
     async def _ask(self, api: Api, turn: asyncio.Semaphore, one: OwnerStep) -> None:
+        """Read one controller; if that fails, it is the only one that stays unknown."""
         async with turn:
-            if _kind(one) in self._refused:
+            if _kind(one) in self._refused or self._errors >= _MOST_ERRORS:
                 return
             try:
                 self._book.learn(one, await controller_of(api, one.namespace, one.controller))
             except KubeForbidden as e:
-                self._refused[_kind(one)] = time.monotonic() + _AGAIN
+                self._not_allowed(one, e)
+            except SourceDown as e:
+                self._not_now(one)
                 self._failed(e)
-                resource = f"{plural(one.controller.kind)} ({one.controller.api_version})"
-                self._tell.tell(
-                    resource,
-                    e.code,
-                    level=logging.INFO,
-                    message="owner not followed",
-                    resource=resource,
-                    **error_fields(e),
-                )
+            except Exception as e:
+                self._not_now(one)
+                self._units.failed(f"{one.controller.kind} {one.namespace}/{one.controller.name}", e)
+
+    def _not_now(self, one: OwnerStep) -> None:
+        self._errors += 1
+        self._later[one.controller.uid] = time.monotonic() + _LATER
+
+    def _not_allowed(self, one: OwnerStep, error: KubeForbidden) -> None:
+        self._refused[_kind(one)] = time.monotonic() + _AGAIN
+        self._failed(error)
+        resource = f"{plural(one.controller.kind)} ({one.controller.api_version})"
+        values = {"resource": resource, **error_fields(error)}
+        self._tell.tell(resource, error.code, level=logging.INFO, message="owner not followed", **values)
 
 
 def _kind(one: OwnerStep) -> tuple[str, str, str]:

@@ -10,13 +10,15 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from vgpuscope.catalog import cluster as catalog
+from vgpuscope.catalog.limits import ClusterOmission
 from vgpuscope.config import ClusterConfig, Config, SettingsFile
 from vgpuscope.formats.kube import dra, events, objects
 from vgpuscope.http.operations import Call, links, routes
@@ -47,16 +49,18 @@ from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields
+from vgpuscope.runtime.units import Units
 from vgpuscope.services.cluster.api import TITLE, PendingQuery, operations
 from vgpuscope.services.cluster.log import ClusterNews
 from vgpuscope.services.cluster.owners import OwnerSearch
 from vgpuscope.services.cluster.watch import WatchedKind, WatchGroup, merged
 from vgpuscope.services.frame import Loops, Restartable, Service, run
 from vgpuscope.sources.kube import check_kubeconfig
-from vgpuscope.views.cluster.metrics import NodeSamples, cluster_samples, namespace_samples
+from vgpuscope.views.cluster.metrics import NodeSamples, assumed_node_samples, cluster_samples, namespace_samples
 from vgpuscope.views.cluster.pending_api import pending_list
 from vgpuscope.views.cluster.pending_metrics import pending_samples
 from vgpuscope.views.cluster.scheduling_metrics import scheduling_samples
+from vgpuscope.views.cluster.series_limits import examples
 from vgpuscope.views.exposition.sharded import ShardedPage
 
 if TYPE_CHECKING:
@@ -71,7 +75,7 @@ _AT_ONCE = 0.02  # seconds of work before other tasks run: a scrape, an event
 _GC_EVERY = 20_000  # new objects before a garbage collection: there are hardly any reference cycles here
 _FACTS = 200  # pods of a list that get the number behind their code
 _DRA = WatchGroup("resource.k8s.io", ("v1", "v1beta2", "v1beta1"))
-_CLUSTER, _PODS = "cluster", "pods"  # shards that belong to no node or namespace
+_CLUSTER, _PODS, _ASSUMED = "cluster", "pods", "assumed nodes"  # shards that belong to no node or namespace
 
 
 def main(config: Config, *, file: SettingsFile | None = None) -> int:
@@ -99,8 +103,11 @@ class ClusterExporter(Service):
         self._pending = PendingPods(self._state.pods)
         self._owners = OwnerIndex(self._state.pods)
         self._node_samples = NodeSamples()
+        self._assumed: dict[str, NodeLedger] = {}  # nodes that only annotations or claims name
+        self._beyond: set[str] = set()  # nodes that found the page full
         self._page = ShardedPage(catalog.METRICS, config.families)
         self._tell = OnChange(log)
+        self._units = Units(log, self.counters.count)
         self._news = ClusterNews(self._state.settled_node, self._state.capacity)
         self._settled = False
         self._kinds = list(self._watched())
@@ -108,7 +115,7 @@ class ClusterExporter(Service):
     def loops(self) -> Loops:
         """The loops that run for as long as the exporter does.
 
-        If a watch or the settle loop dies, its work may be half done, which only a new process repairs.
+        An unexpected error ends neither a watch nor the settle loop: it belongs to one object or one part of the page.
         """
         count, kubeconfig = self.counters.count, self._config.kubeconfig
         search = OwnerSearch(self._owners, kubeconfig, failed=count)
@@ -173,10 +180,11 @@ class ClusterExporter(Service):
             numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
             yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
 
-    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:  # noqa: ARG002
+    async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:
         if not self.readiness().ready:
             raise SourceDown("the pods have not been listed yet", hint="Retry in a few seconds.")
-        return dict(self._owners.owners())
+        sees = call.caller.sees
+        return {pod: owner for pod, owner in self._owners.owners() if sees(pod.partition("/")[0])}
 
     def _watched(self) -> Iterator[WatchedKind[Any]]:
         resync, apply = self._config.resync_interval, self._state.apply
@@ -253,8 +261,9 @@ class ClusterExporter(Service):
 
     def _drop_pod(self, uid: PodUID) -> None:
         """Remove a pod; parts that need it a last time are called before it is removed from the state."""
-        self._scheduling.drop_pod(uid)
-        self._pending.drop_pod(uid, time.time())
+        with self._units.isolated(f"pod {uid}"):
+            self._scheduling.drop_pod(uid)
+            self._pending.drop_pod(uid, time.time())
         self._state.apply(PodGone(uid))
         self._owners.drop_pod()
 
@@ -266,20 +275,33 @@ class ClusterExporter(Service):
     async def _settle_forever(self) -> None:
         while True:
             listed = all(kind.listed or kind.state().code for kind in self._kinds)  # read first: all is settled below
-            self._state.pass_time(time.monotonic())
-            self._pending.pass_time(time.time())
-            await self._settle()
-            self._settle_cluster()
-            self._settle_pods()
-            for kind in self._kinds:
-                self._report(kind)
-            self._tell.keep({(kind, of) for kind in self._kinds for of in ("state", *kind.faults())})
+            await self._settle_all()
             if listed:
-                self._news.tell(time.monotonic())
+                with self._units.isolated("log of nodes"):
+                    self._news.tell(time.monotonic())
             if listed and not self._settled:
                 self._settled = True
                 self._on_ready()
             await self._pause(_SETTLE_EVERY if listed else _FIRST_EVERY)
+
+    async def _settle_all(self) -> None:
+        """Update the page, part by part; a part that fails stays as it was, or is left out."""
+        isolated = self._units.isolated
+        with isolated("binding times"):
+            self._state.pass_time(time.monotonic())
+        with isolated("waiting times"):
+            self._pending.pass_time(time.time())
+        with isolated("changes"):
+            await self._settle()
+        with isolated("metrics of the cluster"):
+            self._settle_cluster()
+        with isolated("metrics of waiting pods"):
+            self._settle_pods()
+        for kind in self._kinds:
+            with isolated(f"report of {kind.name}"):
+                self._report(kind)
+        alive = {(kind, of) for kind in self._kinds for of in ("state", *kind.faults())}
+        self._tell.keep(alive | self._report_omitted())
 
     async def _pause(self, seconds: float) -> None:
         """Wait; while changes keep coming, wait longer (bounded), so that a node's events are handled together."""
@@ -300,35 +322,67 @@ class ClusterExporter(Service):
         changes = self._state.changed()
         self._news.changed(changes.nodes)
         began = start = time.perf_counter()
-        for name in changes.nodes:
-            self._settle_node(name)
+        for name in changes.nodes | self._waiting_for_room():
+            with self._units.isolated(f"node {name}"):
+                self._settle_node(name)
             if time.perf_counter() - began > _AT_ONCE:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         for name in changes.namespaces:
-            namespace = self._state.namespace(name)
-            if namespace.quotas:
-                self._page.update(("namespace", name), namespace_samples(namespace))
-            else:
-                self._page.drop(("namespace", name))
+            with self._units.isolated(f"namespace {name}"):
+                self._settle_namespace(name)
         if changes.nodes and log.isEnabledFor(DEBUG):
             seconds = round(time.perf_counter() - start, 6)
             log.log(DEBUG, "settled", extra=fields(nodes=len(changes.nodes), seconds=seconds))
 
+    def _settle_namespace(self, name: str) -> None:
+        namespace = self._state.namespace(name)
+        if namespace.quotas:
+            self._page.update(("namespace", name), namespace_samples(namespace))
+        else:
+            self._page.drop(("namespace", name))
+
     def _settle_node(self, name: str) -> None:
-        node = self._state.node(name)
-        if node is None:
-            self._node_samples.forget(name)
-            self._page.drop(("node", name))
+        self._assumed.pop(name, None)
+        self._beyond.discard(name)
+        try:
+            self._show_node(name, self._state.node(name))
+        except Exception:
+            self._hide_node(name)  # what it had before may be wrong by now
+            raise
+
+    def _show_node(self, name: str, node: NodeLedger | None) -> None:
+        shard = ("node", name)
+        if node is not None and node.real and self._fits(shard):
+            self._page.update_rows(shard, self._node_samples.of(node))
             return
-        self._page.update_rows(("node", name), self._node_samples.of(node))
+        self._hide_node(name)
+        if node is not None and node.real:
+            self._node_samples.leave_out(node, "cluster-limit")
+            self._beyond.add(name)
+        elif node is not None:
+            self._node_samples.leave_out(node, "unregistered-device")
+            self._assumed[name] = node
+
+    def _hide_node(self, name: str) -> None:
+        self._page.drop(("node", name))
+        self._node_samples.forget(name)
+
+    def _fits(self, shard: tuple[str, str]) -> bool:
+        return shard in self._page or self._page.series < self._config.max_series
+
+    def _waiting_for_room(self) -> frozenset[str]:
+        """The nodes without series, if the page has room again."""
+        return frozenset(self._beyond if self._page.series < self._config.max_series else ())
 
     def _settle_cluster(self) -> None:
+        self._page.update(_ASSUMED, assumed_node_samples(self._assumed.values()))
         samples = cluster_samples(
             build=this_build(),
             cluster=self._state.capacity(),
             types=self._state.capacity_types(),
             unplaced=self._state.unplaced,
+            omitted=sum(self._node_samples.omitted.values(), Counter[ClusterOmission]()),
             watches=merged([kind.state() for kind in self._kinds]),
             errors=self.counters.errors,
             loop_restarts=self.counters.restarts,
@@ -341,6 +395,23 @@ class ClusterExporter(Service):
             *pending_samples(self._pending.counts(time.time())),
         ]
         self._page.update(_PODS, samples)
+
+    def _report_omitted(self) -> set[tuple[str, str]]:
+        """Log what has no series, once for each node and once for all nodes that do not exist; the keys in the log."""
+        told: set[tuple[str, str]] = set()
+        for name, omitted in self._node_samples.omitted.items():
+            node = self._assumed.get(name) or self._state.settled_node(name)
+            key = ("omitted", "" if name in self._assumed else name)
+            if node is not None and key not in told:
+                told.add(key)
+                self._tell_omitted(key, node, omitted)
+        return told
+
+    def _tell_omitted(self, key: tuple[str, str], node: NodeLedger, omitted: Mapping[ClusterOmission, int]) -> None:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(omitted.items()))
+        values = {"node": node.name[:80], "omitted": reasons, "examples": examples(node.findings)}
+        message = "allocations or devices without series"
+        self._tell.tell(key, tuple(sorted(omitted)), level=logging.WARNING, message=message, **values)
 
     def _report(self, kind: WatchedKind[Any]) -> None:
         """Log a change of the watch's state, and each new fault, once."""

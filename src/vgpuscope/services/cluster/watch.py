@@ -1,6 +1,7 @@
 """Watches one kind of object for as long as the exporter runs, and passes every change to callbacks."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +12,11 @@ import msgspec
 from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.watch import WatchState
+from vgpuscope.runtime.units import Units
 from vgpuscope.sources.kube import Api, Watch, open_client, served_version
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _RETRY = (1.0, 30.0)  # seconds: first and longest pause before a retry
 _TIMEOUT = 10.0  # seconds for the API server to begin an answer
@@ -60,6 +63,7 @@ class WatchedKind(Generic[T]):
         self._heard: float | None = None
         self.told = 0
         self.listed = False
+        self._units = Units(log)  # one for each object
         self._watch: Watch[T] = Watch(
             path=f"/api/v1/{self._place}",
             params={"fieldSelector": fields} if fields else {},
@@ -80,6 +84,7 @@ class WatchedKind(Generic[T]):
 
     async def follow(self, kubeconfig: str | None, failed: Callable[[ScopeError], None]) -> None:
         """Watch for ever; failures are passed to `failed` and retried after growing pauses."""
+        self._units.count = failed
         pause = _RETRY[0]
         while True:
             began = time.monotonic()
@@ -88,6 +93,9 @@ class WatchedKind(Generic[T]):
             except SourceDown as error:
                 self._error = error
                 failed(error)
+            except Exception as error:
+                self._error = self._units.failed(f"watch of {self.name}", error)
+                self._watch.restart()
             if time.monotonic() - began > _RETRY[1]:
                 pause = _RETRY[0]
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # many exporters must not reconnect at once
@@ -137,7 +145,8 @@ class WatchedKind(Generic[T]):
 
     def _take_list(self, found: Mapping[str, T]) -> None:
         if not self.listed:
-            self._begin(found.values())
+            with self._units.isolated(f"first list of {self.name}"):
+                self._begin(found.values())
         for uid in [uid for uid in self._keys if uid not in found]:
             self._gone(uid)
         for uid, item in found.items():
@@ -156,12 +165,16 @@ class WatchedKind(Generic[T]):
         self._keys.add(uid)
         if self._kept is self._own:
             self._own[uid] = item
-        self._keep(item)
+        try:
+            self._keep(item)
+        except Exception as e:
+            self._units.failed(f"{self.name} {uid}", e)
 
     def _gone(self, uid: str) -> None:
         self._keys.discard(uid)
         self._own.pop(uid, None)
-        self._drop(uid)
+        with self._units.isolated(f"{self.name} {uid}"):
+            self._drop(uid)
 
 
 def merged(states: Sequence[WatchState]) -> list[WatchState]:

@@ -42,7 +42,7 @@ class ClusterApi(ServedApi[T]):
             return ()
         try:
             return msgspec.json.decode(answer.content, type=_Readiness).missing
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return ()  # a proxy's answer; the request for the ledger will show the problem
 
 

@@ -12,10 +12,12 @@ import msgspec
 
 from vgpuscope.model import service
 from vgpuscope.model.errors import ConfigInvalid, SourceDown
+from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+_LARGEST = 256 * 1024 * 1024  # bytes of an answer; the ledger of 5,000 nodes has a fifth of that
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # a proxy cannot reach this machine's loopback
 
 
@@ -40,6 +42,14 @@ class _FaultBody(msgspec.Struct):
     error: _Fault
 
 
+class Answer(NamedTuple):
+    """The answer to one request."""
+
+    status_code: int
+    headers: httpx2.Headers
+    content: bytes
+
+
 class ServedApi(Generic[T]):
     """A client of one process; keeps its connection between requests."""
 
@@ -48,7 +58,7 @@ class ServedApi(Generic[T]):
         self._kind, self._content, self._timeout = kind, content, timeout
         try:
             self._client = httpx2.AsyncClient(
-                headers={"Authorization": f"Bearer {token}"} if token else {},
+                headers={"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {token}"} if token else {}),
                 mounts=dict.fromkeys(_DIRECT),
                 timeout=timeout,
                 follow_redirects=True,
@@ -69,15 +79,18 @@ class ServedApi(Generic[T]):
             raise self._refused(answer)
         return self._decoded(answer), answer.headers
 
-    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
         """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 limits each read, not the whole body
-                answer = await self._client.get(self._base + path, headers=headers)
+                async with self._client.stream("GET", self._base + path, headers=headers) as sent:
+                    answer = Answer(sent.status_code, sent.headers, await plain_body(sent, most=_LARGEST))
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
+        except BodyRefused as e:
+            raise SourceDown(f"{self.url}{path}: {e}") from e
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
             raise self._nobody(str(e) or type(e).__name__) from e
         if log.isEnabledFor(logging.DEBUG):
@@ -88,11 +101,11 @@ class ServedApi(Generic[T]):
             raise self._another(there)
         return answer
 
-    def _decoded(self, answer: httpx2.Response) -> T:
+    def _decoded(self, answer: Answer) -> T:
         """The decoded body of a response; raises SourceDown if it has another shape."""
         try:
             return msgspec.json.decode(answer.content, type=self._content)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
             raise SourceDown(
                 f"{self.url} answers, but not with {self._kind.content}: {e}",
                 hint=f"Is it a vgpuscope {self._kind.name}, and of this version? "
@@ -113,7 +126,7 @@ class ServedApi(Generic[T]):
             hint=service.how_to_ask(there, self.url, instead=wanted),
         )
 
-    def _refused(self, answer: httpx2.Response) -> SourceDown:
+    def _refused(self, answer: Answer) -> SourceDown:
         status, kind = answer.status_code, self._kind
         if status in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             return SourceDown(
@@ -126,7 +139,7 @@ class ServedApi(Generic[T]):
                 hint=f"Give the address of {kind.an}; its default port is {kind.port}.",
             )
         nothing = f"the {kind.name} at {self.url} has no {kind.gives} ({status})"
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             said = msgspec.json.decode(answer.content, type=_FaultBody).error.message
             return SourceDown(f"{nothing}: {said}", hint="Retry in a few seconds if it has just started.")
         return SourceDown(nothing, hint=f"See the log of the {kind.name}.")

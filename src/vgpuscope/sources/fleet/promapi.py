@@ -6,7 +6,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from io import BytesIO
+from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import httpx2
@@ -15,6 +15,7 @@ from vgpuscope.formats.prom.promql import decode_error
 from vgpuscope.model import service
 from vgpuscope.model.errors import AnswerUnreadable, ConfigInvalid, QueryFailed, QueryForbidden, QueryTimeout
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.sources.bodies import BodyRefused, encoding_of, sent_body
 from vgpuscope.sources.http_stream import StreamTransport, behind_proxy
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ _FORBIDDEN = frozenset({401, 403})
 _NO_POST = 405  # gateways with read access for everyone often allow only GET
 _BACKOFF: Seconds = 0.2  # before the second try; doubles before each further one
 _ERROR_TEXT = 64 * 1024  # bytes read of an error's body
+_NAMES = 16 * 1024 * 1024  # bytes of a list of names
 _CERTIFICATE_HINTS = {  # by OpenSSL's error number
     9: "It is not valid yet: compare the clocks of server and analyzer.",
     10: "The server needs a new certificate; compare the clocks too.",
@@ -34,6 +36,29 @@ _CERTIFICATE_HINTS = {  # by OpenSSL's error number
 }
 _TARGETS_HINT = "prometheus.url is for a PromQL engine; agents and cluster exporters belong in analyzer.targets."
 _AUTHORITY_HINT = "Set prometheus.ca_file to the CA that signed it (PEM)."
+
+
+class Budget:
+    """The bytes that the answers of one analysis may have together."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def take(self, size: int) -> None:
+        """Note received bytes; AnswerUnreadable once there are too many."""
+        self._left -= size
+        if self._left < 0:
+            raise AnswerUnreadable(f"the answers of this analysis are larger than {self._most / 2**20:g} MiB")
+
+
+class _Asked(NamedTuple):
+    """One request: where to, with which parameters, until when, and how much may come back."""
+
+    path: str
+    form: dict[str, str]
+    by: float
+    most: int  # bytes of the answer
+    budget: Budget
 
 
 class PromApi:
@@ -85,68 +110,91 @@ class PromApi:
         await self._client.aclose()
 
     async def query(
-        self, text: str, *, at: UnixTime | None, by: float, sent: Callable[[], None] = lambda: None
+        self,
+        text: str,
+        *,
+        at: UnixTime | None,
+        by: float,
+        sent: Callable[[], None] = lambda: None,
+        most: int | None = None,
+        budget: Budget | None = None,
     ) -> bytes:
-        """The response to an instant query; `by` is an event loop time. Raises QueryFailed and its subclasses."""
+        """The response to an instant query; `by` is an event loop time. Raises QueryFailed and its subclasses.
+
+        `most`: bytes of the answer, if it is known to be small. `budget`: what all answers together may have.
+        """
         form = {"query": text, "nocache": "1"}  # otherwise VictoriaMetrics shifts the end of a window by 30 s
         if at is not None:
             form["time"] = f"{at:.3f}"
-        return await self._patiently("/api/v1/query", form, by=by, sent=sent)
+        return await self._patiently(self._asked("/api/v1/query", form, by, most, budget), sent=sent)
 
     async def query_range(self, text: str, *, begin: UnixTime, end: UnixTime, step: Seconds, by: float) -> bytes:
         """The response to a query over a range. Raises QueryFailed and its subclasses."""
         form = {"query": text, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:g}", "nocache": "1"}
-        return await self._patiently("/api/v1/query_range", form, by=by, sent=lambda: None)
+        return await self._patiently(self._asked("/api/v1/query_range", form, by, None, None), sent=lambda: None)
 
     async def label_values(
-        self, label: str, *, match: str, begin: UnixTime, end: UnixTime, by: float, sent: Callable[[], None]
+        self,
+        label: str,
+        *,
+        match: str,
+        begin: UnixTime,
+        end: UnixTime,
+        by: float,
+        sent: Callable[[], None],
+        budget: Budget | None = None,
     ) -> bytes:
         """The response with a label's values. Raises QueryFailed and its subclasses."""
         form = {"match[]": match, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
-        return await self._patiently(f"/api/v1/label/{label}/values", form, by=by, sent=sent, verb="GET")
+        asked = self._asked(f"/api/v1/label/{label}/values", form, by, _NAMES, budget)
+        return await self._patiently(asked, sent=sent, verb="GET")
 
-    async def _patiently(
-        self, path: str, form: dict[str, str], *, by: float, sent: Callable[[], None], verb: str | None = None
-    ) -> bytes:
+    def _asked(self, path: str, form: dict[str, str], by: float, most: int | None, budget: Budget | None) -> _Asked:
+        most = self._largest if most is None else min(most, self._largest)
+        return _Asked(path, form, by, most, budget or Budget(self._largest))
+
+    async def _patiently(self, asked: _Asked, *, sent: Callable[[], None], verb: str | None = None) -> bytes:
         """One request, with retries if they may help and time allows."""
         pause = _BACKOFF
         for left in range(self._retries, -1, -1):
             try:
                 async with self._slots:
                     sent()
-                    return await self._logged(verb or self._verb, path, form, by=by)
+                    return await self._logged(verb or self._verb, asked)
             except _Passing as e:
                 wait = max(e.wait, pause * random.uniform(0.5, 1.5))
-                if not left or asyncio.get_running_loop().time() + wait >= by:
+                if not left or asyncio.get_running_loop().time() + wait >= asked.by:
                     raise e.error from e
                 pause *= 2
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _logged(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+    async def _logged(self, verb: str, asked: _Asked) -> bytes:
         """One request; with --v 6 the query and its duration are logged, and the URL without credentials."""
         if not log.isEnabledFor(logging.DEBUG):
-            return await self._once(verb, path, form, by=by)
+            return await self._once(verb, asked)
         clock, body, failure = asyncio.get_running_loop().time, b"", None
         began = clock()
         try:
-            body = await self._once(verb, path, form, by=by)
+            body = await self._once(verb, asked)
         except (QueryFailed, _Passing) as e:
             failure = str(e)
             raise
         finally:
-            asked = {"url": self.url + path, "query": (form.get("query") or form.get("match[]", ""))[:_SHOWN]}
+            form = asked.form
+            query = (form.get("query") or form.get("match[]", ""))[:_SHOWN]
             took = {"at": form.get("time"), "seconds": round(clock() - began, 6), "bytes": len(body), "err": failure}
-            log.debug("query", extra={"fields": asked | took})
+            log.debug("query", extra={"fields": {"url": self.url + asked.path, "query": query} | took})
         return body
 
-    async def _once(self, verb: str, path: str, form: dict[str, str], *, by: float) -> bytes:
+    async def _once(self, verb: str, asked: _Asked) -> bytes:
+        asked.budget.take(0)  # if nothing is left, the request is not sent
         with self._our_errors():
-            async with asyncio.timeout_at(by):
-                status, headers, body = await self._fetch(verb, path, form)
+            async with asyncio.timeout_at(asked.by):
+                status, headers, body = await self._fetch(verb, asked)
                 if status == _NO_POST and verb == "POST":
                     self._verb = "GET"
-                    status, headers, body = await self._fetch("GET", path, form)
+                    status, headers, body = await self._fetch("GET", asked)
         if status == 200:
             return body
         if there := headers.get(service.HEADER):
@@ -160,24 +208,19 @@ class PromApi:
         error.answered = True
         raise _Passing(error, wait=_seconds(headers.get("retry-after"))) if status in _AGAIN else error
 
-    async def _fetch(self, verb: str, path: str, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
-        where = {"data": form} if verb == "POST" else {"params": form}
-        request = self._client.build_request(verb, self.url + path, headers=self._bearer(), **where)  # type: ignore[arg-type]
+    async def _fetch(self, verb: str, asked: _Asked) -> tuple[int, httpx2.Headers, bytes]:
+        where = {"data": asked.form} if verb == "POST" else {"params": asked.form}
+        url, headers = self.url + asked.path, self._bearer()
+        request = self._client.build_request(verb, url, headers=headers, **where)  # type: ignore[arg-type]
         answer = await self._client.send(request, stream=True)
         try:
-            most = self._largest if answer.status_code == 200 else _ERROR_TEXT
-            read = BytesIO()  # takes half the memory of joining a list of chunks
-            async for chunk in answer.aiter_bytes():
-                read.write(chunk)
-                if read.tell() > most:
-                    break
+            if answer.status_code == 200:
+                encoding_of(answer)  # an answer that becomes larger when it is unpacked is refused unread
+                body = await sent_body(answer, most=asked.most, took=asked.budget.take)
+            else:  # some gateways repeat the rejected credentials
+                body = self._veiled(await _beginning(answer), request)
         finally:
             await answer.aclose()
-        if read.tell() > most and answer.status_code == 200:
-            raise AnswerUnreadable(f"the answer is larger than {most / 2**20:g} MiB")
-        body = read.getvalue()[:most]
-        if answer.status_code != 200:  # some gateways repeat the rejected credentials
-            body = self._veiled(body, request)
         return answer.status_code, answer.headers, body
 
     def _veiled(self, body: bytes, request: httpx2.Request) -> bytes:
@@ -210,10 +253,20 @@ class PromApi:
                 hint = _CERTIFICATE_HINTS.get(refusal.verify_code, _AUTHORITY_HINT)
                 raise QueryFailed(f"its certificate is rejected: {refusal.verify_message}", hint=hint) from e
             raise _Passing(QueryFailed(str(e) or type(e).__name__)) from e
-        except httpx2.DecodingError as e:
-            raise AnswerUnreadable(f"the answer does not match its content encoding: {e}") from e
+        except BodyRefused as e:
+            raise AnswerUnreadable(str(e)) from e
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as e:
             raise QueryFailed(str(e) or type(e).__name__) from e
+
+
+async def _beginning(answer: httpx2.Response) -> bytes:
+    """The beginning of an error's text; empty if it is compressed, which was not requested."""
+    read = b""
+    async for chunk in answer.aiter_raw():
+        read += chunk
+        if len(read) > _ERROR_TEXT:
+            break
+    return b"" if answer.headers.get("content-encoding") else read[:_ERROR_TEXT]
 
 
 class _Passing(Exception):

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vgpuscope.formats.kube.endpoints import Endpoint, Port, decode_endpoints
+from vgpuscope.formats.kube.lists import ObjectPage
 from vgpuscope.model.analysis import Fault
 from vgpuscope.model.errors import ConfigInvalid, KubeUnreadable, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.agent import AGENT
 from vgpuscope.sources.clients.served_api import addresses
-from vgpuscope.sources.kube import Api, _Forgotten
+from vgpuscope.sources.kube import Api, _Forgotten, all_pages
 
 log = logging.getLogger(__name__)
 
@@ -75,30 +76,33 @@ class ServiceTargets:
         try:
             self._last[service] = urls_of(service, await self._endpoints(service))
         except ScopeError as e:
-            if service not in self._errors:
-                log.warning(
-                    "endpoints not listed", extra={"service": str(service), "error_code": e.code, "err": str(e)}
-                )
-            self._errors[service] = e
+            self._failed(service, e)
+        except Exception as e:  # what goes wrong with one Service is its own fault
+            self._failed(service, ScopeError(f"{service}: {e!r}"), cause=e)
         else:
             self._errors.pop(service, None)
+
+    def _failed(self, service: Service, error: ScopeError, *, cause: Exception | None = None) -> None:
+        if service not in self._errors:
+            values = {"service": str(service), "error_code": error.code, "err": str(error)}
+            log.warning("endpoints not listed", extra=values, exc_info=cause)
+        self._errors[service] = error
 
     async def _endpoints(self, service: Service) -> list[Endpoint]:
         path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
         asked = {"labelSelector": f"kubernetes.io/service-name={service.name}", "limit": _PAGE}
-        found: list[Endpoint] = []
-        more = ""
+
+        async def page(token: str) -> ObjectPage[tuple[Endpoint, ...]]:
+            found = decode_endpoints(await self._api.get(path, asked | ({"continue": token} if token else {})))
+            if found.faults:
+                raise KubeUnreadable(f"{found.faults[0].object}: {found.faults[0].reason}")
+            return found
+
         try:
-            while True:
-                page = decode_endpoints(await self._api.get(path, asked | ({"continue": more} if more else {})))
-                if page.faults:
-                    raise KubeUnreadable(f"{page.faults[0].object}: {page.faults[0].reason}")
-                found += [endpoint for endpoints in page.items for endpoint in endpoints]
-                more = page.more
-                if not more:
-                    return found
+            pages = await all_pages(page)
         except _Forgotten as e:
             raise KubeUnreadable(f"the API server answered {e}") from e
+        return [endpoint for one in pages for endpoints in one.items for endpoint in endpoints]
 
 
 def parse_service(text: str) -> Service:

@@ -10,10 +10,12 @@ from vgpuscope.formats.kube.pods import PodPage, decode_pods
 from vgpuscope.model.errors import KubeForbidden, KubeUnreadable
 from vgpuscope.model.pod import Pod
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 if TYPE_CHECKING:
     import httpx2
 
+_LARGEST = 128 * 1024 * 1024  # bytes; a node has some hundred pods
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -69,16 +71,18 @@ class KubeletPods:
 
         try:
             async with asyncio.timeout(self._timeout):  # the client's own timeout is per read: a trickle would pass it
-                answer = await client.get(self._url, headers=self._credentials())
+                headers = {**self._credentials(), "accept-encoding": "gzip"}
+                async with client.stream("GET", self._url, headers=headers) as answer:
+                    body = await plain_body(answer, most=_LARGEST)
         except (httpx2.TimeoutException, TimeoutError) as e:
             raise KubeUnreadable(f"{self._url}: no answer within {self._timeout:g} s") from e
-        except (httpx2.HTTPError, httpx2.InvalidURL) as e:
+        except (httpx2.HTTPError, httpx2.InvalidURL, BodyRefused) as e:
             raise KubeUnreadable(f"{self._url}: {str(e) or type(e).__name__}") from e
         if answer.status_code in {401, 403}:
-            raise KubeForbidden(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
+            raise KubeForbidden(f"{self._url}: {answer.status_code} {decode_status(body)}".rstrip())
         if answer.status_code != 200:
-            raise KubeUnreadable(f"{self._url}: {answer.status_code} {decode_status(answer.content)}".rstrip())
-        return answer.content
+            raise KubeUnreadable(f"{self._url}: {answer.status_code} {decode_status(body)}".rstrip())
+        return body
 
     def _credentials(self) -> dict[str, str]:
         """The token, read each time because the kubelet replaces it about once an hour. Never sent without TLS."""

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec import Struct, field
 
@@ -30,8 +30,11 @@ _SETTLED_NS = 1_000_000_000  # file timestamps have a granularity: two changes w
 class Regions:
     """The regions below one containers directory."""
 
-    def __init__(self, containers_dir: str) -> None:
-        self._root = containers_dir
+    def __init__(
+        self, containers_dir: str, *, unexpected: Callable[[str, Exception], object] = lambda _, __: None
+    ) -> None:
+        """`unexpected` is called with a path and an error that is none of the expected ones."""
+        self._root, self._unexpected = containers_dir, unexpected
         self._choices: dict[str, _Choice] = {}
 
     def read(self, only: Collection[tuple[PodUID, str]] | None = None) -> RegionReading:
@@ -65,6 +68,9 @@ class Regions:
             return None
         except OSError as error:
             return Refusal(path=_printable(path), reason="not_a_file" if error.errno == errno.ELOOP else "unreadable")
+        except Exception as error:  # whoever wrote this region must not be able to hide all others
+            self._unexpected(f"region {_printable(path)}", error)
+            return Refusal(path=_printable(path), reason="unexpected")
         return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region)
 
     def _choose(self, entry: os.DirEntry[str], before: "_Choice | None") -> "_Choice":

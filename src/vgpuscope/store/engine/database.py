@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from vgpuscope.model.errors import HistoryDown
 
 Dialect: TypeAlias = Literal["sqlite", "postgres"]
 Values: TypeAlias = tuple[Any, ...]  # one row, as the database returns it
 
-# read:    sees a snapshot of the database, however long it takes
+# read:    sees a snapshot of the database, and is ended after the time limit for reads
 # write:   no other writer runs at the same time
 # brief:   writes one row, and does not wait for a long writer in another process
 # migrate: like write, without time limits for its statements
@@ -44,13 +44,19 @@ class Transaction(Protocol):
 
 
 class Database(Protocol):
-    """A database of one kind. Its errors are HistoryDown. Every method is called on the engine's thread."""
+    """One connection to a database. Its errors are HistoryDown, or RowRefused if the database rejects the values.
+
+    Every method but `another` is called on the connection's own thread.
+    """
 
     dialect: Dialect
 
     @property
     def file(self) -> Path | None:
         """The database's file; None if the database is a server."""
+
+    def another(self) -> Self:
+        """One more connection to the same database."""
 
     def open(self) -> int:
         """Connect, unless connected; returns the number of this connection, which increases with each new one."""

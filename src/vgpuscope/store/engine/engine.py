@@ -1,21 +1,26 @@
-"""The engine: one database, one thread, and the migrations of every table set that was registered.
+"""The engine: one database, a few lanes to it, and the migrations of every table set that was registered.
 
 A client registers its tables and gives the engine functions that read or write. The engine knows no table.
+
+purposes: core  (saving, pruning, the last analysis)   lease (leader election)   read  (past results, for all who ask)
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from threading import local
+from typing import Literal, TypeAlias, TypeVar
 
-from vgpuscope.model.errors import ConfigInvalid, HistoryDown
+from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.store.engine.database import Database, Mode, Transaction
-from vgpuscope.store.engine.migrations import TableSet, migrate
+from vgpuscope.store.engine.lane import Lane
+from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.limits import LIMITS, Limits
-from vgpuscope.worker import Closed, Worker
 
 T = TypeVar("T")
+Purpose: TypeAlias = Literal["core", "lease", "read"]
 
 
 def open_engine(url: str, *, limits: Limits = LIMITS) -> "Engine | None":
@@ -37,19 +42,23 @@ def open_engine(url: str, *, limits: Limits = LIMITS) -> "Engine | None":
 
 
 class Engine:
-    """A database behind one thread. Every call may raise HistoryDown, and none blocks the event loop."""
+    """A database behind threads of its own. Every call may raise HistoryDown, and none blocks the event loop.
+
+    Each purpose has its own connections. So reads, however many and slow, delay neither saving nor the lease.
+    """
 
     def __init__(self, database: Database, *, limits: Limits = LIMITS) -> None:
-        self._database = database
+        self.file: Path | None = database.file  # None if the database is a server
         self._limits = limits
-        self._worker = Worker("store")
         self._tables: list[TableSet] = []
-        self._migrated = (0, 0)  # number of the connection, and of table sets that were migrated on it
-
-    @property
-    def file(self) -> Path | None:
-        """The database's file; None if the database is a server."""
-        return self._database.file
+        others = [database.another() for _ in range(1 + limits.readers)]
+        lease, *readers = (Lane("store", one, self._tables, limits=limits) for one in others)
+        self._lanes: dict[Purpose, list[Lane]] = {
+            "core": [Lane("store", database, self._tables, limits=limits)],
+            "lease": [lease],
+            "read": readers,
+        }
+        self._here = local()  # the lane of the current thread
 
     def register(self, tables: TableSet) -> None:
         """Create or migrate these tables before the next transaction."""
@@ -58,63 +67,44 @@ class Engine:
         self._tables.append(tables)
 
     async def read(self, job: Callable[[Transaction], T], *, deadline: Seconds | None = None) -> T:
-        """Run the function in a transaction that only reads."""
-        return await self.do(lambda: self._run(job, "read"), deadline=deadline)
+        """Run the function in a transaction that only reads; it delays neither writes nor the lease."""
+        seconds = self._limits.read if deadline is None else min(deadline, self._limits.read)
+        return await self.do(lambda: self._run(job, "read"), deadline=seconds, purpose="read")
 
     async def write(self, job: Callable[[Transaction], T], *, deadline: Seconds | None = None) -> T:
         """Run the function in a transaction without other writers; it may run twice, but commits once."""
         return await self.do(lambda: self._run(job, "write"), deadline=deadline)
 
     async def write_row(self, job: Callable[[Transaction], T], *, deadline: Seconds | None = None) -> T:
-        """Like write, for one row that must not wait until another process has written a lot."""
-        return await self.do(lambda: self._run(job, "brief"), deadline=deadline)
+        """Like write, for one row of the lease: it waits for no other transaction of this or another process."""
+        return await self.do(lambda: self._run(job, "brief"), deadline=deadline, purpose="lease")
 
-    async def do(self, job: Callable[[], T], *, deadline: Seconds | None = None) -> T:
-        """Run a function on the engine's thread, where it may open transactions of its own."""
+    async def do(self, job: Callable[[], T], *, deadline: Seconds | None = None, purpose: Purpose = "core") -> T:
+        """Run a function on the thread of a lane, where it may open transactions of its own."""
         seconds = self._limits.deadline if deadline is None else min(deadline, self._limits.deadline)
-        most = self._limits.calls_waiting
-        if self._worker.waiting >= most:
-            raise HistoryDown(f"{most} calls to the store are waiting; this one was rejected")
-        try:
-            return await self._worker.do(lambda: self._twice(job), deadline=seconds)
-        except TimeoutError as e:
-            raise HistoryDown(f"the store has not answered within {seconds:g} s") from e
-        except Closed as e:
-            raise HistoryDown("the store is closed") from e
+        lane = min(self._lanes[purpose], key=lambda one: one.load)
+        return await lane.do(lambda: self._on(lane, job), deadline=seconds)
 
     async def close(self) -> None:
-        """Disconnect and end the thread."""
-        try:
-            await self.do(self._database.close)
-        finally:
-            self._worker.close()
+        """Disconnect and end the threads; HistoryDown if a connection cannot be closed in time."""
+        every = [lane for lanes in self._lanes.values() for lane in lanes]
+        for ended in await asyncio.gather(*(lane.close() for lane in every), return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
 
-    # ── on the thread ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── on a lane's thread ───────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def transaction(self, mode: Mode) -> Iterator[Transaction]:
         """A transaction, with all registered tables migrated; only for functions passed to `do`."""
-        self._migrate()
-        with self._database.transaction(mode) as tx:
+        lane: Lane = self._here.lane
+        with lane.transaction(mode) as tx:
             yield tx
+
+    def _on(self, lane: Lane, job: Callable[[], T]) -> T:
+        self._here.lane = lane
+        return job()
 
     def _run(self, job: Callable[[Transaction], T], mode: Mode) -> T:
         with self.transaction(mode) as tx:
             return job(tx)
-
-    def _migrate(self) -> None:
-        wanted = (self._database.open(), len(self._tables))
-        if wanted != self._migrated:
-            with self._database.transaction("migrate") as tx:
-                for tables in self._tables[: wanted[1]]:
-                    migrate(tx, tables, self._database.dialect)
-            self._migrated = wanted
-
-    def _twice(self, job: Callable[[], T]) -> T:
-        """Run a job, and run it again if the connection was lost; every job may run twice."""
-        try:
-            return job()
-        except HistoryDown:
-            if not self._database.worth_another_try():
-                raise
-        return job()

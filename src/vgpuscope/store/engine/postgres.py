@@ -4,17 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg import conninfo
 
-from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.database import Dialect, Mode, Upsert, Values, too_many_rows
 from vgpuscope.store.limits import LIMITS, Limits
 
 _WRITERS = 0x76677075  # the advisory lock of all writers; an arbitrary number, the same in every version
 _LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS})"
+# The values are at fault, not the database: NUL in a text, a number out of range, a text too long for an index.
+_CONTENT = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 _DEFAULTS = {
     "application_name": "vgpuscope",
     "keepalives_idle": 10,
@@ -64,12 +66,16 @@ class PostgresDatabase:
     file = None
 
     def __init__(self, url: str, *, limits: Limits = LIMITS) -> None:
+        self._url = url
         self._settings = {"connect_timeout": round(limits.connect), **_settings(url)}
         self._secrets = _secrets(self._settings)
         self._limits = limits
         self._connection: psycopg.Connection[Values] | None = None
         self._connected = 0
         self._lost = False
+
+    def another(self) -> Self:
+        return type(self)(self._url, limits=self._limits)
 
     def open(self) -> int:
         if self._connection is None:
@@ -96,6 +102,8 @@ class PostgresDatabase:
             self._lost = connection.broken
             if connection.closed:
                 self.close()
+            if isinstance(e, _CONTENT):
+                raise RowRefused(f"the store in PostgreSQL rejected a row: {self._said(e)}") from None
             raise self._down(e) from None
         except BaseException:
             self.close()  # the body failed half-way; the server rolls back when the connection closes
@@ -115,7 +123,8 @@ class PostgresDatabase:
         if mode == "read":
             yield "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
         if mode != "migrate":
-            statement, lock = self._limits.statement, self._limits.lock_wait
+            statement = self._limits.read if mode == "read" else self._limits.statement
+            lock = self._limits.lock_wait
             yield (
                 f"SELECT set_config('statement_timeout', '{statement * 1000:.0f}ms', true), "
                 f"set_config('lock_timeout', '{lock * 1000:.0f}ms', true)"
@@ -129,11 +138,14 @@ class PostgresDatabase:
         return psycopg.connect(info, autocommit=True, prepare_threshold=None)
 
     def _down(self, error: psycopg.Error) -> HistoryDown:
+        where = f"{self._settings.get('host', 'localhost')}/{self._settings.get('dbname', '')}"
+        return HistoryDown(f"the store in PostgreSQL at {where} cannot be used: {self._said(error)}")
+
+    def _said(self, error: psycopg.Error) -> str:
         said = " ".join(str(error).split()) or type(error).__name__
         for secret in self._secrets:
             said = said.replace(secret, "…")
-        where = f"{self._settings.get('host', 'localhost')}/{self._settings.get('dbname', '')}"
-        return HistoryDown(f"the store in PostgreSQL at {where} cannot be used: {said}")
+        return said
 
 
 def _settings(url: str) -> dict[str, Any]:

@@ -9,8 +9,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Self
 
-from vgpuscope.model.errors import HistoryDown
+from vgpuscope.model.errors import HistoryDown, RowRefused
 from vgpuscope.store.engine.database import Dialect, Mode, Upsert, Values, too_many_rows
 from vgpuscope.store.limits import LIMITS, Limits
 
@@ -18,9 +21,11 @@ _PRAGMAS = (
     "synchronous = FULL",
     "wal_autocheckpoint = 4000",  # pages, 16 MB; between two checkpoints a commit writes only its own pages
     "journal_size_limit = 67108864",
-    "cache_size = -8000",
     "temp_store = MEMORY",
 )
+_CACHE, _SMALL_CACHE = 8000, 2000  # KiB; the small one is for connections that only read
+_EVERY = 100_000  # instructions of SQLite's virtual machine between two looks at the clock: about a millisecond
+_CONTENT = (sqlite3.DataError, sqlite3.IntegrityError)  # the values are at fault, not the database
 
 
 class SqliteTransaction:
@@ -55,16 +60,23 @@ class SqliteDatabase:
 
     dialect: Dialect = "sqlite"
 
-    def __init__(self, path: str, *, limits: Limits = LIMITS) -> None:
+    def __init__(self, path: str, *, limits: Limits = LIMITS, among: "SqliteDatabase | None" = None) -> None:
+        """`among` is another connection of this process to the same file."""
         self.file = Path(path)
         self._limits = limits
+        self._opening: Lock = among._opening if among else Lock()  # SQLite fails if two connections set up a new file
+        self._cache = _SMALL_CACHE if among else _CACHE
         self._connection: sqlite3.Connection | None = None
         self._opened = 0
+
+    def another(self) -> Self:
+        return type(self)(str(self.file), limits=self._limits, among=self)
 
     def open(self) -> int:
         if self._connection is None:
             try:
-                self._connection = self._connected()
+                with self._opening:
+                    self._connection = self._connected()
             except sqlite3.Error as e:
                 raise self._down(str(e)) from e
             self._opened += 1
@@ -75,12 +87,15 @@ class SqliteDatabase:
         self.open()
         assert self._connection is not None
         connection = self._connection
+        self._limit(connection, mode)
         try:
             connection.execute("BEGIN" if mode == "read" else "BEGIN IMMEDIATE")
             yield SqliteTransaction(connection, rows_per_read=self._limits.rows_per_read)
             connection.execute("COMMIT")
         except sqlite3.Error as e:
             self.close()
+            if isinstance(e, _CONTENT):
+                raise RowRefused(f"the store {self.file} rejected a row: {e}") from e
             raise self._down(str(e)) from e
         except BaseException:
             self.close()
@@ -108,10 +123,15 @@ class SqliteDatabase:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        for pragma in _PRAGMAS:
+        for pragma in (*_PRAGMAS, f"cache_size = -{self._cache}"):
             connection.execute(f"PRAGMA {pragma}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise self._down("a write-ahead log is not possible there; is it a network file system?")
+
+    def _limit(self, connection: sqlite3.Connection, mode: Mode) -> None:
+        """End a read that takes too long: nobody waits for it any more, and the write-ahead log grows meanwhile."""
+        end = monotonic() + self._limits.read
+        connection.set_progress_handler((lambda: monotonic() > end) if mode == "read" else None, _EVERY)
 
     def _down(self, reason: str) -> HistoryDown:
         return HistoryDown(f"the store {self.file} cannot be used: {reason}")

@@ -3,11 +3,12 @@
 from typing import Protocol
 
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.history import HistoryPoint, Step
+from vgpuscope.model.history import HistoryPage
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 
 
 class History(Protocol):
@@ -15,25 +16,18 @@ class History(Protocol):
 
     lease: Lease  # lease for the replica that analyses and saves
 
-    async def save(self, analysis: Analysis) -> None:
-        """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged."""
+    async def save(self, analysis: Analysis, *, current: bool = False) -> None:
+        """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
 
-    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
-        """The last analysis as it was saved; None if none began after this time."""
+        If it is `current`, it is the last analysis from now on, whatever its time is. Otherwise it becomes the last
+        one only if its time is later.
+        """
 
-    async def points(
-        self,
-        *,
-        step: Step,
-        begin: UnixTime,
-        end: UnixTime,
-        gpu_id: str | None = None,
-        mig: str | None = None,
-        namespace: str | None = None,
-        pod: str | None = None,
-        limit: int,
-    ) -> list[HistoryPoint]:
-        """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first.
+    async def latest(self, *, unlike: AnalysisKey | None = None) -> Analysis | None:
+        """The last analysis as it was saved; None if there is none, or if it is this one."""
+
+    async def page(self, wanted: Wanted) -> HistoryPage:
+        """The history of GPUs or pods, oldest first, from the cursor on.
 
         Every saved analysis is included at every step, whether or not its hour is rolled up yet. Hours and days that
         begin before `begin` but overlap the period are included. At most `limit` points are returned.
@@ -71,25 +65,14 @@ class Unstored:
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease: Lease = lease or LocalLease()
 
-    async def save(self, analysis: Analysis) -> None:
+    async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass
 
-    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:  # noqa: ARG002
+    async def latest(self, *, unlike: AnalysisKey | None = None) -> Analysis | None:  # noqa: ARG002
         return None
 
-    async def points(
-        self,
-        *,
-        step: Step,  # noqa: ARG002  the face is the same for all
-        begin: UnixTime,  # noqa: ARG002
-        end: UnixTime,  # noqa: ARG002
-        gpu_id: str | None = None,  # noqa: ARG002
-        mig: str | None = None,  # noqa: ARG002
-        namespace: str | None = None,  # noqa: ARG002
-        pod: str | None = None,  # noqa: ARG002
-        limit: int,  # noqa: ARG002
-    ) -> list[HistoryPoint]:
-        return []
+    async def page(self, wanted: Wanted) -> HistoryPage:  # noqa: ARG002  the face is the same for all
+        return HistoryPage()
 
     async def prune(self, now: UnixTime) -> None:
         pass

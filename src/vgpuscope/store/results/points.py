@@ -101,15 +101,23 @@ def point_of_sums(step: Step, time: UnixTime, names: Sequence[str], sums: Sums) 
 def points_of_rows(found: Iterable[Values]) -> list[HistoryPoint]:
     """The points for the rows of statements.points_of_analyses."""
     count = len(NAMES)
-    return [point_of_row(time, rest[:count], Row(*rest[count:])) for time, _, *rest in found]
+    return [point_of_row(time, rest[:count], Row(*rest[count:])) for time, _, _, *rest in found]
 
 
-def points_of_parts(step: Step, found: Iterable[Values]) -> list[HistoryPoint]:
-    """The points for points_of_rollup and points_of_unrolled of statements; parts of one bucket become one point."""
+Part: TypeAlias = tuple[int, int, Sequence[str], Sums]  # bucket, series, names and sums
+
+
+def joined_parts(found: Iterable[Values]) -> list[Part]:
+    """The rows of points_of_rollup and points_of_unrolled of statements in their order; parts of one bucket as one."""
     parts: dict[tuple[int, int], tuple[Sequence[str], Sums]] = {}
     count = len(NAMES)
     for time, series, *rest in found:
         sums, known = rest[count:], parts.get((time, series))
         parts[time, series] = rest[:count], joined(known[1], sums) if known else sums
+    return [(*key, *parts[key]) for key in sorted(parts)]
+
+
+def points_of_parts(step: Step, parts: Iterable[Part]) -> list[HistoryPoint]:
+    """The points of hours or days."""
     long = STEP_SECONDS[step]
-    return [point_of_sums(step, float(time * long), *parts[time, series]) for time, series in sorted(parts)]
+    return [point_of_sums(step, float(time * long), names, sums) for time, _, names, sums in parts]

@@ -1,5 +1,6 @@
 """Converts an analysis to the rows that are stored."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
@@ -23,6 +24,8 @@ _STATUS = {word: code for code, word in enumerate(STATUS_CODES)}
 _VERDICT = {word: code for code, word in enumerate(VERDICT_CODES)}
 _CLASS = {word: code for code, word in enumerate(CLASS_CODES)}
 _LONGEST = 8 * 86_400_000  # so that spans ending within one day fit into 32 bits of milliseconds; windows are shorter
+_LONGEST_NAME = 512  # bytes; four names together must fit into a row of PostgreSQL's index, at most 2704 bytes
+_UNKNOWN_CHARACTER = "\ufffd".encode()
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 
@@ -55,13 +58,14 @@ def span(window: Window, *, before: Millis | None, after: Millis | None) -> Span
 
 def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
     """One row for each GPU and MIG instance, and one for each pod that has, or had, a part of it in that period."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[Name] = set()
     for gpu in analysis.gpus:
-        if (gpu.gpu_id, gpu.mig) in seen:
+        name, about = Name(storable(gpu.gpu_id), storable(gpu.mig)), About(storable(gpu.hostname), storable(gpu.model))
+        if name in seen:
             continue  # a duplicate GPU would violate the key and lose the whole analysis
-        seen.add((gpu.gpu_id, gpu.mig))
-        yield Name(gpu.gpu_id, gpu.mig), About(gpu.hostname, gpu.model), _card(gpu, stands_for)
-        yield from _pods(gpu, stands_for)
+        seen.add(name)
+        yield name, about, _card(gpu, stands_for)
+        yield from _pods(gpu, name, about, stands_for)
 
 
 def _card(gpu: GpuUse, stands_for: Span) -> Row:
@@ -80,22 +84,25 @@ def _card(gpu: GpuUse, stands_for: Span) -> Row:
     )
 
 
-def _pods(gpu: GpuUse, stands_for: Span) -> Iterable[Named]:
+def _pods(gpu: GpuUse, name: Name, about: About, stands_for: Span) -> Iterable[Named]:
     """Rows of tenants by pod: the containers of a pod share one row, also if the pod left and came back."""
-    here: dict[tuple[str, str], list[TenantUse]] = {}
-    gone: dict[tuple[str, str], list[TenantUse]] = {}
-    for use in gpu.tenants:
-        here.setdefault((use.tenant.namespace, use.tenant.pod), []).append(use)
-    for use in gpu.former:
-        gone.setdefault((use.tenant.namespace, use.tenant.pod), []).append(use)
+    here, gone = _by_pod(gpu.tenants), _by_pod(gpu.former)
     for key in here | gone:
         uses, stays = here.get(key, []), gone.get(key, [])
         held = _held((*uses, *stays), stands_for)
         if key == ("", "") or (not uses and not held):
             continue  # the pod's name is unknown; or it left before this period began, so its time is already stored
-        about = About(gpu.hostname, gpu.model, next((use.owner for use in (*uses, *stays) if use.owner), ""))
+        owner = next((storable(use.owner) for use in (*uses, *stays) if use.owner), "")
         alone = len(here) == 1 and bool(uses) and not gone.keys() - here.keys()
-        yield Name(gpu.gpu_id, gpu.mig, *key), about, _pod(gpu, uses or stays, alone=alone, held=held)
+        named = name._replace(namespace=key[0], pod=key[1])
+        yield named, about._replace(owner=owner), _pod(gpu, uses or stays, alone=alone, held=held)
+
+
+def _by_pod(uses: Iterable[TenantUse]) -> dict[tuple[str, str], list[TenantUse]]:
+    found: dict[tuple[str, str], list[TenantUse]] = {}
+    for use in uses:
+        found.setdefault((storable(use.tenant.namespace), storable(use.tenant.pod)), []).append(use)
+    return found
 
 
 def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -> Row:
@@ -158,6 +165,17 @@ def _held(uses: Sequence[TenantUse], stands_for: Span) -> Millis:
         total += max(0, end - max(begin, reached))
         reached = max(reached, end)
     return total
+
+
+def storable(text: str) -> str:
+    """A name in a form that every database accepts: a valid text without NUL that fits into an index."""
+    if text.isascii() and len(text) <= _LONGEST_NAME and "\0" not in text:
+        return text
+    encoded = text.encode(errors="replace").replace(b"\0", _UNKNOWN_CHARACTER)
+    if len(encoded) > _LONGEST_NAME:  # the hash keeps different names different
+        mark = f"…{hashlib.blake2b(encoded, digest_size=8).hexdigest()}".encode()
+        encoded = encoded[: _LONGEST_NAME - len(mark)] + mark
+    return encoded.decode(errors="ignore")
 
 
 def scaled(value: float | None, by: int, *, most: int = _INT32) -> int | None:

@@ -23,10 +23,13 @@ COUNT_RESULTS = "UPDATE history_analyses SET stored = :stored WHERE id = :id"
 RESULT_COLUMNS = ("analysis", "series", *Row._fields)
 KEEP_LATEST = (
     "INSERT INTO history_latest (id, started, number, packed) VALUES (1, :started, :number, :packed) "
-    "ON CONFLICT (id) DO UPDATE SET started = excluded.started, number = excluded.number, packed = excluded.packed "
-    "WHERE (history_latest.started, history_latest.number) < (excluded.started, excluded.number)"
+    "ON CONFLICT (id) DO UPDATE SET started = excluded.started, number = excluded.number, packed = excluded.packed"
 )
-LATEST = "SELECT packed FROM history_latest WHERE started > :after"
+KEEP_IF_LATER = (
+    f"{KEEP_LATEST} WHERE (history_latest.started, history_latest.number) < (excluded.started, excluded.number)"
+)
+LATEST = "SELECT packed FROM history_latest"
+LATEST_UNLIKE = f"{LATEST} WHERE NOT (started = :started AND number = :number)"
 
 # ── series ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,7 +100,14 @@ FORGET_SERIES = "DELETE FROM history_series WHERE last_day < :before"
 # ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────
 # If few series are chosen, they come first in the join, and each is looked up at each time. Otherwise rows are read in
 # the order of the table, so that the limit ends the read. SQLite keeps the order of a CROSS JOIN; PostgreSQL's planner
-# finds it.
+# finds it. Each order is a key, so that a page can begin after the last point of the page before.
+
+AFTER_ANALYSES = "(a.time, a.id, r.series) > (:after_time, :after_analysis, :after_series)"
+AFTER_ROLLUP = "(r.time, r.series) > (:after_time, :after_series)"
+
+
+def after_unrolled(*, millis: int) -> str:
+    return f"(a.time / {millis}, s.id) > (:after_time, :after_series)"
 
 
 def points_of_analyses(chosen: str, *, few: bool) -> str:
@@ -107,7 +117,7 @@ def points_of_analyses(chosen: str, *, few: bool) -> str:
         else "history_analyses a CROSS JOIN history_results r CROSS JOIN history_series s"
     )
     return (
-        f"SELECT a.time, s.id, {_NAMES}, {_ROW} FROM {tables} WHERE r.analysis = a.id AND r.series = s.id "
+        f"SELECT a.time, a.id, s.id, {_NAMES}, {_ROW} FROM {tables} WHERE r.analysis = a.id AND r.series = s.id "
         f"AND a.time >= :begin AND a.time < :end AND {chosen} ORDER BY a.time, a.id, r.series LIMIT :limit"
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from vgpuscope.model.analysis import Analysis
-from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
+from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.database import Transaction, Values
 from vgpuscope.store.engine.engine import Engine
@@ -15,15 +15,17 @@ from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results import statements as sql
 from vgpuscope.store.results.columns import About, Millis, Name
 from vgpuscope.store.results.packed import pack, unpack
-from vgpuscope.store.results.points import points_of_parts, points_of_rows
+from vgpuscope.store.results.points import joined_parts, points_of_parts, points_of_rows
 from vgpuscope.store.results.rows import Named, millis, rows, span
 from vgpuscope.store.results.schema import TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
+from vgpuscope.store.results.wanted import AnalysisKey, Cursor, Wanted
 
 log = logging.getLogger(__name__)
 
 _POD = frozenset({"namespace", "pod"})
 _HOUR, _DAY = 3_600_000, 86_400_000  # milliseconds
+_LATEST_WITHIN = 30.0  # seconds; a replica that should analyse does not wait longer for the last analysis
 
 
 class StoredHistory:
@@ -48,34 +50,20 @@ class StoredHistory:
         self._keep_names = max(keep_results, keep_hours, keep_days)
         self._series = SeriesCache()
 
-    async def save(self, analysis: Analysis) -> None:
+    async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis; HistoryDown if that failed. An analysis that is already stored is unchanged."""
-        await self._engine.do(lambda: self._save(analysis))
+        await self._engine.do(lambda: self._save(analysis, current=current))
 
-    async def latest(self, *, after: UnixTime = 0.0) -> Analysis | None:
-        """The last analysis; None if none began after this time, or if this version cannot read it."""
-        return await self._engine.do(lambda: self._latest(after))
+    async def latest(self, *, unlike: AnalysisKey | None = None) -> Analysis | None:
+        """The last analysis; None if there is none, if it is this one, or if this version cannot read it."""
+        return await self._engine.do(lambda: self._latest(unlike), deadline=_LATEST_WITHIN)
 
-    async def points(
-        self,
-        *,
-        step: Step,
-        begin: UnixTime,
-        end: UnixTime,
-        gpu_id: str | None = None,
-        mig: str | None = None,
-        namespace: str | None = None,
-        pod: str | None = None,
-        limit: int,
-    ) -> list[HistoryPoint]:
+    async def page(self, wanted: Wanted) -> HistoryPage:
         """The history of GPUs, or of pods if a namespace or pod is given ("": any), oldest first."""
-        if limit < 1 or end <= begin:
-            return []
-        named = {"gpu_id": gpu_id, "mig": mig, "namespace": namespace, "pod": pod}
-        wanted = {column: value for column, value in named.items() if value is not None}
-        if step == "analysis":
-            return await self._engine.do(lambda: self._points(begin, end, wanted, limit))
-        return await self._engine.do(lambda: self._rolled_points(step, begin, end, wanted, limit))
+        if wanted.limit < 1 or wanted.end <= wanted.begin:
+            return HistoryPage()
+        read = self._points if wanted.step == "analysis" else self._rolled_points
+        return await self._engine.do(lambda: read(wanted), deadline=self._limits.read, purpose="read")
 
     async def prune(self, now: UnixTime) -> None:
         """Roll up the hours that are over, and delete old data; other calls can run between two steps."""
@@ -93,7 +81,7 @@ class StoredHistory:
 
     # ── on the thread ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _save(self, analysis: Analysis) -> None:
+    def _save(self, analysis: Analysis, *, current: bool) -> None:
         packed = pack(analysis)
         time, key = millis(analysis.window.end), {"started": analysis.started, "number": analysis.number}
         with self._engine.transaction("write") as tx:
@@ -104,7 +92,7 @@ class StoredHistory:
             [(number,)] = tx.all(sql.ADD_ANALYSIS, **key, time=time, stands_from=stands_for.begin)
             stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
             tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
-            tx.all(sql.KEEP_LATEST, **key, packed=packed)
+            tx.all(sql.KEEP_LATEST if current else sql.KEEP_IF_LATER, **key, packed=packed)
         self._series.learn(learned, day=time // _DAY)
 
     def _add_rows(
@@ -121,33 +109,46 @@ class StoredHistory:
             stored += len(some)
         return stored, learned
 
-    def _latest(self, after: UnixTime) -> Analysis | None:
+    def _latest(self, unlike: AnalysisKey | None) -> Analysis | None:
         with self._engine.transaction("read") as tx:
-            found = tx.all(sql.LATEST, after=after)
+            found = tx.all(sql.LATEST_UNLIKE, **unlike._asdict()) if unlike else tx.all(sql.LATEST)
         try:
             return unpack(bytes(found[0][0])) if found else None
         except ValueError as e:
             log.warning("the last analysis was stored by another version", extra={"why": str(e)})
             return None
 
-    def _points(self, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int) -> list[HistoryPoint]:
-        statement = sql.points_of_analyses(_chosen(wanted), few=bool(_picked(wanted)))
+    def _points(self, wanted: Wanted) -> HistoryPage:
+        after = Cursor.of(wanted.cursor) if wanted.cursor else None
+        begin, end = max(millis(wanted.begin), after.time if after else 0), millis(wanted.end)
+        if begin >= end:
+            return HistoryPage()
+        chosen = _chosen(wanted.names, sql.AFTER_ANALYSES if after else "")
+        statement = sql.points_of_analyses(chosen, few=bool(_picked(wanted.names)))
         with self._engine.transaction("read") as tx:
-            found = tx.all(statement, begin=millis(begin), end=millis(end), limit=limit, **wanted)
-        return points_of_rows(found)
+            found = tx.all(statement, begin=begin, end=end, limit=wanted.limit + 1, **_values(wanted, after))
+        cursor = Cursor(*found[wanted.limit - 1][:3]) if len(found) > wanted.limit else None
+        return _page(points_of_rows(found[: wanted.limit]), cursor)
 
-    def _rolled_points(
-        self, step: Step, begin: UnixTime, end: UnixTime, wanted: dict[str, str], limit: int
-    ) -> list[HistoryPoint]:
+    def _rolled_points(self, wanted: Wanted) -> HistoryPage:
         """Points of every bucket that overlaps the period, rolled up or not yet."""
-        table: Rollup = "history_hours" if step == "hour" else "history_days"
-        long = STEP_SECONDS[step] * 1000
-        first, last = millis(begin) // long, (millis(end) - 1) // long
+        after = Cursor.of(wanted.cursor) if wanted.cursor else None
+        long = STEP_SECONDS[wanted.step] * 1000
+        first = max(millis(wanted.begin) // long, after.time if after else 0)
+        last = (millis(wanted.end) - 1) // long
+        if first > last:
+            return HistoryPage()
         with self._engine.transaction("read") as tx:
-            done = _done(tx, table, wanted, first=first, last=last, limit=limit)
-            statement = sql.points_of_unrolled(_chosen(wanted), millis=long)
-            open_ = tx.all(statement, begin=first * long, end=(last + 1) * long, limit=limit, **wanted)
-        return points_of_parts(step, (*done, *open_))[:limit]
+            done = _done(tx, wanted, after, first=first, last=last)
+            statement = sql.points_of_unrolled(
+                _chosen(wanted.names, sql.after_unrolled(millis=long) if after else ""), millis=long
+            )
+            span = {"begin": first * long, "end": (last + 1) * long}
+            open_ = tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
+        parts = joined_parts((*done, *open_))
+        cut = parts[wanted.limit - 1] if len(parts) > wanted.limit else None
+        points = points_of_parts(wanted.step, parts[: wanted.limit])
+        return _page(points, Cursor(cut[0], 0, cut[1]) if cut else None)
 
     def _roll_up(self, now: Millis) -> bool:
         """Add one hour's analyses, or some of them, to its roll-ups; False if none is left to add."""
@@ -203,11 +204,21 @@ class StoredHistory:
         return ", ".join(chosen)
 
 
-def _chosen(wanted: dict[str, str]) -> str:
+def _page(points: list[HistoryPoint], cursor: Cursor | None) -> HistoryPage:
+    return HistoryPage(points=points, cursor=str(cursor) if cursor else None)
+
+
+def _chosen(wanted: dict[str, str], after: str) -> str:
     """SQL that selects GPUs, or pods if a namespace or pod is given; column names are ours, values are parameters."""
     pods = not _POD.isdisjoint(wanted)
     kind = "(s.namespace <> '' OR s.pod <> '')" if pods else "s.namespace = '' AND s.pod = ''"
-    return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted))])
+    return " AND ".join([kind, *(f"s.{column} = :{column}" for column in _picked(wanted)), *([after] if after else [])])
+
+
+def _values(wanted: Wanted, after: Cursor | None) -> dict[str, object]:
+    """The parameters of _chosen."""
+    position = {f"after_{name}": value for name, value in after._asdict().items()} if after else {}
+    return {**wanted.names, **position}
 
 
 def _picked(wanted: dict[str, str]) -> list[str]:
@@ -215,13 +226,16 @@ def _picked(wanted: dict[str, str]) -> list[str]:
     return [column for column, value in wanted.items() if value or column not in _POD]
 
 
-def _done(tx: Transaction, table: Rollup, wanted: dict[str, str], *, first: int, last: int, limit: int) -> list[Values]:
+def _done(tx: Transaction, wanted: Wanted, after: Cursor | None, *, first: int, last: int) -> list[Values]:
     """The rolled-up points; the range is limited to existing buckets, because the query generates each one."""
+    table: Rollup = "history_hours" if wanted.step == "hour" else "history_days"
     [(oldest, newest)] = tx.all(sql.reach_of(table))
     if oldest is None or newest < first or last < oldest:
         return []
-    statement = sql.points_of_rollup(table, _chosen(wanted), few=bool(_picked(wanted)))
-    return tx.all(statement, first=max(first, oldest), last=min(last, newest), limit=limit, **wanted)
+    chosen = _chosen(wanted.names, sql.AFTER_ROLLUP if after else "")
+    statement = sql.points_of_rollup(table, chosen, few=bool(_picked(wanted.names)))
+    span = {"first": max(first, oldest), "last": min(last, newest)}
+    return tx.all(statement, limit=wanted.limit + 1, **span, **_values(wanted, after))
 
 
 def _add_series(tx: Transaction, news: dict[Name, About], *, day: int) -> dict[Name, int]:

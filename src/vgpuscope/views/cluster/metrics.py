@@ -1,11 +1,13 @@
 """The cluster's ledger → samples, shard by shard: a node, a namespace, the cluster as a whole."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
 from vgpuscope.catalog import cluster as m
 from vgpuscope.catalog.cluster import CapacityMetrics
+from vgpuscope.catalog.limits import CLUSTER_OMISSIONS, CLUSTER_TYPES, NODE_FINDINGS, ClusterOmission
 from vgpuscope.catalog.rows import (
     ClusterRow,
     DeviceRow,
@@ -21,6 +23,7 @@ from vgpuscope.catalog.rows import (
 from vgpuscope.model.cluster import (
     Capacity,
     DeviceLedger,
+    Finding,
     Holder,
     InstanceHolder,
     NamespaceLedger,
@@ -30,6 +33,7 @@ from vgpuscope.model.cluster import (
 from vgpuscope.model.quantity import MIB, Bytes, DeviceUUID, PodUID
 from vgpuscope.model.watch import WatchState
 from vgpuscope.views.build import Build
+from vgpuscope.views.cluster.series_limits import InstanceMemory, registered_devices, shown
 from vgpuscope.views.exposition.page import Sample
 
 
@@ -38,9 +42,12 @@ class NodeSamples:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[object, _Told]] = {}
+        self._instances = InstanceMemory()
+        self.omitted: dict[str, Counter[ClusterOmission]] = {}  # by node: how many things have no series
 
-    def of(self, node: NodeLedger) -> dict[tuple[str, ...], list[Sample]]:
+    def of(self, whole: NodeLedger) -> dict[tuple[str, ...], list[Sample]]:
         """The samples of `node_samples`, by row."""
+        node, omitted = shown(whole)
         before, after = self._known.get(node.name, {}), dict[object, _Told]()
         for device in node.devices:
             known = before.get(device.device.id)
@@ -60,18 +67,30 @@ class NodeSamples:
         self._known[node.name] = after
         rows = {told.row: told.samples for told in after.values()}
         for sample in (
-            *_instances(node),
+            *_instances(node, self._instances, omitted),
             *(() if single else _holders(node)),
             *_shares(node),
             *_offers(node),
             *_place(node),
         ):
             rows.setdefault(sample.row, []).append(sample)
+        self._note(node.name, omitted)
         return rows
 
     def forget(self, name: str) -> None:
         """Remove the samples of a deleted node."""
         self._known.pop(name, None)
+        self.omitted.pop(name, None)
+
+    def leave_out(self, node: NodeLedger, reason: ClusterOmission) -> None:
+        """The node has no series at all."""
+        self.forget(node.name)
+        self._note(node.name, Counter({reason: len(node.devices) + len(node.holders)}))
+
+    def _note(self, name: str, omitted: Counter[ClusterOmission]) -> None:
+        self.omitted.pop(name, None)
+        if omitted.total():
+            self.omitted[name] = omitted
 
 
 class _Told:
@@ -85,20 +104,36 @@ class _Told:
 
 def node_samples(node: NodeLedger) -> Iterator[Sample]:
     """All samples of one node. The samples of one row come together."""
+    node, omitted = shown(node)
     for device in node.devices:
         yield from _device(node.name, device)
-    yield from _instances(node)
+    yield from _instances(node, InstanceMemory(), omitted)
     yield from _holders(node)
     yield from _shares(node)
     yield from _offers(node)
     yield from _place(node)
 
 
-def _instances(node: NodeLedger) -> Iterator[Sample]:
+def _instances(node: NodeLedger, memory: InstanceMemory, omitted: Counter[ClusterOmission]) -> Iterator[Sample]:
+    """MIG instances that exist: HAMi shows an instance once the plugin has created it."""
     for device in node.devices:
-        # once for each instance: a copied pod manifest has copied annotations, which claim the same instance again
-        for held in {held.instance.mig: held for held in device.instances}.values():
-            yield from _instance(node.name, device, held)
+        names: set[str] = set()
+        for row, pods in _instance_rows(node.name, device).items():
+            if any(memory.admits(pod, row) for pod in pods):
+                # the older name of the metric has no UUID; two instances with one name are one series there
+                yield Sample(m.MIG_INSTANCE, row._replace(mig_name="") if row.mig_name in names else row, 1)
+                names.add(row.mig_name)
+            else:
+                omitted["mig-limit"] += 1
+
+
+def _instance_rows(node: str, device: DeviceLedger) -> dict[InstanceRow, list[PodUID]]:
+    """Each instance once: a copied pod manifest has copied annotations, which claim the same instance again."""
+    rows: dict[InstanceRow, list[PodUID]] = {}
+    for held in device.instances:
+        if held.instance.mig:
+            rows.setdefault(_instance_row(node, device, held), []).append(held.pod_uid)
+    return rows
 
 
 def _holders(node: NodeLedger) -> Iterator[Sample]:
@@ -153,8 +188,9 @@ def cluster_samples(
     *,
     build: Build,
     cluster: Capacity,
-    types: Iterable[Capacity],
+    types: Sequence[Capacity],
     unplaced: int | None,
+    omitted: Mapping[ClusterOmission, int],
     watches: Iterable[WatchState],
     errors: dict[str, int],
     loop_restarts: dict[str, int],
@@ -164,11 +200,15 @@ def cluster_samples(
     yield Sample(m.BUILD_INFO, row, 1)
     yield from _capacity(m.CLUSTER_CAPACITY, row, cluster)
     yield Sample(m.UNPLACED, row, unplaced)
+    shown_types = types[: CLUSTER_TYPES.most]
+    missing = Counter(omitted) + Counter({"cluster-limit": len(types) - len(shown_types)})
+    for reason in CLUSTER_OMISSIONS:
+        yield Sample(m.WITHOUT_SERIES, row, missing[reason], (reason,))
     for code, count in errors.items():
         yield Sample(m.ERRORS, row, count, (code,))
     for loop, count in loop_restarts.items():
         yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
-    for capacity in types:
+    for capacity in shown_types:
         yield from _capacity(m.TYPE_CAPACITY, TypeRow(vendor=capacity.vendor, type=capacity.type), capacity)
     for watch in watches:
         yield from _watch(watch)
@@ -227,16 +267,13 @@ def _device(node: str, ledger: DeviceLedger) -> Iterator[Sample]:
     yield Sample(m.DEVICE_MEMORY_SHARE, row, ledger.memory_allocated / device.memory if device.memory else None)
 
 
-def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator[Sample]:
-    """Samples of an existing MIG instance: HAMi shows an instance once the plugin has created it."""
+def _instance_row(node: str, ledger: DeviceLedger, held: InstanceHolder) -> InstanceRow:
     instance = held.instance
-    if instance.mig is None:
-        return
-    row = InstanceRow(
+    return InstanceRow(
         node=node,
         gpu_uuid=ledger.device.id,
         gpu_index=str(ledger.device.index),
-        mig_uuid=instance.mig,
+        mig_uuid=instance.mig or "",
         profile=instance.profile,
         gpu_instance=_text(instance.gpu_instance),
         compute_instance=_text(instance.compute_instance),
@@ -244,7 +281,6 @@ def _instance(node: str, ledger: DeviceLedger, held: InstanceHolder) -> Iterator
         size=str(instance.size),
         mig_name="-".join(filter(None, (instance.profile, _text(instance.gpu_instance)))),
     )
-    yield Sample(m.MIG_INSTANCE, row, 1)
 
 
 def _text(number: int | None) -> str:
@@ -260,17 +296,35 @@ def _place(node: NodeLedger) -> Iterator[Sample]:
         yield from _capacity(m.NODE_CAPACITY, row, node.capacity)
     for count in node.finding_counts:
         yield Sample(m.FINDINGS, row, count.count, (count.kind, count.reason))
-    for finding in node.findings:
-        about = FindingRow(
-            node=finding.node,
-            kind=finding.kind,
-            reason=finding.reason,
-            gpu_uuid=finding.device,
-            namespace=finding.namespace,
-            pod=finding.pod,
-            pod_uid=finding.pod_uid,
-            resource=finding.resource,
-        )
+    registered = registered_devices(node)
+    for about in dict.fromkeys(_finding_row(finding, registered) for finding in node.findings):
+        yield Sample(m.FINDING, about, 1)
+
+
+def _finding_row(finding: Finding, registered: Container[DeviceUUID], *, named: bool = True) -> FindingRow:
+    """The labels of a finding. A device that is not registered is no label, for a pod's author can write any."""
+    return FindingRow(
+        node=finding.node if named else "",
+        kind=finding.kind,
+        reason=finding.reason,
+        gpu_uuid=finding.device if finding.device in registered else "",
+        namespace=finding.namespace,
+        pod=finding.pod,
+        pod_uid=finding.pod_uid,
+        resource=finding.resource,
+    )
+
+
+def assumed_node_samples(nodes: Iterable[NodeLedger]) -> Iterator[Sample]:
+    """Findings on nodes that only annotations or claims name: counted together, without the names of the nodes."""
+    counts = Counter[tuple[str, str]]()
+    findings: dict[FindingRow, None] = {}
+    for node in nodes:
+        counts.update({(one.kind, one.reason): one.count for one in node.finding_counts})
+        findings.update(dict.fromkeys(_finding_row(one, (), named=False) for one in node.findings))
+    for extra, count in sorted(counts.items()):
+        yield Sample(m.FINDINGS, PlaceRow(node=""), count, extra)
+    for about in sorted(findings)[: NODE_FINDINGS.most]:
         yield Sample(m.FINDING, about, 1)
 
 

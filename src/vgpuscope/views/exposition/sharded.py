@@ -109,16 +109,15 @@ class ShardedPage:
             self._plans[metric.name] = tuple((self._number(e), e) for e in metric.exposed(on))
         self._columns = [_Column() for _ in self._names]
         self._shards: dict[Hashable, _Shard] = {}
+        self.series = 0  # samples on the page
         self._shapes: dict[tuple[tuple[int, int], ...], _Shape] = {}
         self._heads = {
             False: self._make_heads(textline.text_head),
             True: self._make_heads(textline.openmetrics_head),
         }
 
-    @property
-    def series(self) -> int:
-        """How many samples are on the page."""
-        return sum(shard.series for shard in self._shards.values())
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._shards
 
     def update(self, key: Hashable, samples: Iterable[Sample]) -> None:
         """Replace the samples of a shard. The samples of one row must come together."""
@@ -143,6 +142,7 @@ class ShardedPage:
         """Forget a shard."""
         shard = self._shards.pop(key, None)
         if shard:
+            self.series -= shard.series
             for column in self._columns:
                 column.drop(shard)
 
@@ -251,7 +251,8 @@ class ShardedPage:
                 column.put(shard, [*blocks[number], b""])
             else:
                 column.drop(shard)
-        shard.series = sum(map(len, blocks.values()))
+        before, shard.series = shard.series, sum(map(len, blocks.values()))
+        self.series += shard.series - before
 
     def _kept(self, shard: _Shard, rows: set[Row]) -> dict[Row, Lines]:
         """The lines of these things, taken from the blocks."""

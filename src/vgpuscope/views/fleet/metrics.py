@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.catalog import analyzer as m
+from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Exposed, Metric
 from vgpuscope.catalog.rows import CardRow, FleetRow, GpuPodRow, GroupRow, SubjectRow, TenantRow
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
@@ -92,6 +93,8 @@ def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, heal
     if analysis is not None:
         yield from _sums(row, stats)
         yield Sample(m.REQUESTS, row, analysis.requests)
+        for reason in FLEET_OMISSIONS:
+            yield Sample(m.WITHOUT_SERIES, row, analysis.omitted.get(reason, 0), (reason,))
         yield from _targets(row, analysis)
         for code, count in _fault_counts(analysis).items():
             yield Sample(m.FAULTS, row, count, (code,))

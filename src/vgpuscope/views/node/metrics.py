@@ -1,11 +1,19 @@
 """NodeSnapshot → samples. It reads like a list: a value that is not measured is None and does not appear."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from vgpuscope.catalog import node as m
+from vgpuscope.catalog.limits import (
+    CONTAINER_MIGS,
+    NODE_CONTAINERS,
+    NODE_MIG_HOLDINGS,
+    NODE_OMISSIONS,
+    NODE_VGPUS,
+    NodeOmission,
+)
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.catalog.rows import (
     ContainerRow,
@@ -38,9 +46,10 @@ class SelfUse(Struct, frozen=True, kw_only=True):
 
 def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> Iterator[Sample]:
     """Every sample of the agent's page. The samples of one row come together."""
+    snapshot, omitted = _within_limits(snapshot)
     cards = {card.gpu.uuid: _gpu_row(snapshot, card) for card in snapshot.gpus}
     ledgers = {(ledger.gpu, ledger.mig): ledger for ledger in snapshot.ledgers}
-    yield from _node(snapshot, build, self_use)
+    yield from _node(snapshot, build, self_use, omitted)
     yield from _sources(snapshot)
     for card in snapshot.gpus:
         gpu_row = cards[card.gpu.uuid]
@@ -61,6 +70,26 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
     for vgpu in snapshot.vgpus:
         yield from _vgpu(snapshot, vgpu)
     yield from _holdings(snapshot)
+
+
+def _within_limits(snapshot: NodeSnapshot) -> tuple[NodeSnapshot, Counter[NodeOmission]]:
+    """The snapshot without what exceeds a limit, and how many things have no series."""
+    containers = snapshot.containers[: NODE_CONTAINERS.most]
+    numbered = tuple(one for one in snapshot.migs if one.index < CONTAINER_MIGS.most)
+    vgpus, migs = snapshot.vgpus[: NODE_VGPUS.most], numbered[: NODE_MIG_HOLDINGS.most]
+    whole = len(snapshot.containers) + len(snapshot.vgpus) + len(numbered)
+    omitted = Counter[NodeOmission](
+        {
+            "unknown-device": sum(one.devices for one in snapshot.unknown_devices),
+            "container-limit": len(snapshot.migs) - len(numbered),
+            "node-limit": whole - len(containers) - len(vgpus) - len(migs),
+        }
+    )
+    if not omitted["node-limit"] and not omitted["container-limit"]:
+        return snapshot, omitted
+    kept = {(one.key.namespace, one.key.pod, one.key.pod_uid, one.gpu) for one in containers}
+    pods = tuple(one for one in snapshot.pods if (one.namespace, one.pod, one.pod_uid, one.gpu) in kept)
+    return structs.replace(snapshot, containers=containers, pods=pods, vgpus=vgpus, migs=migs), omitted
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,7 +171,9 @@ def _instance(usage: ContainerUsage, card: GpuUsage | None) -> MigInstance | Non
 
 
 # ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────────
-def _node(snapshot: NodeSnapshot, build: Build, self_use: SelfUse) -> Iterator[Sample]:
+def _node(
+    snapshot: NodeSnapshot, build: Build, self_use: SelfUse, omitted: Mapping[NodeOmission, int]
+) -> Iterator[Sample]:
     row = NodeRow(
         node=snapshot.node,
         version=build.version,
@@ -163,6 +194,8 @@ def _node(snapshot: NodeSnapshot, build: Build, self_use: SelfUse) -> Iterator[S
     for dispute in snapshot.disputes:
         key = dispute.key
         yield Sample(m.REGIONS_DISPUTED, row, dispute.devices, (key.namespace, key.pod, key.container))
+    for reason in NODE_OMISSIONS:
+        yield Sample(m.WITHOUT_SERIES, row, omitted[reason], (reason,))
     yield Sample(m.ENDED, row, tally.ended)
     yield from _counts(m.REGIONS_REFUSED, row, snapshot.regions_refused)
     yield from _counts(m.CORRECTIONS, row, tally.corrections)

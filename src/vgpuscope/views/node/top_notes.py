@@ -155,3 +155,6 @@ def _region_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
     for dispute in snapshot.disputes:
         claimed = f"{_count(dispute.devices, 'device')} that the container was not assigned ({dispute.example[:40]})"
         yield "!", "yellow", f"{label(dispute.key)}: the HAMi region claims {claimed}; ignored"
+    for one in snapshot.unknown_devices:
+        named = f"{_count(one.devices, 'device')} that this node does not have ({one.example[:40]})"
+        yield "!", "yellow", f"{label(one.key)}: an annotation names {named}; ignored"

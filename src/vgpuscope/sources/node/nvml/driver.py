@@ -82,6 +82,7 @@ class Nvml:
         self._event_set = threading.Lock()  # held by the listener while it has an event set
         self._xids: dict[tuple[str, int], int] = {}
         self._last_xid: dict[str, int] = {}
+        self.unexpected: Callable[[str, Exception], object] = lambda _, __: None  # called with a GPU and its error
 
     @property
     def doing(self) -> str | None:
@@ -249,6 +250,11 @@ class Nvml:
             gpu = read_card(self._calls, card, self._clock)
         except CardDown as e:
             return self._set_down(card, e.health, at)
+        except (Abandoned, DriverGone, Refused):
+            raise
+        except Exception as e:  # the other GPUs are read
+            self.unexpected(f"GPU {card.uuid}", e)
+            return self._set_down(card, "error", at)
         if not card.answered and card.failed:
             return self._set_down(card, "error", at)
         if not card.answered and card.denied:

@@ -1,0 +1,32 @@
+"""How long an event loop is kept from its next turn, in CPU time: a busy machine does not make it longer."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+_LOOK_EVERY = 0.001  # seconds
+
+
+class LoopLag:
+    """The longest stretch between two looks, in seconds of CPU time of all threads."""
+
+    longest = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            before = time.process_time()
+            await asyncio.sleep(_LOOK_EVERY)
+            self.longest = max(self.longest, time.process_time() - before)
+
+
+@contextlib.asynccontextmanager
+async def loop_lag() -> AsyncIterator[LoopLag]:
+    """A probe that runs meanwhile in the current event loop."""
+    lag = LoopLag()
+    watching = asyncio.create_task(lag.watch(), name="loop lag")
+    try:
+        yield lag
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

@@ -1,0 +1,131 @@
+"""Reads of past results have connections of their own: however long they take, saving and the lease do not wait."""
+
+import asyncio
+import threading
+import time
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.store.engine.notes import Notes
+from tests.store.fleets import DAY, NOON, analysis, gpu
+from vgpuscope.model.errors import HistoryDown, RowRefused
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.sqlite import SqliteDatabase
+from vgpuscope.store.lease import lease_in
+from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.results.stored import StoredHistory
+
+pytestmark = pytest.mark.attack
+KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
+SOON = 60.0
+
+
+@asynccontextmanager
+async def opened(path, limits=LIMITS):
+    engine = Engine(SqliteDatabase(str(path), limits=limits), limits=limits)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+class Stuck:
+    """A job that begins and does not end until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = threading.Semaphore(0), threading.Event()
+
+    def __call__(self, *_: object) -> bool:
+        self.begun.release()
+        return self.let_go.wait(SOON)
+
+
+async def test_reads_that_hang_keep_neither_saving_nor_the_lease_waiting(tmp_path):
+    async with opened(tmp_path / "h.db") as engine:
+        history, stuck = StoredHistory(engine, lease_in(engine), **KEEP), Stuck()
+        reads = [asyncio.ensure_future(engine.read(stuck)) for _ in range(20)]
+        try:
+            await asyncio.to_thread(stuck.begun.acquire, timeout=SOON)
+            await history.save(analysis(NOON, gpu()))
+            assert await history.lease.take("a", 60)
+            assert await history.latest() == analysis(NOON, gpu())
+            await history.prune(NOON + DAY)
+            assert not any(read.done() for read in reads)
+        finally:
+            stuck.let_go.set()
+        await asyncio.gather(*reads)
+        await history.lease.close()
+
+
+async def test_a_save_that_hangs_keeps_the_lease_not_waiting(tmp_path):
+    async with opened(tmp_path / "h.db") as engine:
+        lease, stuck = lease_in(engine), Stuck()
+        saving = asyncio.ensure_future(engine.do(stuck))
+        try:
+            await asyncio.to_thread(stuck.begun.acquire, timeout=SOON)
+            assert await lease.take("a", 60)
+            assert not saving.done()
+        finally:
+            stuck.let_go.set()
+        await saving
+        await lease.close()
+
+
+async def test_one_read_that_hangs_leaves_a_connection_to_others(tmp_path):
+    async with opened(tmp_path / "h.db") as engine:
+        stuck = Stuck()
+        hung = asyncio.ensure_future(engine.read(stuck))
+        try:
+            await asyncio.to_thread(stuck.begun.acquire, timeout=SOON)
+            for number in range(5):
+                assert await engine.read(lambda tx: tx.all("SELECT :n", n=number)) == [(number,)]  # noqa: B023
+            assert not hung.done()
+        finally:
+            stuck.let_go.set()
+        await hung
+
+
+async def test_a_read_is_down_after_its_own_deadline(tmp_path):
+    async with opened(tmp_path / "h.db", Limits(read=0.01)) as engine:
+        stuck = Stuck()
+        try:
+            with pytest.raises(HistoryDown, match=r"not answered within 0\.01 s"):
+                await engine.read(stuck)
+        finally:
+            stuck.let_go.set()
+
+
+def endless(tx) -> list:
+    return tx.all("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
+
+
+async def test_the_database_itself_ends_a_read_that_nobody_waits_for(tmp_path):
+    async with opened(tmp_path / "h.db", Limits(read=0.2, readers=1)) as engine:
+        with pytest.raises(HistoryDown):
+            await engine.read(endless)
+        [reader] = engine._lanes["read"]
+        end = time.monotonic() + SOON
+        while reader.load:  # an endless read would keep this thread for ever
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
+        assert await engine.read(lambda tx: tx.all("SELECT 1")) == [(1,)]
+
+
+async def test_a_row_that_breaks_a_rule_of_its_table_is_the_rows_fault(tmp_path):
+    async with opened(tmp_path / "h.db") as engine:
+        notes = Notes(engine)
+        with pytest.raises(RowRefused, match="NOT NULL"):
+            await notes.add((None, None, None))
+        await notes.add(("good", None, None))
+        assert await notes.all() == [("good", None, None)]
+
+
+async def test_lanes_that_open_a_new_file_at_once_make_its_tables_once(tmp_path):
+    for number in range(5):
+        async with opened(tmp_path / f"{number}.db") as engine:
+            notes = Notes(engine)
+            reads = [notes.all() for _ in range(4)]
+            await asyncio.gather(notes.add(("one", None, None)), *reads)
+            assert await notes.all() == [("one", None, None)]

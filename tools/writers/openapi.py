@@ -1,0 +1,31 @@
+"""Writes the analyzer's OpenAPI document, from which the console's types are made: python -m tools.writers.openapi."""
+
+import sys
+from typing import Any, cast
+
+from vgpuscope.http.session_api import SessionApi
+from vgpuscope.services.analyzer.api import AnalyzerApi, AnalyzerState
+
+
+class _Unasked:
+    """Stands for the analyzer's parts, of which the document needs none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Unasked()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return _Unasked()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def analyzer_document() -> bytes:
+    """The document of all operations of the analyzer."""
+    unasked: Any = _Unasked()
+    session = SessionApi(unasked, unasked)
+    return AnalyzerApi(cast("AnalyzerState", unasked), more=session.operations()).document()
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(analyzer_document())
