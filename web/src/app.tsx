@@ -18,11 +18,13 @@ import { WorkloadPage } from "./pages/workload";
 import { WorkloadsPage } from "./pages/workloads";
 import { duration } from "./parts/format";
 import { Icon, type IconName } from "./parts/icon";
-import { Boundary, Empty, Link } from "./parts/pieces";
+import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
+import { PleaseLogIn } from "./parts/usermenu";
 import { now } from "./state/clock";
 import { narrow } from "./state/preferences";
+import { asked, closed } from "./state/session";
 import { apiRoot, base, partsOf, place } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -83,7 +85,7 @@ export function App() {
         <TopBar />
         {offline.value && <Offline />}
         <main id="main" tabIndex={-1} key={place.value.path}>
-          <Boundary>{pageOf(entry, names)}</Boundary>
+          <Boundary>{shown(entry, names)}</Boundary>
         </main>
       </div>
     </div>
@@ -99,6 +101,12 @@ function Offline() {
       {age === null ? t("offline.never") : t("offline", { time: duration(age) })}
     </p>
   );
+}
+
+/** Nothing is asked for before it is known who asks, so that no request is refused. */
+function shown(entry: Entry | undefined, names: string[]) {
+  if (!asked.value) return <Skeleton rows={10} />;
+  return closed.value ? <PleaseLogIn /> : pageOf(entry, names);
 }
 
 function pageOf(entry: Entry | undefined, names: string[]) {

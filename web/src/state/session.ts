@@ -1,29 +1,27 @@
 /** Who uses the console. The cookie is HttpOnly: this code never sees it. */
 import { computed, signal } from "@preact/signals";
 import { revision, send } from "../api/client";
-
-/** What `GET /api/v1/session` answers. */
-export interface Session {
-  readonly user: string | null;
-  readonly role: Role;
-  readonly namespaces: readonly string[] | null; // null: all
-  readonly way: "cookie" | "token" | "password" | "proxy" | "none" | "loopback";
-  readonly can_log_in: boolean;
-  readonly ways: readonly ("token" | "password")[];
-  readonly expires: string | null;
-}
+import type { Session } from "../api/shapes";
 
 export const session = signal<Session | null>(null);
+/** Whether it is known who uses the console, or cannot be known: before that, nothing is asked for. */
+export const asked = signal(false);
 
 const RANK = { read: 0, operate: 1, admin: 2 } as const;
 export type Role = keyof typeof RANK;
 
-const role = computed<Role>(() => session.value?.role ?? "read");
+const rank = computed(() => (session.value?.role ? RANK[session.value.role] : -1));
 /** Whether this user may do what needs a role. */
-export const may = (wanted: Role): boolean => RANK[role.value] >= RANK[wanted];
+export const may = (wanted: Role): boolean => rank.value >= RANK[wanted];
+/** Whether nothing is shown until somebody logs in. */
+export const closed = computed(() => session.value !== null && session.value.role === null);
 
 export async function readSession(): Promise<void> {
-  session.value = await send<Session>("GET", "/api/v1/session");
+  try {
+    session.value = await send<Session>("GET", "/api/v1/session");
+  } finally {
+    asked.value = true;
+  }
 }
 
 /** Logs in with a token, or with a user's name and password; raises ApiError if they are wrong. */
@@ -33,7 +31,6 @@ export async function logIn(secret: { token: string } | { user: string; password
 }
 
 export async function logOut(): Promise<void> {
-  await send("DELETE", "/api/v1/session");
-  await readSession();
+  session.value = await send<Session>("DELETE", "/api/v1/session");
   revision.value += 1;
 }
