@@ -80,7 +80,7 @@ def demo() -> Iterator[Demo]:
         with running("vgpuscope", "demo", "--port", str(free_port()), "--directory", str(root)) as process:
             eventually(lambda: "Ctrl-C ends everything." in process.printed)
             found = Demo(
-                analyzer=_address(r"analyzer +(http://127\.0\.0\.1:\d+)/docs", process.printed),
+                analyzer=_address(r"analyzer +(http://127\.0\.0\.1:\d+)/ui/", process.printed),
                 agents=tuple(re.findall(r"agent \S+ +(http://127\.0\.0\.1:\d+)/metrics", process.printed)),
                 cluster=_address(r"cluster +(http://127\.0\.0\.1:\d+)/metrics", process.printed),
                 root=root,

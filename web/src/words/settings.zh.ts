@@ -9,8 +9,13 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "analyzer.kubeconfig": "用于服务发现与查询 Pod 所有者的 kubeconfig。",
   "analyzer.cluster_url": "集群 exporter 的 URL，由它提供 Pod 的所有者、分配与等待中的 Pod。",
   "analyzer.api_token": "用于修改类接口的 bearer token。未设置时这些接口关闭，监听回环地址时除外。",
+  "analyzer.api_token_role": "API token 的角色：read、operate（可启动分析）或 admin。",
+  "analyzer.api_token_namespaces": "API token 的持有者可以看到哪些命名空间的 Pod，以逗号分隔。",
   "analyzer.protect_reads": "读取也需要 token；健康检查始终不需要。",
   "analyzer.proxy_user_header": "认证代理传递用户名的请求头，例如 X-Forwarded-User。仅当所有请求都经过该代理时使用。",
+  "analyzer.proxy_role_header": "认证代理传递用户角色的请求头：read、operate 或 admin；其他值视为 read。",
+  "analyzer.session_lifetime": "浏览器登录后保持多久。",
+  "analyzer.session_key": "用于签名浏览器会话 cookie 的密钥；所有副本须相同。",
   "analyzer.rate_limit": "每个客户端每秒允许的平均 API 请求数。",
   "analyzer.config_updates": "/config/update 的修改保存在哪里：内存（到下次启动为止）或配置文件；refuse 拒绝所有修改。",
   "analyzer.history": "结果的存储：文件（SQLite）、postgresql:// URL，或不保存。",
@@ -76,6 +81,10 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
 /** 默认值中的英文说明。 */
 export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   none: "无",
+  "all namespaces": "全部命名空间",
+  "none: every user of the proxy has the role admin": "无：代理的每个用户都是 admin",
+  "made from the API token; without one, a random key for each process":
+    "由 API token 生成；没有 token 时每个进程使用随机密钥",
   "discovered through Kubernetes": "通过 Kubernetes 发现",
   "the service account of the pod": "Pod 的 service account",
   "the target with port 31993": "端口为 31993 的采集目标",
