@@ -1,6 +1,6 @@
 /** The frame around every page: navigation, top bar, and the page that the URL names. */
 import type { FunctionComponent } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { offline, updated } from "./api/client";
 import { EventsPage } from "./pages/events";
 import { GpuPage } from "./pages/gpu";
@@ -21,10 +21,10 @@ import { Icon, type IconName } from "./parts/icon";
 import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
-import { LogIn } from "./parts/usermenu";
+import { PleaseLogIn } from "./parts/usermenu";
 import { now } from "./state/clock";
 import { narrow } from "./state/preferences";
-import { asked, locked } from "./state/session";
+import { asked, closed } from "./state/session";
 import { apiRoot, base, partsOf, place } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -85,23 +85,10 @@ export function App() {
         <TopBar />
         {offline.value && <Offline />}
         <main id="main" tabIndex={-1} key={place.value.path}>
-          <Boundary>{locked.value ? <Locked /> : asked.value ? pageOf(entry, names) : <Skeleton rows={8} />}</Boundary>
+          <Boundary>{shown(entry, names)}</Boundary>
         </main>
       </div>
     </div>
-  );
-}
-
-/** Reading needs a login here. */
-function Locked() {
-  const [asking, setAsking] = useState(true);
-  return (
-    <Empty title={t("locked.title")} why={t("locked.why")}>
-      <button type="button" class="button primary" onClick={() => setAsking(true)}>
-        {t("session.log_in")}
-      </button>
-      {asking && <LogIn close={() => setAsking(false)} />}
-    </Empty>
   );
 }
 
@@ -114,6 +101,12 @@ function Offline() {
       {age === null ? t("offline.never") : t("offline", { time: duration(age) })}
     </p>
   );
+}
+
+/** Nothing is asked for before it is known who asks, so that no request is refused. */
+function shown(entry: Entry | undefined, names: string[]) {
+  if (!asked.value) return <Skeleton rows={10} />;
+  return closed.value ? <PleaseLogIn /> : pageOf(entry, names);
 }
 
 function pageOf(entry: Entry | undefined, names: string[]) {

@@ -1,7 +1,10 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { PROMQL } from "../src/parts/promql";
+import { language } from "../src/state/preferences";
+import { t } from "../src/words";
 import { en } from "../src/words/en";
+import { SETTINGS_ZH } from "../src/words/settings.zh";
 import { zh } from "../src/words/zh";
 
 const holes = (text: string): string[] => (text.match(/\{\w+\}/g) ?? []).sort();
@@ -19,6 +22,15 @@ describe("words", () => {
     expect(keys.filter((key) => holes(zh[key]).join() !== holes(en[key]).join())).toEqual([]);
   });
 
+  it("a word fits its number", () => {
+    language.value = "en";
+    expect([t("table.rows", { n: "1" }), t("table.rows", { n: "0" }), t("table.rows", { n: "1,000" })]).toEqual([
+      "1 row",
+      "0 rows",
+      "1,000 rows",
+    ]);
+  });
+
   it("the Chinese texts are Chinese", () => {
     const english = Object.entries(zh).filter(([, text]) => !/[\u4e00-\u9fff：，]/.test(text) && !SAME.test(text));
     expect(english).toEqual([]);
@@ -27,6 +39,14 @@ describe("words", () => {
   it("no sentence in Chinese ends or divides with ASCII punctuation", () => {
     const wrong = Object.entries(zh).filter(([, text]) => /[\u4e00-\u9fff][,;:!?]|[\u4e00-\u9fff]\.$/.test(text));
     expect(wrong).toEqual([]);
+  });
+
+  it("every setting of the analyzer is described in Chinese", () => {
+    const page = readFileSync("../docs/configuration.md", "utf8");
+    const sections = new Set(Object.keys(SETTINGS_ZH).map((path) => path.split(".")[0]));
+    const known = [...page.matchAll(/^### (\w+)\.(\w+)$/gm)].filter(([, section]) => sections.has(section));
+    expect(known.length).toBeGreaterThan(40);
+    expect(known.map(([, section, name]) => `${section}.${name}`).filter((path) => !SETTINGS_ZH[path])).toEqual([]);
   });
 
   it("every metric of the tooltips is in the catalogue", () => {

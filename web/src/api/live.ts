@@ -1,7 +1,7 @@
 /** Keeps the console up to date: the analyzer's events, and a timer for what changes between two analyses. */
-import { effect, signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import { refresh } from "../state/preferences";
-import { asked, locked } from "../state/session";
+import { asked, closed } from "../state/session";
 import { apiRoot } from "../state/url";
 import { revision } from "./client";
 
@@ -11,33 +11,9 @@ export const connection = signal<Connection>("connecting");
 const SHORTEST = 1_000;
 const LONGEST = 30_000; // ms between two attempts to connect
 
-/** Follows the events until the page is closed; reconnects with exponential back-off. */
+/** Follows the events while somebody may read them; reconnects with exponential back-off. */
 export function follow(): void {
-  let pause = SHORTEST;
-  const connect = (): void => {
-    if (!asked.value || locked.value) {
-      setTimeout(connect, asked.value ? SHORTEST : 50); // without the right to read there is nothing to follow
-      return;
-    }
-    const source = new EventSource(`${apiRoot}api/v1/events`);
-    source.onopen = () => {
-      if (connection.value === "lost") revision.value += 1; // something may have changed meanwhile
-      connection.value = "live";
-      pause = SHORTEST;
-    };
-    let first = true;
-    source.addEventListener("analysis", () => {
-      if (!first) revision.value += 1;
-      first = false;
-    });
-    source.onerror = () => {
-      connection.value = "lost";
-      source.close();
-      setTimeout(connect, pause * (0.5 + Math.random() / 2));
-      pause = Math.min(LONGEST, pause * 2);
-    };
-  };
-  connect();
+  effect(() => (asked.value && !closed.value ? following() : undefined));
   effect(() => {
     if (refresh.value === 0) return;
     const timer = setInterval(() => {
@@ -49,3 +25,38 @@ export function follow(): void {
     if (!document.hidden && refresh.value) revision.value += 1;
   });
 }
+
+/** Connects, again and again; returns what ends it. */
+function following(): () => void {
+  let pause = SHORTEST;
+  let source: EventSource;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const connect = (): void => {
+    source = new EventSource(`${apiRoot}api/v1/events`);
+    source.onopen = () => {
+      if (connection.value === "lost") read(); // something may have changed meanwhile
+      connection.value = "live";
+      pause = SHORTEST;
+    };
+    let first = true;
+    source.addEventListener("analysis", () => {
+      if (!first) read();
+      first = false;
+    });
+    source.onerror = () => {
+      connection.value = "lost";
+      source.close();
+      timer = setTimeout(connect, pause * (0.5 + Math.random() / 2));
+      pause = Math.min(LONGEST, pause * 2);
+    };
+  };
+  untracked(connect);
+  return () => {
+    clearTimeout(timer);
+    source.close();
+  };
+}
+
+const read = (): void => {
+  revision.value += 1;
+};

@@ -34,4 +34,5 @@ export type Preview = Schemas["Preview"];
 export type Part = Schemas["Part"];
 export type PartList = Schemas["PartList"];
 export type Vocabulary = Schemas["Vocabulary"];
+export type Session = Schemas["Session"];
 export type Waste = Schemas["Waste"];

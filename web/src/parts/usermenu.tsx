@@ -6,7 +6,7 @@ import { logIn, logOut, readSession, session } from "../state/session";
 import { t } from "../words";
 import { momentWithZone } from "./format";
 import { Menu } from "./menu";
-import { Dialog, errorText } from "./pieces";
+import { Dialog, Empty, errorText } from "./pieces";
 
 export function UserMenu() {
   const [asking, setAsking] = useState(false);
@@ -32,7 +32,7 @@ export function UserMenu() {
     <Menu label={who.user} icon="user" kind="button quiet">
       {() => (
         <div class="choices">
-          <p class="muted">{t(`role.${who.role ?? "read"}`)}</p>
+          <p class="muted">{t(`role.${who.role ?? "none"}`)}</p>
           {who.namespaces && <p class="muted">{t("session.namespaces", { names: who.namespaces.join(", ") })}</p>}
           {who.expires && <p class="muted">{t("session.until", { time: momentWithZone(who.expires) })}</p>}
           {who.expires !== null && (
@@ -105,5 +105,23 @@ export function LogIn({ close }: { close: () => void }) {
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** In place of a page, where even reading needs a log-in. */
+export function PleaseLogIn() {
+  const [asking, setAsking] = useState(false);
+  return (
+    <Empty
+      title={t("session.closed")}
+      why={t(session.value?.can_log_in ? "session.closed_why" : "session.closed_proxy")}
+    >
+      {session.value?.can_log_in && (
+        <button type="button" class="button primary" onClick={() => setAsking(true)}>
+          {t("session.log_in")}
+        </button>
+      )}
+      {asking && <LogIn close={() => setAsking(false)} />}
+    </Empty>
   );
 }

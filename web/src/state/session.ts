@@ -1,23 +1,20 @@
 /** Who uses the console. The cookie is HttpOnly: this code never sees it. */
 import { computed, signal } from "@preact/signals";
 import { revision, send } from "../api/client";
-import type { components } from "../api/types.gen";
-
-/** What `GET /api/v1/session` answers. */
-export type Session = components["schemas"]["Session"];
+import type { Session } from "../api/shapes";
 
 export const session = signal<Session | null>(null);
-/** Whether it was asked who uses the console: pages wait for that, so that none asks for what it may not read. */
+/** Whether it is known who uses the console, or cannot be known: before that, nothing is asked for. */
 export const asked = signal(false);
-/** Whether this user may see nothing before logging in. */
-export const locked = computed(() => session.value !== null && session.value.role === null);
 
 const RANK = { read: 0, operate: 1, admin: 2 } as const;
 export type Role = keyof typeof RANK;
 
-const role = computed<Role>(() => session.value?.role ?? "read");
+const rank = computed(() => (session.value?.role ? RANK[session.value.role] : -1));
 /** Whether this user may do what needs a role. */
-export const may = (wanted: Role): boolean => RANK[role.value] >= RANK[wanted];
+export const may = (wanted: Role): boolean => rank.value >= RANK[wanted];
+/** Whether nothing is shown until somebody logs in. */
+export const closed = computed(() => session.value !== null && session.value.role === null);
 
 export async function readSession(): Promise<void> {
   try {
@@ -34,7 +31,6 @@ export async function logIn(secret: { token: string } | { user: string; password
 }
 
 export async function logOut(): Promise<void> {
-  await send("DELETE", "/api/v1/session");
-  await readSession();
+  session.value = await send<Session>("DELETE", "/api/v1/session");
   revision.value += 1;
 }

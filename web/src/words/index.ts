@@ -6,10 +6,15 @@ import { zh } from "./zh";
 export type Words = typeof en;
 export type Key = keyof Words;
 
-/** The text of a key; {name} in it is replaced by the value of that name. */
+const HOLE = /\{(\w+)(?::([^|}]*)\|([^}]*))?\}/g;
+
+/** The text of a key; {name} in it is replaced by the value of that name, and {name:one|many} by a word that fits it. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text: string = (language.value === "zh" ? zh : en)[key];
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+  return text.replace(HOLE, (whole, name: string, one?: string, many?: string) => {
+    if (one !== undefined && many !== undefined) return String(values[name]) === "1" ? one : many;
+    return String(values[name] ?? whole);
+  });
 }
 
 /** The text of a key that is made at run time; the given text if there is none. */

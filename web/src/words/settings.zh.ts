@@ -82,14 +82,14 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
 /** 默认值中的英文说明。 */
 export const DEFAULTS_ZH: Readonly<Record<string, string>> = {
   none: "无",
+  "all namespaces": "全部命名空间",
+  "none: every user of the proxy has the role admin": "无：代理的每个用户都是 admin",
+  "made from the API token; without one, a random key for each process":
+    "由 API token 生成；没有 token 时每个进程使用随机密钥",
   "discovered through Kubernetes": "通过 Kubernetes 发现",
   "the service account of the pod": "Pod 的 service account",
   "the target with port 31993": "端口为 31993 的采集目标",
   "none: such headers are ignored": "无：忽略此类请求头",
-  "all namespaces": "全部命名空间",
-  "none: every user of the proxy has the role admin": "无：代理的所有用户都是 admin",
-  "made from the API token; without one, a random key for each process":
-    "由 API 令牌生成；没有令牌时，每个进程使用随机密钥",
   "plain HTTP without authentication": "明文 HTTP，无认证",
   "none: the analyzer scrapes the targets itself": "无：由分析器直接采集",
   "the CAs of the system": "系统的 CA",
