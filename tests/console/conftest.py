@@ -14,7 +14,7 @@ CHROMIUM = "/usr/bin/chromium"
 Opened = Callable[..., Watched]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet() -> Iterator[Demo]:
     """One demo for all tests of the console."""
     built = files("vgpuscope.http").joinpath("assets", "console", "index.html").is_file()
@@ -23,8 +23,9 @@ def fleet() -> Iterator[Demo]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Not for the session: while it is open, an event loop runs here, and other tests could start none."""
     needed("chromium", package="chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
