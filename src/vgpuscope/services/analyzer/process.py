@@ -564,7 +564,7 @@ def _check(config: Config) -> None:
 def _shows_no_data(request: Request) -> bool:
     """The console's files and the session: without them nobody could log in."""
     path = request.url.path
-    return path == SESSION_PATH or path == "/ui" or path.startswith("/ui/") or (path == "/" and wants_page(request))
+    return path in {SESSION_PATH, "/ui"} or path.startswith("/ui/") or (path == "/" and wants_page(request))
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:

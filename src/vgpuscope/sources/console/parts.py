@@ -1,8 +1,8 @@
 """Parts that answers are joined from: fetched on demand, once for all callers, and kept for a while.
 
 However many callers ask, a part is fetched by one task at a time. A caller waits for it until the part's deadline. Then
-it gets the last good value, or none. The fetch goes on, so that a slow part is there for the next caller. A part that is
-known to be slow is not waited for as long as there is a good value.
+it gets the last good value, or none. The fetch goes on, so that a slow part is there for the next caller. A part that
+is known to be slow is not waited for as long as there is a good value.
 """
 
 import asyncio
