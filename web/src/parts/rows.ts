@@ -62,7 +62,7 @@ function contains<R>(row: R, columns: readonly Readable<R>[], words: readonly st
   return words.every((one) => text.includes(one));
 }
 
-// The text of a row and the order of a column are made once: making them for 40,000 rows takes most of the time.
+// The text of a row and the order of a column are made once for each answer.
 const texts = new WeakMap<readonly Readable<never>[], WeakMap<object, string>>();
 
 function textOf<R>(row: R, columns: readonly Readable<R>[]): string {
@@ -155,7 +155,7 @@ function ordered<R>(rows: readonly R[], column: Readable<R>): Order<R> {
 const PLAIN = /^[a-z0-9./:-]*$/i;
 const DIGITS = 16;
 
-/** Keys to compare with < and >, which is ten times as fast as comparing names by the rules of a language. */
+/** Keys to compare with < and >, so that names need not be compared by the rules of a language again and again. */
 function keysOf(values: readonly (string | number)[]): readonly (string | number)[] {
   if (values.every((one) => typeof one === "number")) return values;
   const names = values.map(String);
