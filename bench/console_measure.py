@@ -107,6 +107,7 @@ def run(effort: ConsoleEffort) -> ConsoleFigures:
     if not files:
         raise SystemExit("bench: the console is not built; run make console")
     with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root, _world(Path(root), effort) as analyzer:
+        without = _alone(analyzer, effort)
         url = f"http://127.0.0.1:{analyzer.port}/ui/"
         with console_page.chromium() as browser:
             paint = _paint(browser, url, effort)
@@ -121,7 +122,7 @@ def run(effort: ConsoleEffort) -> ConsoleFigures:
             inputs=inputs,
             redraw=redraw,
             heap=heap,
-            consoles=_consoles(analyzer, paths, effort),
+            consoles=_consoles(analyzer, paths, effort, without=without),
             files=files,
             resident_bytes=analyzer.resident_bytes(),
             load=load,
@@ -225,15 +226,23 @@ def _refreshed(browser: Browser, url: str, effort: ConsoleEffort) -> tuple[Heap,
 # ── open consoles ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) -> Consoles:
+def _alone(analyzer: Program, effort: ConsoleEffort) -> float:
+    """The CPU time before any console was open, which would leave work behind."""
     _say(f"the analyzer alone, {effort.seconds:.0f} s")
-    without = _cpu(analyzer, effort.seconds)
+    return _cpu(analyzer, effort.seconds)
+
+
+def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort, *, without: float) -> Consoles:
     _say(f"{effort.consoles} open consoles, {effort.seconds:.0f} s")
     received: dict[str, int] = {}
     order = {"port": analyzer.port, "paths": paths, "consoles": effort.consoles, "every": effort.every}
     with _open(order, received.update):
         time.sleep(effort.every)  # every console has asked once, as those did that were open before
         with_them = _cpu(analyzer, effort.seconds)
+    if with_them < without:
+        raise RuntimeError(
+            f"{without:.1f} s of CPU without consoles, {with_them:.1f} s with them: not a valid comparison"
+        )
     return Consoles(
         number=effort.consoles,
         seconds=effort.seconds,
@@ -245,10 +254,10 @@ def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) 
 
 
 def _cpu(analyzer: Program, seconds: float) -> float:
-    before, began = analyzer.cpu_seconds(), time.monotonic()
+    before, began = analyzer.process_seconds(), time.monotonic()
     SPEED.look()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
-    return analyzer.cpu_seconds() - before
+    return analyzer.process_seconds() - before
 
 
 @contextmanager

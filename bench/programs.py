@@ -29,9 +29,14 @@ class Program:
     start_seconds: float  # until it answered
 
     def cpu_seconds(self) -> float:
-        """User and system time of all its threads, to the nanosecond."""
+        """User and system time of all its living threads, to the nanosecond."""
         tasks = Path(f"/proc/{self.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+    def process_seconds(self) -> float:
+        """User and system time of the process, to 10 ms; unlike `cpu_seconds`, with threads that have ended."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def busy_seconds(self) -> float:
         """The same plus the time in which it was ready to run, but waited for a CPU."""
