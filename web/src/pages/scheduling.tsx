@@ -218,8 +218,9 @@ function Stages({ data }: { data: Scheduling }) {
   );
 }
 
+/** The API server's times have whole seconds, so a fraction below one would only be the histogram's arithmetic. */
 const seconds = (value: number | null): string =>
-  value === null ? "–" : value < 10 ? `${number(value, 2)} s` : duration(value);
+  value === null ? "–" : value < 1 ? "< 1 s" : value < 10 ? `${number(value, 1)} s` : duration(value);
 
 function Codes({ data }: { data: Scheduling }) {
   const codes = Object.entries(data.by_code).sort((a, b) => b[1] - a[1]);
