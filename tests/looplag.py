@@ -1,4 +1,7 @@
-"""How long an event loop is kept from its next turn, in CPU time: a busy machine does not make it longer."""
+"""How long an event loop is kept from its next turn, in CPU time of its thread.
+
+Neither a busy machine nor another thread, such as a stand-in server, makes it longer.
+"""
 
 import asyncio
 import contextlib
@@ -9,15 +12,15 @@ _LOOK_EVERY = 0.001  # seconds
 
 
 class LoopLag:
-    """The longest stretch between two looks, in seconds of CPU time of all threads."""
+    """The longest stretch between two looks, in seconds."""
 
     longest = 0.0
 
     async def watch(self) -> None:
         while True:
-            before = time.process_time()
+            before = time.thread_time()
             await asyncio.sleep(_LOOK_EVERY)
-            self.longest = max(self.longest, time.process_time() - before)
+            self.longest = max(self.longest, time.thread_time() - before)
 
 
 @contextlib.asynccontextmanager

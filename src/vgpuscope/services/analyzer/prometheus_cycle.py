@@ -1,0 +1,350 @@
+"""One reading of Prometheus: its queries, and what failed in it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from math import inf
+from typing import TypeVar, cast, get_args
+
+from vgpuscope.catalog import node as m
+from vgpuscope.formats.prom import promql
+from vgpuscope.knowledge.exporters import GROUPS, Group
+from vgpuscope.logic.fleet.queries import (
+    Ask,
+)
+from vgpuscope.logic.fleet.requests import Bundle, lines_by_name, rows_by_ask
+from vgpuscope.logic.fleet.series_table import SampleQuery, Table, target_of
+from vgpuscope.model.analysis import Fault, Target, Term
+from vgpuscope.model.errors import (
+    AnswerPartial,
+    QueryFailed,
+    QueryTimeout,
+    ScopeError,
+    SourceDown,
+)
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.units import Units
+from vgpuscope.sources.fleet.promapi import Budget, PromApi
+from vgpuscope.worker import Worker
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+MANY = 20_000  # series: answers with so many fill memory
+ONE_NUMBER = 64 * 1024  # bytes of an answer that is one number
+_SLICE = 500  # rows: take a few milliseconds
+_SLICE_BYTES = 256 * 1024  # of the samples of these rows
+_SIZES_ANSWER = 1024 * 1024  # bytes of an answer with one row for each metric
+_FROZEN = (0.25, 0.5)  # of the window: the shorter part may hold a single sample
+_XID_DIGITS = 5
+_SIZES = 0.2  # of the deadline: without the number of series little is lost
+
+
+class Cycle:
+    """One reading: its window, its deadline, and what failed in it."""
+
+    def __init__(
+        self,
+        api: PromApi,
+        worker: Worker,
+        units: Units,
+        budget: Budget,
+        *,
+        end: UnixTime,
+        seconds: Seconds,
+        due: Seconds,
+        at_once: int,
+    ) -> None:
+        self._api, self._worker, self._units, self._budget = api, worker, units, budget
+        self.end, self.seconds = end, seconds
+        self._window = promql.window(seconds)
+        self._due, self._by = due, asyncio.get_running_loop().time() + due
+        self._room = asyncio.Semaphore(at_once)  # limits the answers in memory
+        self._taking = asyncio.Lock()
+        self.requests = 0
+        self.faults: list[Fault] = []
+        self.samples_failed = self.names_are_partial = self.sparing = False
+        self.facts: list[tuple[str, dict[str, str]]] = []  # names and labels of metrics that are 1 if these are true
+        self._again: list[tuple[Bundle, tuple[Table, ...]]] = []
+        self._refused: list[tuple[Ask, Table]] = []  # queries for samples that the engine rejected
+        self._advice: str | None = None  # hint of the last fault
+
+    def fault(self, part: str, error: ScopeError, *, group: Group | None = None, terms: tuple[Term, ...] = ()) -> None:
+        """Note a fault; `terms` of the group's tracks could not be read."""
+        self._advice = error.advice
+        schema, own = (group.schema, group.kind == "container") if group else (None, None)
+        self.faults.append(Fault(part=part, code=error.code, message=str(error), terms=terms, schema=schema, own=own))
+
+    def down(self, text: str) -> SourceDown:
+        """The error if all queries together gave no result; the last fault is the reason."""
+        return SourceDown(f"{text}: {self.faults[-1].code}: {self.faults[-1].message}", hint=self._advice)
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Run work outside the event loop, which it would block for too long."""
+        return await self._worker.do(work)
+
+    async def names(self, of: Iterable[str], matchers: Iterable[promql.Matcher]) -> promql.Answer[str]:
+        """Which of these metrics exist."""
+        match = promql.selector("", (promql.one_of("__name__", sorted(of)), *matchers))
+        data = await self._api.label_values(
+            "__name__",
+            match=match,
+            begin=self.end - self.seconds,
+            end=self.end,
+            by=self._by,
+            sent=self._sent,
+            budget=self._budget,
+        )
+        answer = promql.decode_names(data)
+        self._partial("names of metrics", answer.missing)
+        self.names_are_partial = bool(answer.missing)
+        return answer
+
+    async def number(self, query: str) -> float | None:
+        """The one number that a query returns; None if it returns none."""
+        self.requests += 1
+        data = await self._api.query(query, at=self.end, by=self._by, most=ONE_NUMBER, budget=self._budget)
+        answer = promql.decode_vector(data)
+        return answer.rows[0].value[1] if answer.rows else None
+
+    async def sizes(self, of: frozenset[str], matchers: Iterable[promql.Matcher]) -> dict[tuple[str, str], int]:
+        """The current number of series of each group; empty if the engine does not answer that."""
+        clocks = {name: group for group in GROUPS for name in group.clocks & of}
+        series = promql.selector("", (promql.one_of("__name__", sorted(clocks)), *matchers))
+        soon = min(self._by, asyncio.get_running_loop().time() + self._due * _SIZES)
+        try:
+            data = await self._api.query(
+                f"count by (__name__) ({series})",
+                at=self.end,
+                by=soon,
+                sent=self._sent,
+                most=_SIZES_ANSWER,
+                budget=self._budget,
+            )
+            rows = promql.decode_vector(data).rows
+        except ScopeError:
+            return {}
+        found: dict[tuple[str, str], int] = {}
+        for row in rows:
+            group, count = clocks.get(promql.decode_named(row.metric)[0]), row.value[1]
+            if group and 0 < count < inf:
+                key = (group.schema, group.kind)
+                found[key] = max(found.get(key, 0), int(count))
+        return found
+
+    async def ask(self, asked: tuple[Bundle, tuple[Table, ...]]) -> None:
+        """Fill one or several columns of tables by one request."""
+        bundle, tables = asked
+        pairs = tuple(zip(bundle.asks, tables, strict=True))
+
+        async def take(data: bytes) -> None:
+            if bundle.raw:
+                steps = promql.matrix_steps(data)
+                del data
+                lines = await _unhurried(steps)
+                by_name = {pairs[0][0].name: lines.rows}
+                if len(pairs) > 1:
+                    by_name = await self._off_loop_if_many(lines.rows, lines_by_name)
+                for ask, table in pairs:
+                    async for some_lines in _line_slices(by_name.get(ask.name, [])):
+                        table.take_samples(ask, some_lines, missing=lines.missing)
+                missing = lines.missing
+            else:
+                answer = await _unhurried(promql.vector_steps(data))
+                by_ask = {0: answer.rows}
+                if len(pairs) > 1:
+                    by_ask = await self._off_loop_if_many(answer.rows, lambda rows: rows_by_ask(bundle, rows))
+                for at, (ask, table) in enumerate(pairs):
+                    async for rows in _slices(by_ask[at]):
+                        table.take(ask, rows, missing=answer.missing)
+                missing = answer.missing
+            for ask, _ in pairs:
+                self._partial(ask.part, missing, ask=ask)
+
+        error = await self._part(bundle.part, bundle.query(self._window), take, fault=False)
+        if error is None:
+            return
+        for ask, table in pairs:
+            table.forget(ask)
+        if len(pairs) > 1 and not isinstance(error, QueryTimeout):
+            self._again += [(Bundle((ask,)), (table,)) for ask, table in pairs]
+            return
+        for ask, _ in pairs:
+            self.fault(ask.part, error, group=ask.group, terms=terms_of(ask.group.quantities[ask.quantity].term))
+        if bundle.raw:
+            self.samples_failed = True
+            if isinstance(error, QueryFailed) and error.answered:
+                self._refused += pairs
+
+    def to_ask_again(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """The queries of failed bundles, one by one: a single query may have failed the bundle."""
+        again, self._again = self._again, []
+        return again
+
+    def instead_of_samples(self) -> list[tuple[Bundle, tuple[Table, ...]]]:
+        """The statistics to query where samples were rejected; the rejection is then not a fault."""
+        refused, self._refused = self._refused, []
+        parts = {ask.part for ask, _ in refused}
+        self.faults[:] = [fault for fault in self.faults if fault.part not in parts]
+        return [
+            (Bundle((ask._replace(statistics=(one,)),)), (table,)) for ask, table in refused for one in ask.statistics
+        ]
+
+    async def learn(self, names: frozenset[str], matchers: Iterable[promql.Matcher]) -> None:
+        """Read the labels of metrics that are 1 if their labels are true."""
+
+        async def take(data: bytes) -> None:
+            async for rows in _rows(data):
+                self.facts += [promql.decode_named(row.metric) for row in rows]
+
+        series = promql.selector("", (promql.one_of("__name__", sorted(names)), *matchers))
+        await self._part("labels", f"last_over_time({series}[{self._window}]) > 0", take)
+
+    async def learn_xids(self, table: Table, matchers: Iterable[promql.Matcher]) -> None:
+        """Read the XIDs of the window: those counted in it, or the last one if it changed in the window."""
+
+        async def take(data: bytes) -> None:
+            async for rows in _rows(data):
+                for row in rows:
+                    labels = promql.decode_labels(row.metric)
+                    code = labels.get("xid") or f"{row.value[1]:.0f}"
+                    if code.isdecimal() and len(code) <= _XID_DIGITS and (card := labels.get(table.group.uuid)):
+                        table.xids.setdefault(card, set()).add(int(code))
+
+        series, window = promql.selector(table.group.xids, matchers), self._window
+        new = f"({series} > 0 unless {series} offset {window})"
+        await self._part("XIDs", f"({series} > 0 and changes({series}[{window}]) > 0) or {new}", take)
+
+    async def find_frozen(self, tables: Iterable[Table], matchers: Iterable[promql.Matcher]) -> None:
+        """Find agents that answer but no longer take samples: their pages always show the last sample."""
+
+        frozen: set[str] = set()
+
+        async def take(data: bytes) -> None:
+            async for rows in _rows(data):
+                frozen.update(target_of(promql.decode_labels(row.metric)) for row in rows)
+            for name in sorted(frozen):
+                self.fault(name, SourceDown("the agent answers, but has stopped taking samples"))
+                for table in tables:
+                    if table.group.schema == "vgpuscope":
+                        table.frozen.add(name)
+
+        series = promql.selector(m.SAMPLE_TIME.name, matchers)
+        spans = [promql.window(self.seconds * part) for part in _FROZEN]
+        same = (f"(changes({series}[{span}]) == 0 and count_over_time({series}[{span}]) > 1)" for span in spans)
+        await self._part("times of samples", " or ".join(same), take)
+
+    async def targets(self, jobs: Iterable[str], matchers: Iterable[promql.Matcher]) -> tuple[Target, ...]:
+        """The targets of these jobs by the engine's own `up` metric; empty if it has none."""
+        found: dict[str, Target] = {}
+
+        async def take(data: bytes) -> None:
+            async for rows in _rows(data):
+                for row in rows:
+                    name = target_of(promql.decode_labels(row.metric))
+                    up = row.value[1] == 1 or (name in found and found[name].up)
+                    found[name] = Target(name=name, up=up, reason="" if up else "its last scrape failed")
+
+        if wanted := sorted(filter(None, jobs)):
+            series = promql.selector("up", (promql.one_of("job", wanted), *matchers))
+            await self._part("targets", series, take, fault=False)
+        return tuple(found.values())
+
+    async def probe(self, table: Table, probe: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
+        """Query raw samples of some series, for the pace of their jobs."""
+
+        async def take(data: bytes) -> None:
+            lines = await _unhurried(promql.matrix_steps(data))
+            await self.off_loop(lambda: table.probe(lines.rows))
+
+        await self._part("raw samples", f"{probe.series(matchers)}[{self._window}]", take, fault=not self.faults)
+
+    async def look(self, table: Table, sample_query: SampleQuery, matchers: Iterable[promql.Matcher]) -> None:
+        """Query raw samples for a table."""
+
+        async def take(data: bytes) -> None:
+            answer = await _unhurried(promql.matrix_steps(data))
+            self._partial("raw samples", answer.missing)
+            await self.off_loop(lambda: table.look(sample_query, answer.rows))
+
+        await self._part("raw samples", f"{sample_query.series(matchers)}[{self._window}]", take)
+
+    async def _part(
+        self, part: str, query: str, take: Callable[[bytes], Awaitable[None]], *, fault: bool = True
+    ) -> ScopeError | None:
+        """Send a query; returns the error if it was not answered or not usable, and notes it if `fault`."""
+        try:
+            async with self._room:
+                data = await self._api.query(query, at=self.end, by=self._by, sent=self._sent, budget=self._budget)
+                async with self._taking:
+                    decoding = take(data)
+                    del data  # once decoded, it need not stay in memory
+                    await decoding
+        except ScopeError as e:
+            error = e
+        except Exception as e:
+            error = self._units.failed(part, e)
+        else:
+            return None
+        if fault:
+            self.fault(part, error)
+        return error
+
+    async def _off_loop_if_many(self, rows: list[T], work: Callable[[list[T]], V]) -> V:
+        return work(rows) if len(rows) <= MANY else await self.off_loop(lambda: work(rows))
+
+    def _partial(self, part: str, missing: str, *, ask: Ask | None = None) -> None:
+        if missing:
+            group, terms = (ask.group, terms_of(ask.group.quantities[ask.quantity].term)) if ask else (None, ())
+            self.fault(part, AnswerPartial(missing), group=group, terms=terms)
+
+    def _sent(self) -> None:
+        self.requests += 1
+
+
+async def _unhurried(steps: promql.Steps[T]) -> T:
+    """The result of some steps, with time for other tasks in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+async def _rows(data: bytes) -> AsyncIterator[list[promql.VectorRow]]:
+    """The rows of an answer in small slices."""
+    answer = await _unhurried(promql.vector_steps(data))
+    async for rows in _slices(answer.rows):
+        yield rows
+
+
+async def _line_slices(lines: list[promql.Line]) -> AsyncIterator[list[promql.Line]]:
+    """Lines in slices with few samples, with time for other tasks in between; at least one slice."""
+    some: list[promql.Line] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += memoryview(line.values).nbytes
+        if len(some) >= _SLICE or size >= _SLICE_BYTES:
+            yield some
+            await asyncio.sleep(0)
+            some, size = [], 0
+    if some or not lines:
+        yield some
+
+
+async def _slices(rows: list[T]) -> AsyncIterator[list[T]]:
+    """Rows in small slices, with time for other tasks in between; at least one slice.
+
+    A thread would not help: it and the event loop, which reads further answers, would wait for each other at every
+    chunk.
+    """
+    for at in range(0, max(1, len(rows)), _SLICE):
+        yield rows[at : at + _SLICE]
+        await asyncio.sleep(0)
+
+
+def terms_of(term: str) -> tuple[Term, ...]:
+    """The term of a quantity as a fault names it; empty for internal terms, which affect no verdict."""
+    return (cast("Term", term),) if term in get_args(Term) else ()
