@@ -52,6 +52,7 @@ programs: $(STAMP)
 	@tools/need fish fish
 	@tools/need chromium chromium
 	@tools/controlplane/build >/dev/null
+	@tools/helm/build >/dev/null
 
 test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
 	tools/console/run test
@@ -76,10 +77,12 @@ soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and s
 	$(BIN)/python -m pytest -m soak -s
 
 gen: $(STAMP)  ## write all generated files
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen
 	tools/console/run types
 
 check-gen: $(STAMP) check-types  ## fail if a generated file is not current
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen --check
 
 check-types: $(STAMP)

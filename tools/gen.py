@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tools.writers import codes, metrics, rules, settings
+from tools.writers import chart, codes, manifests, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -14,6 +15,7 @@ from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.logic.fleet.queries import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
+from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,6 +42,10 @@ GENERATED: dict[str, Callable[[], str]] = {
         every=RECORDED_EVERY,
     ),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
+    "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
+    "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),
+    # last: Helm reads the two files above
+    **{f"deploy/{name}": partial(manifests.manifest, name) for name in manifests.FILES},
 }
 
 
@@ -48,7 +54,11 @@ def main(argv: list[str]) -> int:
     check = "--check" in argv
     stale = []
     for name, make in GENERATED.items():
-        path, text = ROOT / name, make()
+        try:
+            path, text = ROOT / name, make()
+        except manifests.HelmMissing as missing:
+            print(f"gen: {name} left as it is: {missing}")
+            continue
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if not check:
