@@ -39,7 +39,10 @@ def shipped(tmp_path_factory):
         (chart / folder).mkdir()
     (chart / "rules" / "alerts.yaml").write_text(RULES)
     (chart / "rules" / "old.yaml").write_text(RULES.replace("Hot", "Old"))
-    for name in ("cluster-overview", "node"):
+    (chart / "rules" / "compat").mkdir()
+    (chart / "rules" / "compat" / "alerts.yaml").write_text(RULES.replace("Hot", "Printed"))
+    (chart / "dashboards" / "zh").mkdir()
+    for name in ("vgpuscope-overview", "vgpuscope-node", "zh/vgpuscope-node-zh"):
         (chart / "dashboards" / f"{name}.json").write_text(json.dumps({"title": "{{ $x }}", "uid": name}))
     return chart
 
@@ -318,13 +321,17 @@ def test_rules_arrive_as_they_were_written(shipped):
     assert rule["spec"] == msgspec.yaml.decode(RULES)
     assert len(only(template({"assumeCRDs": True}, chart=shipped), "PrometheusRule")) == 2
     assert not only(template({"assumeCRDs": True, "rules": {"enabled": False}}, chart=shipped), "PrometheusRule")
+    printed = template({"assumeCRDs": True, "compatibility": {"handbookRules": True}}, chart=shipped)
+    names = [o["metadata"]["name"] for o in only(printed, "PrometheusRule")]
+    assert len(set(names)) == 3
+    assert any(name.endswith("-compat-alerts") for name in names)
 
 
 def test_dashboards_are_config_maps_that_the_sidecar_finds(shipped):
     objects = template({"compatibility": {"handbookDashboard": True}}, chart=shipped)
     found = {o["metadata"]["name"]: o for o in only(objects, "ConfigMap", "dashboards")}
     handbook = found.pop("hami-grafana-dashboard")
-    assert json.loads(handbook["data"]["dashboard.json"])["uid"] == "cluster-overview"
+    assert json.loads(handbook["data"]["dashboard.json"])["uid"] == "vgpuscope-overview"
     assert "grafana_dashboard" not in handbook["metadata"]["labels"]
     assert len(found) == 2
     for o in found.values():
@@ -332,6 +339,9 @@ def test_dashboards_are_config_maps_that_the_sidecar_finds(shipped):
         ((name, text),) = o["data"].items()
         assert name.endswith(".json")
         assert json.loads(text)["title"] == "{{ $x }}"
+    for language, number in (("en", 2), ("zh", 1), ("both", 3)):
+        objects = template({"dashboards": {"language": language}}, chart=shipped)
+        assert len(only(objects, "ConfigMap", "dashboards")) == number
     assert not only(template({"dashboards": {"enabled": False}}, chart=shipped), "ConfigMap", "dashboards")
 
 

@@ -44,7 +44,11 @@ EVERYTHING: dict[str, Any] = {
         "affinity": {"nodeAffinity": {}},
     },
     "monitor": {
-        "serviceMonitor": {"labels": {"release": "prom"}, "scrapeTimeout": "10s", "endpoint": {"sampleLimit": 500000}},
+        "serviceMonitor": {
+            "labels": {"release": "prom"},
+            "scrapeTimeout": "10s",
+            "endpoint": {"metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "nodeGPU.*"}]},
+        },
     },
     "rules": {"labels": {"release": "prom"}},
     "networkPolicy": {

@@ -221,6 +221,7 @@ class Dashboards(Struct, kw_only=True, forbid_unknown_fields=True):
     """ConfigMaps with dashboards."""
 
     enabled: bool
+    language: Literal["en", "zh", "both"]
     namespace: str
     labels: Words
     annotations: Words
@@ -247,4 +248,5 @@ class Compatibility(Struct, kw_only=True, forbid_unknown_fields=True):
 
     handbookNames: bool
     handbookPodLabels: bool
+    handbookRules: bool
     handbookDashboard: bool
