@@ -4,6 +4,8 @@ import pytest
 
 from tests.chart.helmrun import refusal
 
+pytestmark = pytest.mark.real
+
 WRONG = [
     ({"agent": {"port": "9394x"}}, "/agent/port", "got string, want integer"),
     ({"agent": {"prot": 9394}}, "/agent", "'prot' not allowed"),

@@ -16,6 +16,7 @@ from tools.writers.chart_values import Values
 from vgpuscope.config import load
 from vgpuscope.version import __version__
 
+pytestmark = pytest.mark.real
 OPERATOR = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
 

@@ -5,9 +5,6 @@ request with 403, and every granted verb on every granted kind was used.
 """
 
 import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,10 +13,9 @@ import pytest
 from tests.chart.audit import Right, granted, requests, used
 from tests.chart.cluster import Cluster, Object, definition
 from tests.chart.helmrun import only
+from tests.chart.processes import analyzer
 from tests.contract.clusterrun import exporter, holder, quota, registered
-from tests.environment import bare
-from tests.ports import free_port
-from tests.services.agent.noderoot import WITHIN, NodeRoot, RunningAgent
+from tests.services.agent.noderoot import NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
 RELEASE, NODE, UUID = "vgpuscope", "gpu-1", "GPU-a"
@@ -162,24 +158,3 @@ def test_what_is_not_granted_is_refused_and_would_be_noticed(busy, installed):
 
 def owners(running: RunningAgent) -> dict[str, str]:
     return msgspec.json.decode(running.get("/api/v1/owners")[2])
-
-
-@contextlib.contextmanager
-def analyzer(kubeconfig: str, settings: Object, path: Path) -> Iterator[RunningAgent]:
-    """The analyzer with the settings that Helm installed, except for what only a pod has."""
-    port, log, file = free_port(), path / "analyzer.log", path / "config.yaml"
-    file.write_text(settings["data"]["config.yaml"])
-    here = ["--listen", f"127.0.0.1:{port}", "--history", str(path / "results.sqlite"), "--kubeconfig", kubeconfig]
-    command = [sys.executable, "-m", "vgpuscope", "analyzer", "--config", str(file), *here]
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=bare(HOME=str(path)), cwd=path)
-    running = RunningAgent(process, f"http://127.0.0.1:{port}", log)
-    try:
-        running.wait(lambda: running.status("/healthz") == 200)
-        yield running
-        process.terminate()
-        assert process.wait(WITHIN) == 0, log.read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
