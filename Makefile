@@ -42,6 +42,7 @@ fmt: $(STAMP)  ## format and fix what can be fixed
 lint: $(STAMP)  ## ruff, mypy, import contracts; the console's types and style
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 	tools/console/run check
+	@tools/helm/lint
 
 programs: $(STAMP)
 	@tools/need cc gcc
