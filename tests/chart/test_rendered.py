@@ -154,8 +154,10 @@ def test_services_and_policies_select_the_pods_they_are_for(objects):
         selector = selector.get("matchLabels", selector)
         (found,) = [t for t in templates if selector.items() <= t["metadata"]["labels"].items()]
         ports = {p["name"] for p in found["spec"]["containers"][0]["ports"]}
+        probe = found["spec"]["containers"][0]["livenessProbe"]["httpGet"]
         for port in o["spec"].get("ports", ()):
             assert port["targetPort"] in ports
+            assert (port.get("appProtocol") == "https") == (probe["scheme"] == "HTTPS")  # by which the analyzer scrapes
         for rule in o["spec"].get("ingress", ()):
             assert {port["port"] for port in rule["ports"]} <= ports
 
