@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,11 @@ class Cluster:
         for item in definitions:
             if self.get(item) is None:
                 self.create(item)
-            until(lambda item=item: self._established(item))
+            until(partial(self._established, item))
             spec = item["spec"]
             for version in spec["versions"]:
                 path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-                until(lambda path=path: self._served(path))
+                until(partial(self._served, path))
 
     def _established(self, item: Object) -> bool:
         now = self.get(item) or {}

@@ -19,7 +19,7 @@ from tests.services.agent.noderoot import NodeRoot, RunningAgent
 
 pytestmark = pytest.mark.real
 RELEASE, NODE, UUID = "vgpuscope", "gpu-1", "GPU-a"
-TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 SELECTOR = {"matchLabels": {"a": "b"}}
 CUSTOM = [
     ("serving.knative.dev", "v1", "Revision", "revisions"),
