@@ -58,7 +58,7 @@ GENERATED |= {
 }
 GENERATED |= {
     page: partial(alerts.page_with_tables, ROOT / page, FILES, language)
-    for page, language in (("docs/alerts.md", "en"), ("docs/alerts.zh-CN.md", "zh"))
+    for page, language in alerts.PAGES
 }
 
 

@@ -41,7 +41,7 @@ FILE = AlertFile(
                 "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }} ({{ . }}){{ end }} holds memory of GPU "
                 "{{ $labels.gpu_id }} on {{ $labels.hostname }}. The verdict has been idle for "
                 "{{ $value | humanizeDuration }}.",
-                "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }}（{{ . }}）{{ end }}占用 "
+                "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }}（{{ . }}）{{ else }} {{ end }}占用 "
                 "{{ $labels.hostname }} 上 GPU {{ $labels.gpu_id }} 的显存，判定为 idle 已有 {{ $value | humanizeDuration }}。",
             ),
             runbook=Runbook(
@@ -91,7 +91,7 @@ FILE = AlertFile(
             description=Text(
                 "Kernels of {{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }} ({{ . }}){{ end }} run on GPU "
                 "{{ $labels.gpu_id }} all the time, but the GPU draws hardly more power than an idle one.",
-                "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }}（{{ . }}）{{ end }}的核函数一直在 GPU "
+                "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.owner }}（{{ . }}）{{ else }} {{ end }}的核函数一直在 GPU "
                 "{{ $labels.gpu_id }} 上运行，但功耗接近空闲。",
             ),
             runbook=Runbook(
