@@ -56,10 +56,7 @@ GENERATED |= {
     for name, same in by_name().items()
     for folder, language in alerts.FOLDERS
 }
-GENERATED |= {
-    page: partial(alerts.page_with_tables, ROOT / page, FILES, language)
-    for page, language in alerts.PAGES
-}
+GENERATED |= {page: partial(alerts.page_with_tables, ROOT / page, FILES, language) for page, language in alerts.PAGES}
 
 
 def main(argv: list[str]) -> int:

@@ -210,8 +210,8 @@ FILE = AlertFile(
             ),
             description=Text(
                 "{{ $value | humanize1024 }}B of GPU {{ $labels.gpu_uuid }} on {{ $labels.node }} are in use, and no "
-                "container holds it. A pod that is placed there finds less memory than it was promised.",
-                "节点 {{ $labels.node }} 的 GPU {{ $labels.gpu_uuid }} 已用显存 {{ $value | humanize1024 }}B，却没有容器持有它。"
+                "container holds it by the scheduler's records. A pod that is placed there finds less memory than it was promised.",
+                "节点 {{ $labels.node }} 的 GPU {{ $labels.gpu_uuid }} 已用显存 {{ $value | humanize1024 }}B，而按调度器的记录没有容器持有它。"
                 "调度到这里的 Pod 拿不到承诺的显存。",
             ),
             runbook=Runbook(
