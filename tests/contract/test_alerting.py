@@ -1,6 +1,7 @@
 """From a page of metrics to a message: real Prometheus, real Alertmanager, and all rules over the demo."""
 
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -152,6 +153,17 @@ def shown(page: Path, kind: str) -> dict:
     blocks = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S))
     (found,) = [block for block in blocks if block.get("kind", next(iter(block))) == kind]
     return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_rules_for_fewer_messages_are_ones_and_name_alerts_that_exist(tmp_path, page):
+    needed("amtool", package="prometheus-alertmanager")
+    rules = shown(page, "inhibit_rules")
+    file = tmp_path / "alertmanager.yml"
+    file.write_text(yaml.safe_dump({"route": {"receiver": "hook"}, "receivers": [{"name": "hook"}], **rules}))
+    done = subprocess.run(["amtool", "check-config", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(re.findall(r"GPU\w+|Vgpuscope\w+", str(rules))) <= set(by_name())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -5,9 +5,9 @@ from tools.alerting.expressions import CONTAINER, GPU, OF_POD, VGPU, per, share
 
 _USED = f"1 - {share(per(GPU, 'vgpuscope_gpu_memory_free_bytes'), per(GPU, 'vgpuscope_gpu_memory_total_bytes'))}"
 
-# Names of the job that scrapes the agent: ours, the handbook's, and those of HAMi's own monitor. A PodMonitor puts its
+# Names of the job that scrapes the agent: ours, that of its Service, the handbook's, and those of HAMi's own monitor. A PodMonitor puts its
 # namespace and a slash before the name, a release of the chart its own name and a hyphen.
-AGENT_JOBS = "(.*[-/])?(vgpuscope-agent|hami-vgpu-monitor|hami-monitor|hami-device-plugin-monitor)"
+AGENT_JOBS = "(.*[-/])?(vgpuscope-agent|vgpuscope-nodes|hami-vgpu-monitor|hami-monitor|hami-device-plugin-monitor)"
 
 _FULL = (
     Cause(

@@ -3,7 +3,7 @@
 from tools.alerting.alert import Alert, AlertFile, Cause, Runbook, Text
 from tools.alerting.expressions import per
 
-_SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-analyzer)?|hami-scheduler|hami-webui)"
+_SERVICE_JOBS = "(.*[-/])?(vgpuscope(-cluster|-metrics|-analyzer|-api)?|hami-scheduler|hami-webui)"
 _ANALYZER = "cluster, job"  # replicas of one analyzer have one job; analyzers of different fleets have one each
 
 FILE = AlertFile(
