@@ -43,8 +43,8 @@ def appeared(labels: str, series: str, window: str) -> str:
     """
     return "\n".join(
         (
-            f"max by ({labels}) (increase({series}[{window}])) > 0",
+            f"max by ({labels}) (\n  increase({series}[{window}])\n) > 0",
             "or",
-            f"max by ({labels}) (last_over_time({series}[{window}]) unless {series} offset {window}) > 0",
+            f"max by ({labels}) (\n  last_over_time({series}[{window}])\n  unless\n  {series} offset {window}\n) > 0",
         )
     )
