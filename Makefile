@@ -46,6 +46,7 @@ lint: $(STAMP)  ## ruff, mypy, import contracts; the console's types and style
 programs: $(STAMP)
 	@tools/need cc gcc
 	@tools/need promtool prometheus
+	@tools/need prometheus-alertmanager prometheus-alertmanager
 	@tools/need victoria-metrics victoria-metrics
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/need zsh zsh
