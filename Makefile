@@ -42,6 +42,7 @@ fmt: $(STAMP)  ## format and fix what can be fixed
 lint: $(STAMP)  ## ruff, mypy, import contracts; the console's types and style
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 	tools/console/run check
+	@tools/helm/lint
 
 programs: $(STAMP)
 	@tools/need cc gcc
@@ -53,6 +54,7 @@ programs: $(STAMP)
 	@tools/need fish fish
 	@tools/need chromium chromium
 	@tools/controlplane/build >/dev/null
+	@tools/helm/build >/dev/null
 
 test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
 	tools/console/run test
@@ -77,10 +79,12 @@ soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and s
 	$(BIN)/python -m pytest -m soak -s
 
 gen: $(STAMP)  ## write all generated files
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen
 	tools/console/run types
 
 check-gen: $(STAMP) check-types  ## fail if a generated file is not current
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen --check
 
 check-types: $(STAMP)

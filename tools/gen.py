@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.alerting import compat
 from tools.alerting.tables import FILES, by_name
-from tools.writers import alerts, codes, metrics, rules, settings
+from tools.writers import alerts, chart, codes, manifests, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -16,6 +16,7 @@ from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOP
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.model.errors import error_types
+from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,6 +39,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/codes.zh-CN.md": codes.chinese_page,
     "docs/xid.md": codes.xid_page,
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
+    "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
+    "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),
 }
 
 RULES = "charts/vgpuscope/rules"
@@ -57,6 +60,8 @@ GENERATED |= {
     for folder, language in alerts.FOLDERS
 }
 GENERATED |= {page: partial(alerts.page_with_tables, ROOT / page, FILES, language) for page, language in alerts.PAGES}
+# Last: Helm reads the files of the chart.
+GENERATED |= {f"deploy/{name}": partial(manifests.manifest, name) for name in manifests.FILES}
 
 
 def main(argv: list[str]) -> int:
@@ -64,7 +69,11 @@ def main(argv: list[str]) -> int:
     check = "--check" in argv
     stale = []
     for name, make in GENERATED.items():
-        path, text = ROOT / name, make()
+        try:
+            path, text = ROOT / name, make()
+        except manifests.HelmMissing as missing:
+            print(f"gen: {name} left as it is: {missing}")
+            continue
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if not check:
