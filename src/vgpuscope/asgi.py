@@ -1,4 +1,4 @@
-"""The analyzer for an ASGI server: `uvicorn vgpuscope.asgi:app --host 0.0.0.0 --port 8080`, as gpu-oour's `main:app`.
+"""The analyzer for an ASGI server: `uvicorn vgpuscope.asgi:app --host HOST --port PORT`, as gpu-oour's `main:app`.
 
 Settings come from environment variables and the settings file; `analyzer.listen` is ignored.
 """

@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from vgpuscope.commands.command import Command
+from vgpuscope.model.service import AGENT_PORT, default_url
 
 if TYPE_CHECKING:
     from vgpuscope.config import Config
@@ -75,7 +76,7 @@ COMMAND = Command(
     description="Ask /healthz of a service; exit code 0 if it answers, 1 otherwise. The image's health check runs it.",
     examples=(
         ("vgpuscope alive", "any service, on the ports of the settings"),
-        ("vgpuscope alive http://127.0.0.1:9394", "the agent"),
+        (f"vgpuscope alive {default_url(AGENT_PORT)}", "the agent"),
     ),
     arguments=_arguments,
     run=_run,

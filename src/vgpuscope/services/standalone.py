@@ -1,6 +1,6 @@
 """Agent and analyzer on one machine without Kubernetes: two child processes, started, restarted and ended together.
 
-agent ──127.0.0.1:9394──► analyzer (its own scrapes) ──► API and console on :8080, history in a file
+agent ──► analyzer (its own scrapes) ──► API and console, history in a file
 
 They are processes and not threads of one: the driver's library runs inside the agent, and if it crashes or hangs, the
 console stays up and shows its GPU as unknown until the agent is back. Each is the same program as in a cluster.
