@@ -113,8 +113,10 @@ def _from(root: Path, base: str) -> Stage:
     kept = {n: v for n, v in os.environ.items() if n in {"PATH", "HOME", "XDG_CACHE_HOME"} or n.startswith("npm_")}
     kept |= {n: v for n, v in os.environ.items() if n.upper().endswith("_PROXY") or n.startswith(("PIP_", "SSL_"))}
     if base.startswith("python:"):
-        subprocess.run([sys.executable, "-m", "venv", root / "base"], check=True)
-        kept["PATH"] = f"{root / 'base' / 'bin'}:{kept['PATH']}"
+        python = root.parent / "python"
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", python], check=True)
+        kept["PATH"] = f"{python / 'bin'}:{kept['PATH']}"
     return Stage(root, base, kept)
 
 

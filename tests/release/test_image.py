@@ -31,16 +31,17 @@ def docker_run(image, *command, **environ):
     """Command, environment, directory and user as an engine would start them; command replaces CMD, as there."""
     words = [*image.entrypoint, *(command or image.cmd)]
     kept = {name: image.env[name] for name in image.env if name.isupper() and not name.startswith(("HOME", "PIP_"))}
-    user = int(image.user.partition(":")[0]) if os.geteuid() == 0 else None
-    program = image.root / "opt" / "vgpuscope" / "bin" / words[0]
-    return {
-        "args": [str(program), *words[1:]],
-        "env": {**kept, **environ},
-        "cwd": image.inside("."),
-        "user": user,
-        "group": user,
-        "extra_groups": [] if user else None,
-    }
+    words[0] = str(image.root / "opt" / "vgpuscope" / "bin" / words[0])
+    return {"args": [*_as_user(image), *words], "env": {**kept, **environ}, "cwd": image.inside(".")}
+
+
+def _as_user(image):
+    """As the image's user. It may read everything, because this Python may be in a home directory; it may not write."""
+    if os.geteuid() != 0:
+        return []
+    user, _, group = image.user.partition(":")
+    reading = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", *reading]
 
 
 @contextlib.contextmanager
@@ -182,5 +183,5 @@ def test_alive_tells_apart_what_answers_and_what_does_not(image):
 def test_uvicorn_is_in_the_image_too(image):
     """`docker run --entrypoint uvicorn IMAGE vgpuscope.asgi:app …`"""
     shown = docker_run(image)
-    shown["args"] = [str(image.root / "opt/vgpuscope/bin/uvicorn"), "--version"]
+    shown["args"] = [*_as_user(image), str(image.root / "opt/vgpuscope/bin/uvicorn"), "--version"]
     assert "uvicorn" in subprocess.run(**shown, capture_output=True, text=True, timeout=WITHIN).stdout.lower()

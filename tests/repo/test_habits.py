@@ -27,7 +27,7 @@ def test_a_commit_is_checked_by_the_linters_of_make_lint():
     config = msgspec.yaml.decode((REPOSITORY / ".pre-commit-config.yaml").read_bytes())
     assert [repo["repo"] for repo in config["repos"]] == ["local"]  # nothing is fetched
     hooks = "\n".join(hook["entry"] for repo in config["repos"] for hook in repo["hooks"])
-    assert commands(recipe("lint")) == {"ruff format", "ruff check", "mypy", "lint-imports"}
+    assert commands(recipe("lint")) == {"ruff format", "ruff check", "mypy", "lint-imports", "hadolint"}
     assert commands(recipe("lint")) <= commands(hooks)
     assert "-m tools.gen --check" in hooks
 
