@@ -251,14 +251,14 @@ def cast(events: Iterable[Event], *, title: str, width: int = WIDTH, height: int
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _PORT = 23494
-_ENDED = r"\n(?:\x1b\[\?2004h)?\$ $"
+_ENDED = r"\$ $"  # the prompt is back
 
 
 def record(recorder: Recorder) -> None:
     """The demo starts; then, in another terminal, its questions and answers."""
     first = Terminal(recorder)
     try:
-        first.wait(r"\$ $")
+        first.wait(_ENDED)
         first.type(f"vgpuscope demo --port {_PORT} --window-minutes 0.5")
         first.wait("Ctrl-C ends everything")
         page = "".join(data for _, data in recorder.events)
@@ -272,15 +272,17 @@ def record(recorder: Recorder) -> None:
 def _ask(recorder: Recorder, places: dict[str, str]) -> None:
     second = Terminal(recorder)
     try:
-        second.wait(r"\$ $")
+        second.wait(_ENDED)
         second.type(f"vgpuscope results --low {places['analyzer']}")
         second.wait(_ENDED)
         second.rest(5)
         second.type("clear")
+        second.wait(_ENDED)
         second.type(f"vgpuscope pending {places['cluster']}")
         second.wait(_ENDED)
         second.rest(5)
         second.type("clear")
+        second.wait(_ENDED)
         second.type(f"vgpuscope top http://127.0.0.1:{_PORT}")
         second.rest(8)
         second.type("q", enter=False)
