@@ -1,5 +1,6 @@
 """Record the demo in a real terminal: docs/img/demo.cast (asciinema v2) and docs/img/demo.svg (an animated picture)."""
 
+import codecs
 import contextlib
 import fcntl
 import html
@@ -22,6 +23,8 @@ from typing import NamedTuple
 import pyte
 from pyte.screens import Char
 
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
+
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "img"
 WIDTH, HEIGHT = 118, 34
 LONGEST_REST = 2.5  # seconds; a longer wait is shortened to this
@@ -37,11 +40,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.pace = 1.0  # seconds of the recording in one second of waiting
         self._shown, self._last = 0.0, time.monotonic()
 
     def add(self, data: str) -> None:
         now = time.monotonic()
-        self._shown += min(now - self._last, LONGEST_REST)
+        self._shown += min(now - self._last, LONGEST_REST) * self.pace
         self._last = now
         self.events.append((round(self._shown, 3), data))
 
@@ -51,6 +55,7 @@ class Terminal:
 
     def __init__(self, recorder: Recorder, **environ: str) -> None:
         self._recorder, self.printed = recorder, ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read can end inside a character
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -99,7 +104,7 @@ class Terminal:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # the shell has ended
-            data = os.read(self._master, 65536).decode(errors="replace")
+            data = self._decoder.decode(os.read(self._master, 65536))
             self.printed += data
             self._recorder.add(data)
 
@@ -202,16 +207,17 @@ def picture(shown: list[Frame], *, title: str, width: int = WIDTH, height: int =
     once. Without motion (as the reader's system may ask), the last frame is shown."""
     rows = {row: f"r{number}" for number, row in enumerate(sorted({r for frame in shown for r in frame.rows if r}))}
     wide, high = width * CELL_X, height * CELL_Y
+    step = wide + 4 * CELL_X  # a gap, so that no neighbour shows at the edge
     total = shown[-1].at - shown[0].at + LAST_REST
     film = "".join(
-        f'<g transform="translate({number * wide:.1f})">{"".join(_uses(frame, rows))}</g>'
+        f'<g transform="translate({number * step:.1f})">{"".join(_uses(frame, rows))}</g>'
         for number, frame in enumerate(shown)
     )
     steps = "".join(
-        f"{(frame.at - shown[0].at) / total:.3%}{{transform:translateX({-number * wide:.1f}px)}}"
+        f"{(frame.at - shown[0].at) / total:.3%}{{transform:translateX({-number * step:.1f}px)}}"
         for number, frame in enumerate(shown)
     )
-    last = f"transform:translateX({-(len(shown) - 1) * wide:.1f}px)"
+    last = f"transform:translateX({-(len(shown) - 1) * step:.1f}px)"
     defined = "".join(f'<g id="{name}">{row}</g>' for row, name in rows.items())
     dots = "".join(
         f'<circle cx="{18 + 18 * n}" cy="17" r="6" fill="{fill}"/>'
@@ -222,7 +228,7 @@ def picture(shown: list[Frame], *, title: str, width: int = WIDTH, height: int =
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full:.0f} {tall:.0f}" role="img">'
         f"<title>{html.escape(title)}</title><style>"
         f"text{{font:{FONT}px ui-monospace,'DejaVu Sans Mono','Liberation Mono',Menlo,Consolas,monospace;"
-        f"fill:{_TEXT};white-space:pre}}"
+        "white-space:pre}"
         f"@keyframes film{{{steps}100%{{{last}}}}}"
         f".film{{animation:film {total:.2f}s step-end infinite}}"
         f"@media (prefers-reduced-motion:reduce){{.film{{animation:none;{last}}}}}"
@@ -230,7 +236,7 @@ def picture(shown: list[Frame], *, title: str, width: int = WIDTH, height: int =
         f'<rect width="{full:.0f}" height="{tall:.0f}" rx="8" fill="{_BACK}"/>{dots}'
         f'<text x="{full / 2:.0f}" y="22" text-anchor="middle" fill="#7d8590">{html.escape(title)}</text>'
         f'<svg x="{MARGIN}" y="{BAR}" width="{wide:.1f}" height="{high}" viewBox="0 0 {wide:.1f} {high}">'
-        f'<g class="film">{film}</g></svg></svg>\n'
+        f'<g class="film" fill="{_TEXT}">{film}</g></svg></svg>\n'
     )
 
 
@@ -250,21 +256,22 @@ def cast(events: Iterable[Event], *, title: str, width: int = WIDTH, height: int
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_PORT = 23494
 _ENDED = r"\$ $"  # the prompt is back
+_STARTING = 0.25  # pace while the demo starts
 
 
 def record(recorder: Recorder) -> None:
-    """The demo starts; then, in another terminal, its questions and answers."""
+    """The demo starts; then, in another terminal, questions and answers."""
     first = Terminal(recorder)
     try:
         first.wait(_ENDED)
-        first.type(f"vgpuscope demo --port {_PORT} --window-minutes 0.5")
+        first.type("vgpuscope demo")
+        recorder.pace = _STARTING
         first.wait("Ctrl-C ends everything")
-        page = "".join(data for _, data in recorder.events)
-        places = dict(re.findall(r"(\w+) +(http://127\.0\.0\.1:\d+)", re.sub(r"\x1b\[[\d;]*m", "", page)))
-        first.rest(6)
-        _ask(recorder, places)
+        recorder.pace = 1.0
+        page = re.sub(r"\x1b\[[\d;]*m", "", "".join(data for _, data in recorder.events))
+        first.rest(5)
+        _ask(recorder, dict(re.findall(r"([\w-]+) +(http://127\.0\.0\.1:\d+)", page)))
     finally:
         first.close()
 
@@ -273,22 +280,26 @@ def _ask(recorder: Recorder, places: dict[str, str]) -> None:
     second = Terminal(recorder)
     try:
         second.wait(_ENDED)
-        second.type(f"vgpuscope results --low {places['analyzer']}")
-        second.wait(_ENDED)
-        second.rest(5)
-        second.type("clear")
-        second.wait(_ENDED)
-        second.type(f"vgpuscope pending {places['cluster']}")
-        second.wait(_ENDED)
-        second.rest(5)
-        second.type("clear")
-        second.wait(_ENDED)
-        second.type(f"vgpuscope top http://127.0.0.1:{_PORT}")
-        second.rest(8)
-        second.type("q", enter=False)
-        second.wait(_ENDED)
+        for command, place, port in (
+            ("results --low", "analyzer", ANALYZER_PORT),
+            ("pending", "cluster", CLUSTER_PORT),
+        ):
+            second.type(_line(command, places[place], port))
+            second.wait(_ENDED)
+            second.rest(4)
+            second.type("clear")
+            second.wait(_ENDED)
+        second.type(_line("top", places["hami-a"], AGENT_PORT))
+        second.rest(6)
+        kept = len(recorder.events)  # `top` is the last picture
     finally:
         second.close()
+    del recorder.events[kept:]
+
+
+def _line(command: str, url: str, port: int) -> str:
+    """The command, with the address if it is not the default."""
+    return f"vgpuscope {command}" if url == default_url(port) else f"vgpuscope {command} {url}"
 
 
 def main() -> None:

@@ -148,10 +148,30 @@ FLAGS = flags_of(cli.parser())
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w|(?<![\w-])--[a-z]\b")
 
 
+_OTHERS = frozenset(  # flags of `python -m bench`, docker and uvicorn
+    [
+        "--quick",
+        "--build",
+        "--build-arg",
+        "--entrypoint",
+        "--global",
+        "--name",
+        "--profile",
+        "--host",
+        "--port",
+        "--lifespan",
+        "--limit-concurrency",
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--timeout-keep-alive",
+        "--workers",
+    ]
+)
+
+
 @each_page
 def test_every_flag_that_is_named_exists(page):
-    bench = {"--quick"}  # of `python -m bench`
-    assert set(_FLAG.findall(page.read_text())) <= set().union(bench, *FLAGS.values())
+    assert set(_FLAG.findall(page.read_text())) <= set().union(_OTHERS, *FLAGS.values())
 
 
 @each_page
