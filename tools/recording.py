@@ -31,6 +31,7 @@ LONGEST_REST = 2.5  # seconds; a longer wait is shortened to this
 LAST_REST = 5.0  # seconds that the last picture stays
 FRAME = 0.12  # seconds; changes that follow faster are drawn together
 _KEY = 0.045  # seconds between two keys
+_WAITING = 0.15  # pace while a program works
 
 Event = tuple[float, str]  # seconds since the start, output
 
@@ -40,11 +41,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.on = True
         self.pace = 1.0  # seconds of the recording in one second of waiting
         self._shown, self._last = 0.0, time.monotonic()
 
     def add(self, data: str) -> None:
         now = time.monotonic()
+        if not self.on:
+            return
         self._shown += min(now - self._last, LONGEST_REST) * self.pace
         self._last = now
         self.events.append((round(self._shown, 3), data))
@@ -85,12 +89,14 @@ class Terminal:
                 self._read()
 
     def wait(self, pattern: str, *, within: float = 120.0) -> None:
-        """Record until this was printed."""
+        """Record until this was printed. It is the machine's time, so it passes quickly in the recording."""
         until = time.monotonic() + within
+        self._recorder.pace = _WAITING
         while not re.search(pattern, self.printed):
             if time.monotonic() > until:
                 raise TimeoutError(f"{pattern!r} was not printed in {within:g} s:\n{self.printed[-2000:]}")
             self.rest(0.05)
+        self._recorder.pace = 1.0
         self.printed = ""
 
     def close(self) -> None:
@@ -257,7 +263,6 @@ def cast(events: Iterable[Event], *, title: str, width: int = WIDTH, height: int
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _ENDED = r"\$ $"  # the prompt is back
-_STARTING = 0.25  # pace while the demo starts
 
 
 def record(recorder: Recorder) -> None:
@@ -266,9 +271,7 @@ def record(recorder: Recorder) -> None:
     try:
         first.wait(_ENDED)
         first.type("vgpuscope demo")
-        recorder.pace = _STARTING
         first.wait("Ctrl-C ends everything")
-        recorder.pace = 1.0
         page = re.sub(r"\x1b\[[\d;]*m", "", "".join(data for _, data in recorder.events))
         first.rest(5)
         _ask(recorder, dict(re.findall(r"([\w-]+) +(http://127\.0\.0\.1:\d+)", page)))
@@ -290,11 +293,11 @@ def _ask(recorder: Recorder, places: dict[str, str]) -> None:
             second.type("clear")
             second.wait(_ENDED)
         second.type(_line("top", places["hami-a"], AGENT_PORT))
+        second.wait("quit")
         second.rest(6)
-        kept = len(recorder.events)  # `top` is the last picture
+        recorder.on = False  # `top` is the last picture
     finally:
         second.close()
-    del recorder.events[kept:]
 
 
 def _line(command: str, url: str, port: int) -> str:
