@@ -22,20 +22,25 @@ _WATCH = """
     channel.port1.onmessage = () => then(performance.now());
     channel.port2.postMessage(0);
   });
-  const bench = { painted, useful: null, draws: 0, drawn: () => {} };
+  const bench = { painted, useful: null, draws: 0, drawn: () => {}, forgets: false };
   Object.defineProperty(window, "bench", { value: bench });
-  new MutationObserver((changes) => {
-    const drawn = changes.some((one) => one.type === "attributes" && one.target.matches(".heat canvas"));
-    if (!drawn) return;
+  const pen = CanvasRenderingContext2D.prototype;
+  const put = pen.putImageData;  // all cells of the map are written at once
+  pen.putImageData = function (...given) {
+    put.apply(this, given);
+    const canvas = this.canvas;
+    if (!canvas.matches(".heat canvas")) return;
     bench.draws += 1;
     bench.drawn();
-    const canvas = document.querySelector(".heat canvas");
-    const fits = canvas && canvas.clientWidth === canvas.parentElement.clientWidth;
+    const fits = canvas.clientWidth === canvas.parentElement.clientWidth;
     if (bench.useful === null && fits && document.querySelector(".figures")) {
       bench.useful = 0;
       painted((at) => { bench.useful = at; });
     }
-  }).observe(document, { subtree: true, childList: true, attributes: true, attributeFilter: ["width"] });
+  };
+  // While `forgets` is set, no answer has a tag: the console reads, parses and draws as if everything had changed.
+  const get = Headers.prototype.get;
+  Headers.prototype.get = function (name) { return bench.forgets && name === "etag" ? null : get.call(this, name); };
 })();
 """
 
