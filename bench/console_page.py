@@ -95,6 +95,29 @@ async () => {
 """
 
 
+# What sorting, searching and reading rows costs without any console; and a frame in which nothing has changed.
+_PLAIN = """
+async (rows) => {
+  const made = Array.from({ length: rows }, (_, n) => ({ name: `pod-${(n * 7919) % rows}`, use: (n * 31) % 101 }));
+  const frame = () => new Promise((done) => bench.painted(done));
+  const found = {};
+  const time = async (what, work) => {
+    await frame();
+    const began = performance.now();
+    work();
+    await frame();
+    found[what] = performance.now() - began;
+  };
+  const text = JSON.stringify(made);
+  await time("a frame in which nothing happens", () => {});
+  await time(`JSON.parse of ${rows} rows, ${Math.round(text.length / 1e5) / 10} MB`, () => JSON.parse(text));
+  await time(`Array.sort of ${rows} names`, () => [...made].sort((a, b) => (a.name < b.name ? -1 : 1)));
+  await time(`includes in ${rows} names`, () => made.filter((one) => one.name.includes("123")));
+  return found;
+}
+"""
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium, without a window."""
@@ -182,6 +205,19 @@ class Tab:
     def redraw(self, target: str) -> Span:
         """From a click until the map is painted again."""
         return self._span(_REDRAW, target)
+
+    def first_frame(self) -> float:
+        """Seconds from the start of the navigation until a frame was painted."""
+        return float(self._page.evaluate("() => new Promise((done) => bench.painted(done))")) / 1e3
+
+    def plain(self, rows: int) -> dict[str, float]:
+        """Seconds of what the language itself needs for so many rows."""
+        found: dict[str, float] = self._page.evaluate(_PLAIN, rows)
+        return {what: ms / 1e3 for what, ms in found.items()}
+
+    def forget(self) -> None:
+        """From now on, the console takes every answer for a new one."""
+        self._page.evaluate("() => { bench.forgets = true; }")
 
     def rest(self) -> None:
         """Wait until no request is under way."""

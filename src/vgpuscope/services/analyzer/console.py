@@ -34,6 +34,7 @@ from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
@@ -310,7 +311,8 @@ class Console:
             if known is not None and (known.made_for == wanted or self._too_soon(known, shown)):
                 return known
             began = self._clock()
-            index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
+            with without_collections():
+                index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
             self._join = _Join(wanted, index, rows, began, self._clock() - began)
             return self._join
 
@@ -398,8 +400,9 @@ class Console:
             until = min(at + _HOUR, end)
 
             async def read(at: int = at, until: UnixTime = until) -> WasteHour:
-                ledger = await wasted_by(self._desk.points, now, step="hour", begin=at, end=until)
-                return await asyncio.to_thread(waste_hour, ledger)
+                with without_collections():
+                    ledger = await wasted_by(self._desk.points, now, step="hour", begin=at, end=until)
+                    return await asyncio.to_thread(waste_hour, ledger)
 
             hours.append(await self._waste_hours.get((), at, at + _HOUR, read))
         return await asyncio.to_thread(waste_by_namespace, hours)

@@ -25,6 +25,7 @@ from vgpuscope.model.errors import QueryFailed, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.console import Console, part_of
 from vgpuscope.services.analyzer.console_parameters import ClassesQuery, SeriesQuery
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -114,9 +115,10 @@ async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, 
     async def read() -> ClassHour:
         fold = ClassFold(Grid(at, at + long, least=long, points=2), group=of.group)
         found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS}
-        gpus = await console.read_points(Wanted(**found, pod=None))
-        tenants = await console.read_points(Wanted(**found, namespace="")) if of.pods else gpus
-        await asyncio.to_thread(_fold_classes, fold, gpus, tenants)
+        with without_collections():
+            gpus = await console.read_points(Wanted(**found, pod=None))
+            tenants = await console.read_points(Wanted(**found, namespace="")) if of.pods else gpus
+            await asyncio.to_thread(_fold_classes, fold, gpus, tenants)
         return fold.hour()
 
     key = (of.step, asked.group_by, asked.node, asked.model, scope and tuple(sorted(scope)))
