@@ -18,10 +18,12 @@ type Group = (typeof GROUPS)[number];
 // What the map draws; 10,000 shared GPUs with all their fields are 25 MB.
 const FIELDS =
   "gpu_id,mig,profile,node,index,model,use_class,held,verdict,use.mean,tenants.namespace,tenants.pod,tenants.verdict";
+/** What the map asks for; index.html asks for the same before the program is there. */
+export const FLEET = { fields: FIELDS, limit: 100_000 };
 
 /** The GPUs of the map. */
 export function useFleet(): Loaded<GpuList> {
-  return useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, fields: FIELDS, limit: 100_000 });
+  return useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, ...FLEET });
 }
 
 export function FleetMap({ found }: { found: Loaded<GpuList> }) {

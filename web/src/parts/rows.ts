@@ -196,8 +196,7 @@ function placesOfTexts(keys: readonly Sortable[]): Map<string | number, number> 
 
 /** The places of rows by rank, in one pass; equal rows keep their order in either direction. */
 function inOrder({ of, different }: Ranks, descending: boolean): Uint32Array {
-  const bucket = (rank: number): number =>
-    rank === UNKNOWN ? different : descending ? different - 1 - rank : rank;
+  const bucket = (rank: number): number => (rank === UNKNOWN ? different : descending ? different - 1 - rank : rank);
   const starts = new Uint32Array(different + 2);
   for (const rank of of) starts[bucket(rank) + 1]! += 1;
   for (let at = 1; at < starts.length; at += 1) starts[at]! += starts[at - 1]!;

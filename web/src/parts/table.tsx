@@ -12,7 +12,7 @@ import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable } from "./rows";
-import { type Part as Stretch, reused, visible } from "./visible";
+import { reused, type Part as Stretch, visible } from "./visible";
 
 export interface Column<R> extends Readable<R> {
   readonly title: Key;

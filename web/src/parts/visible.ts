@@ -20,7 +20,11 @@ export function visible(count: number, size: number, top: number, height: number
  * A place for each row. A row that stays keeps its place. A new row takes the place of one that is gone, whose elements
  * are then filled anew instead of made anew, except the place `kept`: what has the focus must not become another row.
  */
-export function reused(before: ReadonlyMap<string, number>, keys: readonly string[], kept: number): Map<string, number> {
+export function reused(
+  before: ReadonlyMap<string, number>,
+  keys: readonly string[],
+  kept: number,
+): Map<string, number> {
   const stay = new Set(keys);
   const free: number[] = [];
   let next = 0;
