@@ -52,7 +52,7 @@ def _of_consoles(c: Consoles, resident: int) -> str:
     before, after = c.without
     got, size, same = (c.received.get(what, 0) for what in ("200", "bytes", "304"))
     return (
-        f"CPU of the analyzer in {c.seconds:.0f} s with one analysis: {before:.1f} s and {after:.1f} s without consoles "
+        f"CPU of the analyzer in {c.seconds:.0f} s with one analysis: {before:.1f} and {after:.1f} s without consoles "
         f"(before and after), {c.with_them:.1f} s with {c.number}. The periods without consoles differ by "
         f"{100 * c.noise:.1f} % of a core. The consoles got {got} answers, {size / 1e6:.0f} MB, and were told {same} "
         f"times that nothing has changed. The analyzer had {resident / 1e6:.0f} MB resident."
