@@ -118,13 +118,16 @@ def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
     return found
 
 
-@cache
 def _file(path: str, found: Traversable) -> Content:
-    """A built file, read and compressed once."""
     media = {".js": "application/javascript"}.get(path[path.rfind(".") :]) or mimetypes.guess_type(path)[0]
     headers = {"x-content-type-options": "nosniff"}
     if path.startswith(_HASHED):
         headers["cache-control"] = _FOREVER
     body = found.read_bytes()
-    packed = gzip.compress(body, mtime=0)
-    return Content(body=body, media=media or "application/octet-stream", headers=headers, gzipped=packed)
+    return Content(body=body, media=media or "application/octet-stream", headers=headers, gzipped=_gzipped(body))
+
+
+@cache
+def _gzipped(body: bytes) -> bytes:
+    """A built file is compressed once, as small as can be."""
+    return gzip.compress(body, mtime=0)
