@@ -214,15 +214,24 @@ function Search({ value }: { value: string }) {
   const [typed, setTyped] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const last = useRef(0);
-  useEffect(() => setTyped(value), [value]);
+  const sent = useRef(value);
+  useLayoutEffect(() => {
+    if (value === sent.current) return; // our own search: more may have been typed since
+    sent.current = value;
+    setTyped(value);
+  }, [value]);
   useEffect(() => () => clearTimeout(timer.current), []); // another page is not searched
   const type = (text: string): void => {
     const fast = performance.now() - last.current < BURST;
     last.current = performance.now();
     setTyped(text);
     clearTimeout(timer.current);
-    if (fast) timer.current = setTimeout(() => setQuery({ q: text }), PAUSE);
-    else setQuery({ q: text });
+    const search = (): void => {
+      sent.current = text;
+      setQuery({ q: text });
+    };
+    if (fast) timer.current = setTimeout(search, PAUSE);
+    else search();
   };
   return (
     <label class="search">
