@@ -153,11 +153,31 @@ _OTHER_PROGRAM = re.compile(
 )
 
 
+_OTHERS = frozenset(  # flags of `python -m bench`, docker and uvicorn
+    [
+        "--quick",
+        "--build",
+        "--build-arg",
+        "--entrypoint",
+        "--global",
+        "--name",
+        "--profile",
+        "--host",
+        "--port",
+        "--lifespan",
+        "--limit-concurrency",
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--timeout-keep-alive",
+        "--workers",
+    ]
+)
+
+
 @each_page
 def test_every_flag_that_is_named_exists(page):
-    bench = {"--quick"}  # of `python -m bench`
     text = _OTHER_PROGRAM.sub("", page.read_text())
-    assert set(_FLAG.findall(text)) <= set().union(bench, *FLAGS.values())
+    assert set(_FLAG.findall(text)) <= set().union(_OTHERS, *FLAGS.values())
 
 
 @each_page
