@@ -116,7 +116,12 @@ class ConsoleApi:
             ),
             get("/api/v1/namespaces/{name}", "one namespace", self._namespace, NamespaceDetail, **one),
             get("/api/v1/history/classes", "GPUs by class over time, as columns", self._classes, ClassHistory),
-            get("/api/v1/history/series", "use, memory, score and power over time", self._series, SeriesHistory),
+            get(
+                "/api/v1/history/series",
+                "use, memory, score, power, energy and allocation over time",
+                self._series,
+                SeriesHistory,
+            ),
             get("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
             get("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
             self._data("/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList),
@@ -312,7 +317,8 @@ class ConsoleApi:
     async def _timeline(self, call: Call[TimelineQuery, None]) -> Timeline:
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
-        events = [*waits(pods_in(view.pending or (), scope)), *self._console.events]
+        recorded, since = await self._console.events()
+        events = [*waits(pods_in(view.pending or (), scope)), *recorded]
         found = [
             event
             for event in events
@@ -323,7 +329,7 @@ class ConsoleApi:
         found.sort(key=lambda event: event.at, reverse=True)
         return Timeline(
             total=len(found),
-            since=self._console.recorded_since,
+            since=since,
             rows=tuple(found[asked.offset : asked.offset + asked.limit]),
             parts=view.part("analysis", "cluster"),
         )
