@@ -30,6 +30,7 @@ from vgpuscope.model.console.workloads import WorkloadDetail, WorkloadList, Work
 from vgpuscope.model.errors import Unknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.model.words import NO_WORDS
 from vgpuscope.services.analyzer.console import JOINED, Console, View
 from vgpuscope.services.analyzer.console_answers import (
     gpu_detail,
@@ -260,18 +261,20 @@ class ConsoleApi:
         if not found.pending:
             raise _no_pod(asked)
         pod = min(found.pending, key=lambda one: (one.outcome != "waiting", -(one.created or 0.0)))
+        facts = scheduling.facts_of(found)
+        fact = next(iter(facts.get(pod.code, ())), NO_WORDS)
         return PendingDetail(
             pod=scheduling.pending_row(
-                replace(pod, fact=pod.fact or next(iter(found.facts.get(pod.code, ())), "")),
+                pod if pod.fact else replace(pod, fact=fact.en, fact_zh=fact.zh),
                 now=found.now,
                 codes=found.codes,
                 say=scheduling_words,
             ),
             reasons=tuple(
-                scheduling.reason_row(one, pod, codes=found.codes, facts=found.facts, say=scheduling_words)
+                scheduling.reason_row(one, pod, codes=found.codes, facts=facts, say=scheduling_words)
                 for one in pod.said
             ),
-            changes=found.advice,
+            changes=scheduling.both(found.advice, found.advice_zh),
             parts=view.part("cluster"),
         )
 
