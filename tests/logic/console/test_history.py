@@ -140,6 +140,12 @@ def test_an_analysis_belongs_to_the_step_in_which_its_window_ends():
     assert {column.quantity: column.values for column in fold.columns()}["use"] == (0.5, None)
 
 
+def test_an_hour_with_an_analysis_that_began_before_it_has_no_more_gpus_than_there_are():
+    points = [point(gpu, by={"busy": 3600.0, "idle": 900.0}, seconds=4500, held=4500) for gpu in "ab"]
+    found, _ = folded(points, grid=Grid(NOON, NOON + HOUR, least=HOUR, points=10))
+    assert found == {(None, "busy"): (1.6,), (None, "idle"): (0.4,)}
+
+
 def analysis(at: float, seconds: float, gpu: str = "a", **more) -> HistoryPoint:
     by: Any = {"busy": seconds}
     return HistoryPoint(

@@ -86,7 +86,7 @@ class ClassFold:
         for (place, *_), found in seconds.items():
             covered[place] = max(covered.get(place, 0.0), found)
         for place, found in covered.items():
-            self._covered[place] = min(self._grid.step, self._covered[place] + found)
+            self._covered[place] += found  # can be more than the step: an hour has all of an analysis that ends in it
 
     def _count(self, piece: Piece, name: str, part: Ratio) -> None:
         point, place = piece.point, piece.place
