@@ -35,8 +35,9 @@ PAGES = {
 RAW = re.compile(r"undefined|\[object|NaN|\b[A-Z]{2,}(_[A-Z]+)+\b|\bnull\b")
 # Names, units and commands that are the same in Chinese; anything with a digit, a slash, a dot or a hyphen is a name.
 NAMES = re.compile(
+    r"\b(?:kubectl|vgpuscope|curl|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
     r"\S*[\d/\-_.{}()=\"]\S*|\b(?:GPU|CPU|SM|XID|MIG|HAMi|MPS|DRA|UUID|Pod|NVML|Prometheus|PromQL|Kubernetes|kubelet|"
-    r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB)\b",
+    r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|service account|basic auth|Name: value)\b",
     re.IGNORECASE,
 )
 _TEXTS = """() => {
@@ -44,7 +45,7 @@ _TEXTS = """() => {
   const found = [];
   while (walk.nextNode()) {
     const parent = walk.currentNode.parentElement;
-    if (parent.closest('code, .mono, .sr, title, a') || !walk.currentNode.textContent.trim()) continue;
+    if (parent.closest('code, .mono, .sr, title, a, noscript') || !walk.currentNode.textContent.trim()) continue;
     found.push(walk.currentNode.textContent.trim());
   }
   return found;

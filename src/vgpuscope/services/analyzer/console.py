@@ -298,7 +298,8 @@ class Console:
         """End what is under way."""
         if self._wiring is not None:
             await _let_go(self._wiring)
-        for reader in (self._past, self._recorded, *self._charts.values()):
+        readers: list[PartReader[Any]] = [self._past, self._recorded, *self._charts.values()]
+        for reader in readers:
             await reader.close()
         if self._closing:
             await asyncio.wait(self._closing)
