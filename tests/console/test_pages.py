@@ -37,7 +37,8 @@ RAW = re.compile(r"undefined|\[object|NaN|\b[A-Z]{2,}(_[A-Z]+)+\b|\bnull\b")
 NAMES = re.compile(
     r"\b(?:kubectl|vgpuscope|curl|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
     r"\S*[\d/\-_.{}()=\"]\S*|\b(?:GPU|CPU|SM|XID|MIG|HAMi|MPS|DRA|UUID|Pod|NVML|Prometheus|PromQL|Kubernetes|kubelet|"
-    r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|service account|basic auth|Name: value)\b",
+    r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|"
+    r"service account|basic auth|Name: value)\b",
     re.IGNORECASE,
 )
 _TEXTS = """() => {
