@@ -269,7 +269,7 @@ export const en = {
   "overview.course": "GPUs by class",
   "overview.waste": "Idle GPU-hours",
   "overview.attention": "Needs attention",
-  "overview.waste_when": "by namespace, 24 h",
+  "overview.waste_when": "24 h",
   "figure.gpus": "Healthy GPUs",
   "figure.gpus_note": "{nodes} {nodes:node|nodes}, {namespaces} {namespaces:namespace|namespaces}",
   "figure.allocated": "Memory allocated",

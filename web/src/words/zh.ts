@@ -266,7 +266,7 @@ export const zh: typeof en = {
   "overview.course": "各类别 GPU 数",
   "overview.waste": "空闲 GPU 小时",
   "overview.attention": "需要关注",
-  "overview.waste_when": "按命名空间，近 24 小时",
+  "overview.waste_when": "近 24 小时",
   "figure.gpus": "健康的 GPU",
   "figure.gpus_note": "{nodes} 个节点，{namespaces} 个命名空间",
   "figure.allocated": "已分配显存",
