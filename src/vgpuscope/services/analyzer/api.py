@@ -18,6 +18,7 @@ from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.request_places import Places
+from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
@@ -409,7 +410,7 @@ class AnalyzerApi:
     async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
         """One hour or day is read at a time, so that memory use does not grow with the period."""
         end = time.time()
-        asked, caller = call.asked, call.caller
+        asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         step, begin = _period(asked.since, end)
         analysis = (await self._board(call)).analysis
         ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
@@ -419,7 +420,7 @@ class AnalyzerApi:
             begin=begin,
             end=end,
             history=stored,
-            sees=caller.sees if caller.restricted else None,
+            sees=None if scope is None else scope.__contains__,
         )
         return msgspec.structs.replace(found, rows=found.rows[: asked.limit])
 
