@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tools.dashboards import write as dashboards
 from tools.writers import codes, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
@@ -40,6 +41,7 @@ GENERATED: dict[str, Callable[[], str]] = {
         every=RECORDED_EVERY,
     ),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
+    **dashboards.files(),
 }
 
 
