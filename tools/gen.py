@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tools.dashboards import write as dashboards
 from tools.writers import codes, metrics, rules, settings
+from tools.writers.metrics_index import ServiceMetrics, index_page
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -15,11 +16,19 @@ from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.logic.fleet.queries import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 
 ROOT = Path(__file__).resolve().parents[1]
 
+SERVICES = (
+    ServiceMetrics("node agent", AGENT_PORT, "metrics-agent.md", node_catalog.METRICS),
+    ServiceMetrics("cluster exporter", CLUSTER_PORT, "metrics-cluster.md", cluster_catalog.METRICS),
+    ServiceMetrics("analyzer", ANALYZER_PORT, "metrics-analyzer.md", analyzer_catalog.METRICS),
+)
+
 GENERATED: dict[str, Callable[[], str]] = {
-    "docs/metrics.md": lambda: metrics.metrics_page(
+    "docs/metrics.md": lambda: index_page(SERVICES),
+    "docs/metrics-agent.md": lambda: metrics.metrics_page(
         "Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES, limits=NODE_LIMITS
     ),
     "docs/metrics-cluster.md": lambda: metrics.metrics_page(

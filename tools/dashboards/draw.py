@@ -370,12 +370,18 @@ _KINDS: dict[str, Callable[[Panel, Language], Drawn]] = {
 
 def _datasource(language: Language) -> m.VariableModel:
     label = Text("Data source", "数据源").of(language)
-    return build.DatasourceVariable("datasource").label(label).type("prometheus").build()
+    return _without_auto(build.DatasourceVariable("datasource").label(label).type("prometheus").build())
 
 
 def _variable(variable: Variable, language: Language) -> m.VariableModel:
     drawn = _kind_of(variable).label(variable.label.of(language))
-    return (drawn.description(variable.about.of(language)) if variable.about else drawn).build()  # type: ignore[no-any-return]
+    return _without_auto((drawn.description(variable.about.of(language)) if variable.about else drawn).build())
+
+
+def _without_auto(variable: m.VariableModel) -> m.VariableModel:
+    """The SDK writes fields of interval variables for every kind; Grafana's schema of a dashboard has none."""
+    variable.auto = variable.auto_min = variable.auto_count = None
+    return variable
 
 
 def _kind_of(variable: Variable) -> Drawn:

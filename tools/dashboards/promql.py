@@ -93,7 +93,7 @@ def quantile(q: float, metric: Metric, *by: str, window: str, **matches: str) ->
 
 def or_zero(expression: str, proof: Metric) -> str:
     """The expression, or 0 if it has no series while its exporter reports: absence alone does not say zero."""
-    return f"({expression}) or on () (0 * max({select(proof)}))"
+    return f"({expression}) or on () (0 * max({each(proof)}))"
 
 
 def named(expression: str, **matches: str) -> str:
@@ -106,12 +106,6 @@ def named(expression: str, **matches: str) -> str:
 def with_labels(expression: str, on: str, copied: str, info: str) -> str:
     """The series with labels of an info metric; of several infos of one object, one is taken."""
     return f"({expression}) * on ({on}) group_left ({copied}) topk by ({on}) (1, {info})"
-
-
-def as_agent(expression: str) -> str:
-    """Series of the analyzer, whose labels follow gpu-oour, with the labels of the agents."""
-    with_uuid = f'label_replace({expression}, "gpu_uuid", "$1", "gpu_id", "(.*)")'
-    return f'label_replace({with_uuid}, "node", "$1", "hostname", "(.*)")'
 
 
 def metrics_in(expression: str) -> tuple[str, ...]:

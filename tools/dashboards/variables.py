@@ -42,7 +42,8 @@ THRESHOLD = Variable(
     label=Text("Low below", "低利用率阈值"),
     text="20",
     about=Text(
-        "GPUs and pods with a score below this number are listed. The analyzer's own threshold is thresholds.low_utilization.",
+        "GPUs and pods with a score below this number are listed. "
+        "The analyzer's own threshold is thresholds.low_utilization.",
         "列出评分低于此值的 GPU 与 Pod。分析器自身的阈值是 thresholds.low_utilization。",
     ),
 )

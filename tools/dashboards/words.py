@@ -34,7 +34,7 @@ GOOD, WARN, BAD, NEUTRAL, QUIET = "#3d8f5f", "#e8a33d", "#c8502b", "#2f6fb7", "#
 CLASSES = (
     Word("busy", Text("busy", "繁忙"), "#2f6fb7"),
     Word("busy-unproductive", Text("busy, unproductive", "繁忙但低效"), "#7a5ea8"),
-    Word("low", Text("low", "低使用率"), "#7db7e8"),
+    Word("low", Text("low use", "低使用率"), "#7db7e8"),
     Word("not-started", Text("not started", "未启动"), "#9dc3a8"),
     Word("stalled", Text("stalled", "疑似停滞"), "#a3276d"),
     Word("idle-held", Text("idle, holds memory", "空闲占显存"), "#c8502b"),

@@ -126,11 +126,12 @@ DEVICES = Row(
         table(
             Text("GPUs that are not healthy", "异常的 GPU"),
             Text(
-                "lost: the driver no longer answers for it. unresponsive: a driver call hangs. The runbook is docs/xid.md.",
+                "lost: the driver no longer answers for it. unresponsive: a driver call hangs. "
+                "docs/xid.md says what to do.",
                 "丢失：驱动不再响应该卡。无响应：驱动调用卡住。处置方法见 docs/xid.md。",
             ),
             ("node", "gpu_index", "model", "gpu_uuid", "health"),
-            Query(expr=named(UNHEALTHY, **HERE), name=""),
+            Query(expr=f"({named(UNHEALTHY, **HERE)}) or on (cluster, node, gpu_uuid) ({UNHEALTHY})"),
             empty=Text("every GPU is healthy, or no agent is scraped", "所有 GPU 正常，或没有抓取到 agent"),
             width=12,
             links=(("gpu_uuid", "gpu"), ("node", "node")),
@@ -177,21 +178,43 @@ DEVICES = Row(
                 "GPU 生命周期内重映射的行数、是否有重映射等待重置，以及是否失败。重映射失败应更换 GPU。",
             ),
             ("node", "gpu_uuid"),
-            Query(expr=each(n.GPU_ECC_UNCORRECTED, **HERE), name=Text("Uncorrected", "未纠正"), decimals=0,
-                  steps=((None, NEUTRAL), (1, BAD))),
+            Query(
+                expr=each(n.GPU_ECC_UNCORRECTED, **HERE),
+                name=Text("Uncorrected", "未纠正"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, BAD)),
+            ),
             Query(expr=each(n.GPU_ECC_CORRECTED, **HERE), name=Text("Corrected", "已纠正"), decimals=0),
-            Query(expr=each(n.GPU_REMAPPED_UNCORRECTED, **HERE), name=Text("Rows, uncorrected", "重映射行（未纠正）"), decimals=0),
-            Query(expr=each(n.GPU_REMAPPED_CORRECTED, **HERE), name=Text("Rows, corrected", "重映射行（已纠正）"), decimals=0),
-            Query(expr=each(n.GPU_REMAP_PENDING, **HERE), name=Text("Remap pending", "待重映射"), decimals=0,
-                  steps=((None, NEUTRAL), (1, WARN))),
-            Query(expr=each(n.GPU_REMAP_FAILED, **HERE), name=Text("Remap failed", "重映射失败"), decimals=0,
-                  steps=((None, NEUTRAL), (1, BAD))),
-            empty=Text("no data: no GPU reports ECC, or no agent is scraped", "无数据：没有 GPU 上报 ECC，或没有抓取到 agent"),
+            Query(
+                expr=each(n.GPU_REMAPPED_UNCORRECTED, **HERE),
+                name=Text("Rows, uncorrected", "重映射行（未纠正）"),
+                decimals=0,
+            ),
+            Query(
+                expr=each(n.GPU_REMAPPED_CORRECTED, **HERE),
+                name=Text("Rows, corrected", "重映射行（已纠正）"),
+                decimals=0,
+            ),
+            Query(
+                expr=each(n.GPU_REMAP_PENDING, **HERE),
+                name=Text("Remap pending", "待重映射"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, WARN)),
+            ),
+            Query(
+                expr=each(n.GPU_REMAP_FAILED, **HERE),
+                name=Text("Remap failed", "重映射失败"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, BAD)),
+            ),
+            empty=Text(
+                "no data: no GPU reports ECC, or no agent is scraped", "无数据：没有 GPU 上报 ECC，或没有抓取到 agent"
+            ),
             links=(("gpu_uuid", "gpu"), ("node", "node")),
             sort=Text("Uncorrected", "未纠正"),
         ),
     ),
-)  # fmt: skip
+)
 
 AGENTS = Row(
     Text("Node agents", "节点 agent"),
@@ -249,13 +272,29 @@ AGENTS = Row(
             ),
             ("node",),
             Query(expr=each(n.REGIONS, **HERE), name=Text("Regions", "region 数"), decimals=0),
-            Query(expr=each(n.REGIONS_ORPHANED, **HERE), name=Text("Left behind", "遗留"), decimals=0,
-                  steps=((None, NEUTRAL), (1, WARN))),
-            Query(expr=f"sum by (cluster, node) ({increase(n.DROPPED, **HERE)})", name=Text("Dropped", "丢弃"), decimals=0,
-                  steps=((None, NEUTRAL), (1, WARN))),
-            Query(expr=f"sum by (cluster, node) ({increase(n.CORRECTIONS, **HERE)})", name=Text("Corrected", "纠正"), decimals=0),
-            Query(expr=f"sum by (cluster, node) ({each(n.WITHOUT_SERIES, **HERE)})", name=Text("Without series", "无序列"), decimals=0,
-                  steps=((None, NEUTRAL), (1, WARN))),
+            Query(
+                expr=each(n.REGIONS_ORPHANED, **HERE),
+                name=Text("Left behind", "遗留"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, WARN)),
+            ),
+            Query(
+                expr=f"sum by (cluster, node) ({increase(n.DROPPED, **HERE)})",
+                name=Text("Dropped", "丢弃"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, WARN)),
+            ),
+            Query(
+                expr=f"sum by (cluster, node) ({increase(n.CORRECTIONS, **HERE)})",
+                name=Text("Corrected", "纠正"),
+                decimals=0,
+            ),
+            Query(
+                expr=f"sum by (cluster, node) ({each(n.WITHOUT_SERIES, **HERE)})",
+                name=Text("Without series", "无序列"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, WARN)),
+            ),
             empty=NO_AGENT,
             width=12,
             links=(("node", "node"),),
@@ -273,21 +312,21 @@ AGENTS = Row(
             links=(("node", "node"),),
         ),
         lines(
-            Text("Memory of agents", "agent 内存"),
+            Text("Memory of agents", "agent 的内存"),
             Text("Resident memory of each agent.", "各 agent 的常驻内存。"),
             (of_agents(n.PROCESS_RSS), "{{node}}"),
             empty=NO_AGENT,
             unit="bytes",
         ),
         lines(
-            Text("CPU of agents", "agent CPU"),
+            Text("CPU of agents", "agent 的 CPU"),
             Text("CPU time in a second; 1 is one core.", "每秒占用的 CPU 时间；1 表示一个核。"),
             (of_agents(n.PROCESS_CPU, counter=True), "{{node}}"),
             empty=NO_AGENT,
             decimals=3,
         ),
     ),
-)  # fmt: skip
+)
 
 EXPORTER = Row(
     Text("Cluster exporter", "集群 exporter"),
@@ -302,8 +341,12 @@ EXPORTER = Row(
             Query(expr=each(c.WATCH_UP), name=Text("Up", "正常"), words="yes"),
             Query(expr=each(c.WATCH_OBJECTS), name=Text("Objects", "对象数"), decimals=0),
             Query(expr=each(c.WATCH_AGE), name=Text("Last message", "最近消息"), unit="s", decimals=0),
-            Query(expr=each(c.WATCH_FAULTS), name=Text("Not readable", "无法读取"), decimals=0,
-                  steps=((None, NEUTRAL), (1, WARN))),
+            Query(
+                expr=each(c.WATCH_FAULTS),
+                name=Text("Not readable", "无法读取"),
+                decimals=0,
+                steps=((None, NEUTRAL), (1, WARN)),
+            ),
             empty=NO_CLUSTER,
             width=12,
         ),
@@ -314,11 +357,13 @@ EXPORTER = Row(
                 "各种矛盾随时间的变化。含义见 docs/reconciliation.md。",
             ),
             (f"sum by (kind) ({each(c.FINDINGS)})", "{{kind}}"),
-            empty=Text("no contradiction, or the cluster exporter is not scraped", "没有矛盾，或没有抓取到集群 exporter"),
+            empty=Text(
+                "no contradiction, or the cluster exporter is not scraped", "没有矛盾，或没有抓取到集群 exporter"
+            ),
             decimals=0,
         ),
     ),
-)  # fmt: skip
+)
 
 ANALYZER = Row(
     Text("Analyzer", "分析器"),
@@ -369,6 +414,7 @@ ANALYZER = Row(
                 "the last analysis was complete, or the analyzer is not scraped", "最近一次分析完整，或没有抓取到分析器"
             ),
             width=12,
+            height=5,
         ),
         figure(
             Text("Leaders", "主副本数"),
@@ -376,10 +422,11 @@ ANALYZER = Row(
                 "Replicas of the analyzer that are the leader. More than one per cluster would write twice.",
                 "担任主副本的分析器数。每个集群应为 1；多于 1 会重复写入。",
             ),
-            f"sum by (cluster) ({select(a.LEADER)})",
+            f"sum by (cluster) (max by (cluster, job, instance) ({select(a.LEADER)}))",
             empty=NO_ANALYSIS,
             decimals=0,
             width=6,
+            height=5,
             steps=((None, BAD), (1, GOOD)),
         ),
         figure(
@@ -392,6 +439,7 @@ ANALYZER = Row(
             empty=NO_ANALYSIS,
             decimals=0,
             width=6,
+            height=5,
             steps=ANY_IS_WORTH_A_LOOK,
         ),
     ),

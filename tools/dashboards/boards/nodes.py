@@ -176,7 +176,7 @@ GPUS = Row(
                 "What the analyzer found out about each GPU or MIG instance, over time. A gap: no analysis.",
                 "分析器对每张 GPU 或 MIG 实例的判定随时间的变化。空白表示当时没有分析结果。",
             ),
-            queries=(Query(expr=class_timeline("gpu", **ANALYSED), name="{{hostname}} / {{gpu_id}} {{mig}}"),),
+            queries=(Query(expr=class_timeline(**ANALYSED), name="{{hostname}} / {{gpu_id}} {{mig}}"),),
             empty=NO_ANALYSIS,
             words="class",
             width=12,
@@ -247,8 +247,9 @@ POWER = Row(
         lines(
             Text("Power as a share of the limit", "功率占上限的比例"),
             Text(
-                "Power draw divided by the enforced limit of the same GPU: 300 W is much for an A10 and little for a B200.",
-                "功率除以该 GPU 当前生效的功率上限：300 W 对 A10 很高，对 B200 很低。",
+                "Power draw divided by the enforced limit of the same GPU. "
+                "300 W is impossible for an A10 and little for a B200.",
+                "功率除以该 GPU 当前生效的功率上限：300 W 对 A10 不可能，对 B200 则很低。",
             ),
             (named(share(n.GPU_POWER, n.GPU_POWER_LIMIT), **HERE), NAME),
             empty=NO_AGENT,

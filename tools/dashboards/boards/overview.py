@@ -52,8 +52,11 @@ FIGURES = Row(
         figure(
             Text("GPU utilisation", "GPU 利用率"),
             Text(
-                "Mean over all GPUs of the share of time in which a kernel ran. It does not show how many SMs were busy.",
-                "所有 GPU 上有 kernel 运行的时间占比的平均值。它不反映有多少 SM 在工作。",
+                "Mean over all GPUs of the share of time in which a kernel ran. "
+                "It does not show how many SMs were busy. "
+                "GPUs in MIG mode do not report it and are not counted.",
+                "所有 GPU 上有 kernel 运行的时间占比的平均值。它不反映有多少 SM 在工作。"
+                "启用 MIG 的 GPU 不上报，不计在内。",
             ),
             f"avg({each(n.GPU_UTILIZATION)})",
             empty=NO_AGENT,
@@ -95,7 +98,8 @@ FIGURES = Row(
         figure(
             Text("Memory in use", "显存使用率"),
             Text(
-                "Physical memory in use, as a share of the physical memory of all GPUs, without what the driver reserves.",
+                "Physical memory in use, as a share of the physical memory of all GPUs. "
+                "What the driver reserves is not counted as used.",
                 "实际使用的显存占全部物理显存的比例，不含驱动保留部分。",
             ),
             f"{USED} / {PHYSICAL}",
@@ -153,8 +157,9 @@ USE = Row(
         lines(
             Text("Utilisation and memory", "利用率与显存"),
             Text(
-                "Means over all GPUs. Allocated memory far above used memory is memory that others cannot get.",
-                "所有 GPU 的平均。已分配远高于实际使用的部分，是别人拿不到的显存。",
+                "Means over all GPUs; allocated memory is of the GPUs that are registered with HAMi or DRA. "
+                "Allocated far above used: memory that others cannot get.",
+                "所有 GPU 的平均；分配率只统计已向 HAMi 或 DRA 注册的 GPU。分配率远高于使用率，说明有显存别人拿不到。",
             ),
             (f"avg({each(n.GPU_UTILIZATION)})", Text("utilisation", "利用率")),
             (f"{USED} / {PHYSICAL}", Text("memory used", "显存使用率")),
@@ -170,12 +175,16 @@ USE = Row(
         lines(
             Text("Memory: allocatable, allocated, used", "显存：可分配、已分配、已使用"),
             Text(
+                "Of the GPUs that are registered with HAMi or DRA. "
                 "Allocatable and allocated are the scheduler's numbers, used is the driver's.",
-                "可分配与已分配来自调度器，已使用来自驱动。",
+                "仅统计已向 HAMi 或 DRA 注册的 GPU。可分配与已分配来自调度器，已使用来自驱动。",
             ),
             (ALLOCATABLE, Text("allocatable", "可分配")),
             (ALLOCATED, Text("allocated", "已分配")),
-            (USED, Text("used", "已使用")),
+            (
+                f"sum({each(n.GPU_MEMORY_USED)} and on (cluster, node, gpu_uuid) {each(c.DEVICE_MEMORY)})",
+                Text("used", "已使用"),
+            ),
             empty=NO_CLUSTER,
             unit="bytes",
             fixed=(

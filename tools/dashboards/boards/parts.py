@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.dashboards.promql import as_agent, each, or_zero
+from tools.dashboards.promql import each, or_zero
 from tools.dashboards.spec import NO_ANALYSIS, NO_CLUSTER, Panel, Query, Steps
 from tools.dashboards.words import BAD, CLASSES, GOOD, NEUTRAL, QUIET, WARN, Text
 from vgpuscope.catalog import analyzer as a
@@ -20,11 +20,10 @@ SCORES: Steps = ((None, BAD), (20, NEUTRAL), (70, GOOD))
 MUTED = QUIET
 
 
-def figure(title: Text, about: Text, expr: str, *, empty: Text, width: int = 4, **more: Any) -> Panel:
+def figure(title: Text, about: Text, expr: str, *, empty: Text, width: int = 4, height: int = 4, **more: Any) -> Panel:
     """One large number of now."""
-    return Panel(
-        kind="stat", title=title, about=about, queries=(Query(expr=expr),), empty=empty, width=width, height=4, **more
-    )
+    asked = (Query(expr=expr),)
+    return Panel(kind="stat", title=title, about=about, queries=asked, empty=empty, width=width, height=height, **more)
 
 
 def lines(title: Text, about: Text, *queries: tuple[str, Text | str], empty: Text, **more: Any) -> Panel:
@@ -78,8 +77,8 @@ CLASSES_OVER_TIME = lines(
 )
 
 
-def class_timeline(name: str, **matches: str) -> str:
+def class_timeline(**matches: str) -> str:
     """The class of each GPU as the number of its word, for a timeline."""
     coded = [f"({each(a.USE_CLASS, 'gpu_id', 'mig', 'hostname', **matches, **{'class': word.value})} * {at})"
              for at, word in enumerate(CLASSES)]  # fmt: skip
-    return as_agent(" or ".join(coded)) if name == "agent" else " or ".join(coded)
+    return " or ".join(coded)

@@ -111,7 +111,8 @@ SHARING = Row(
             Text("Allocation of each GPU", "各 GPU 的分配"),
             Text(
                 "Allocated memory and compute as a share of what can be allocated on the GPU, and slots in use. "
-                "With scaling the base exceeds the physical GPU. Used is the driver's number, as a share of the physical memory.",
+                "With scaling the base exceeds the physical GPU. "
+                "Used is the driver's number, as a share of the physical memory.",
                 "已分配的显存与算力占该 GPU 可分配量的比例，以及已用槽位。开启超分时基数大于物理 GPU。"
                 "“实际使用”为驱动测得的显存占物理显存的比例。",
             ),
@@ -250,7 +251,8 @@ FRAGMENTS = Row(
         table(
             Text("GPUs that the kubelet only counts", "仅由 kubelet 计数的 GPU"),
             Text(
-                "Resources of nodes that register no GPU with HAMi or DRA: whole GPUs, time-slicing shares, MIG instances.",
+                "Resources of nodes that register no GPU with HAMi or DRA: "
+                "whole GPUs, time-slicing shares, MIG instances.",
                 "没有向 HAMi 或 DRA 注册 GPU 的节点上的资源：整卡、时间片份额、MIG 实例。",
             ),
             ("node", "resource", "type", "mode", "profile"),

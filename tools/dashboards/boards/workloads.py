@@ -1,7 +1,7 @@
 """Who uses what?"""
 
 from tools.dashboards.boards.parts import ANY_IS_WORTH_A_LOOK, OVER, WASTE, bars, figure, lines, table
-from tools.dashboards.promql import as_agent, each, increase, or_zero, rate, with_labels
+from tools.dashboards.promql import each, increase, or_zero, rate, with_labels
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, NAMESPACE, POD
 from tools.dashboards.words import BAD, NEUTRAL, WARN, Text
@@ -29,7 +29,8 @@ def vgpu_share(part: Metric, whole: Metric) -> str:
     return f"sum by ({own}) ({each(part, **WHO)}) / (sum by ({own}) ({each(whole, **WHO)}) > 0)"
 
 
-TENANT_CLASS = as_agent(each(a.TENANT_CLASS, "gpu_id", "hostname", "namespace", "pod", "owner", "class", **WHO))
+ON_TENANT = ("gpu_id", "mig", "hostname", "namespace", "pod")
+TENANT_CLASS = each(a.TENANT_CLASS, *ON_TENANT, "owner", "class", **WHO)
 
 FIGURES = Row(
     None,
@@ -200,14 +201,16 @@ PODS = Row(
         table(
             Text("Class of each pod on its GPU", "各 Pod 的类别"),
             Text(
-                "What the analyzer found out about each pod, and how long its verdict has been idle. 0: in use.",
-                "分析器对每个 Pod 的判定，以及判定为空闲已持续多久。0 表示使用中。",
+                "What the analyzer found out about each pod, and how long its verdict has been idle. "
+                "0: in use. Empty: unknown.",
+                "分析器对每个 Pod 的判定，以及判定为空闲已持续多久。0 表示使用中，空表示无法判断。",
             ),
-            ("namespace", "pod", "owner", "node", "gpu_uuid", "class"),
+            ("namespace", "pod", "owner", "hostname", "gpu_id", "mig", "class"),
+            Query(expr=TENANT_CLASS),
             Query(
                 expr=with_labels(
-                    as_agent(each(a.TENANT_IDLE, "gpu_id", "hostname", "namespace", "pod", **WHO)),
-                    "cluster, node, gpu_uuid, namespace, pod",
+                    each(a.TENANT_IDLE, *ON_TENANT, **WHO),
+                    ", ".join(("cluster", *ON_TENANT)),
                     "owner, class",
                     TENANT_CLASS,
                 ),
@@ -218,7 +221,7 @@ PODS = Row(
             ),
             empty=NO_ANALYSIS,
             height=9,
-            links=(("pod", "pod"), ("gpu_uuid", "gpu"), ("node", "node")),
+            links=(("pod", "pod"), ("gpu_id", "gpu"), ("hostname", "node")),
             labels_words=("class",),
             sort=Text("Idle for", "已空闲"),
         ),
@@ -231,9 +234,10 @@ CONTAINERS = Row(
         lines(
             Text("Memory as a share of the limit", "容器 vGPU 显存使用率"),
             Text(
-                "Memory by HAMi's own accounting, divided by HAMi's limit. It can exceed 100 % for a moment: CUDA contexts "
-                "count too. A container without a limit has no line.",
-                "HAMi 自身统计的显存除以 HAMi 的上限。因 CUDA context 也计入，可能短暂超过 100%。没有上限的容器不显示。",
+                "Memory by HAMi's own accounting, divided by HAMi's limit. It can exceed 100 % for a moment: "
+                "CUDA contexts count too. A container without a limit has no line.",
+                "HAMi 自身统计的显存除以 HAMi 的上限。因 CUDA context 也计入，可能短暂超过 100%。"
+                "没有上限的容器不显示。",
             ),
             (vgpu_share(n.VGPU_MEMORY_USED, n.VGPU_MEMORY_LIMIT), NAME),
             empty=NO_HAMI,
