@@ -63,6 +63,12 @@ def _cells(at):
     return itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"]))
 
 
+def test_no_two_panels_of_a_dashboard_have_one_title():
+    for language in LANGUAGES:
+        names = [shown.id for shown in panels(language)]
+        assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 @each_panel
 def test_a_panel_says_what_it_shows_whence_and_why_it_can_be_empty(shown):
     text = shown.panel["description"]

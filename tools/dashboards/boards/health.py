@@ -232,7 +232,7 @@ AGENTS = Row(
             link="node",
         ),
         table(
-            Text("Sources that fail", "失效的数据来源"),
+            Text("Sources that fail", "失效的数据来源明细"),
             Text(
                 "Sources whose last read failed, and the age of the last good read. Their values are absent, not 0.",
                 "最近一次读取失败的来源，以及上次成功读取的时间。其数值缺失，而不是 0。",

@@ -202,7 +202,7 @@ USE = Row(
             link="gpu",
         ),
         lines(
-            Text("Memory in use", "物理显存使用率"),
+            Text("Memory in use by GPU", "物理显存使用率"),
             Text(
                 "Memory in use, as a share of the physical memory of the same GPU, without what the driver reserves.",
                 "已用显存占该 GPU 物理显存的比例，不含驱动保留部分。",

@@ -36,7 +36,7 @@ FIGURES = Row(
     None,
     (
         figure(
-            Text("Pods on GPUs", "使用 GPU 的 Pod"),
+            Text("Pods", "使用 GPU 的 Pod"),
             Text("Pods that hold or use a GPU.", "持有或使用 GPU 的 Pod。"),
             f"count({each(n.CONTAINER_INFO, 'namespace', 'pod', 'pod_uid', **WHO)})",
             empty=NO_AGENT,
