@@ -31,11 +31,19 @@ class Engine:
 
     def panel(self, shown: Shown, choice: Mapping[str, str | list[str]] | None = None) -> dict[str, list[Series]]:
         """The answer to each query of a panel, by its letter."""
-        values = {**chosen(shown.variables, choice or {}), **MACROS}
+        values = {**self.chosen(shown, choice or {}), **MACROS}
         return {
             query["refId"]: self.ask(interpolated(query["expr"], values), instant=query.get("instant", False))
             for query in shown.queries
         }
+
+    def chosen(self, shown: Shown, choice: Mapping[str, str | list[str]]) -> dict[str, str]:
+        """The variables of a panel. One without "All" has every value here; Grafana would take the first."""
+        known = dict(choice)
+        for variable in shown.variables:
+            if variable["type"] == "query" and not variable["includeAll"] and variable["name"] not in known:
+                known[variable["name"]] = self.label_values(variable, chosen(shown.variables, known))
+        return chosen(shown.variables, known)
 
     def ask(self, query: str, *, instant: bool = True, at: float | None = None) -> list[Series]:
         if instant:

@@ -15,6 +15,7 @@ _FUNCTIONS = {
     "count",
     "histogram_quantile",
     "increase",
+    "label_replace",
     "max",
     "min",
     "rate",
@@ -26,7 +27,7 @@ _FUNCTIONS = {
 _WORDS = {"and", "by", "group_left", "offset", "on", "or", "unless"}
 _LISTS = {"by", "on", "group_left"}
 _NAMES = {metric.name for metric in METRICS}
-_LABELS = {label for metric in METRICS for label in labels_of(metric)} | {"cluster", "le", "job", "instance"}
+_LABELS = {label for metric in METRICS for label in labels_of(metric)} | {"cluster", "le", "job", "instance", "gpu"}
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 

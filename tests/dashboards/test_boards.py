@@ -128,7 +128,7 @@ def test_a_typing_error_in_a_label_or_a_metric_is_refused():
 @each_panel
 def test_variables_of_queries_and_links_are_those_of_the_dashboard(shown):
     known = {variable["name"] for variable in shown.variables} | {"__rate_interval", "__range", "__interval"}
-    used = {name for query in shown.queries for name in re.findall(r"\$(\w+)", query["expr"])}
+    used = {name for query in shown.queries for name in re.findall(r"\$([A-Za-z_]\w*)", query["expr"])}
     links = set(re.findall(r"\$\{(\w+)\}", json.dumps(shown.panel)))
     assert used | links <= known | {"datasource"}
 

@@ -27,6 +27,7 @@ EMPTY_ON_A_HEALTHY_DEMO = {
     "vgpuscope-health/Regions that are refused or disputed": [{"node": "n1", "reason": "version"}],
     "vgpuscope-health/Faults of the last analysis": [{"code": "QUERY_FAILED"}],
 }
+EMPTY_QUERIES = {("vgpuscope-utilisation/No verdict", "B")}  # coverage is known only of a signal that is there
 
 
 class World:
@@ -96,6 +97,12 @@ def services(world: World, now: float) -> None:
     world.put(n.REGIONS_REFUSED, 2, node="n1", reason="version")
     world.put(a.FAULTS, 1, code="QUERY_FAILED")
     world.put(a.LAST_SUCCESS, now - 30)
+    for verdict in ("idle", "unknown"):
+        world.put(a.VERDICT, verdict == "unknown", hostname="n2", gpu_id="GPU-c", verdict=verdict)
+        world.put(a.VERDICT, verdict == "idle", hostname="n1", gpu_id="GPU-b", verdict=verdict)
+    for hostname, gpu in (("n1", "GPU-b"), ("n2", "GPU-c")):
+        world.put(a.COVERAGE, 0.25, hostname=hostname, gpu_id=gpu)
+        world.put(a.AGE, 40, hostname=hostname, gpu_id=gpu)
     xid = {"node": "n1", "gpu_uuid": "GPU-b", "action": "restart-machine", "fatal": "true"}
     world.put(n.GPU_XIDS, 1, since=SECONDS - 300, **xid, xid="79")  # its first event makes the series
     world.put(n.GPU_XIDS, 5, **xid, xid="13")  # old: none of it is new
@@ -205,6 +212,12 @@ def test_what_is_empty_while_all_is_well_is_not_when_something_fails(engine, nam
     (found,) = engine.panel(PANELS[name]).values()
     shown = [{k: v for k, v in one.labels.items() if k not in {"cluster", "gpu_index", "model"}} for one in found]
     assert shown == EMPTY_ON_A_HEALTHY_DEMO[name]
+
+
+def test_only_gpus_without_a_verdict_are_listed_with_what_is_missing(engine):
+    found = answer(engine, "utilisation/No verdict")
+    assert [(one.labels["gpu_id"], one.value) for one in found["A"]] == [("GPU-c", 40)]
+    assert [(one.labels["gpu_id"], one.value) for one in found["B"]] == [("GPU-c", 0.25)]
 
 
 def test_the_clusters_are_offered(engine):

@@ -126,7 +126,7 @@ def _common(drawn: Drawn, panel: Panel, language: Language) -> Drawn:
     if panel.most is not None:
         drawn = drawn.max(panel.most)
     if panel.steps:
-        drawn = drawn.thresholds(_thresholds(panel.steps))
+        drawn = drawn.thresholds(_thresholds(_readable(panel.steps) if panel.kind == "stat" else panel.steps))
     for letter, query in zip(_LETTERS, panel.queries, strict=False):
         drawn = drawn.with_target(_target(panel, query, letter, language))
     for word in WORDS.get(panel.words or "", ()):
@@ -161,6 +161,11 @@ def _target(panel: Panel, query: Query, letter: str, language: Language) -> Draw
         return target.format(PromQueryFormat.HEATMAP).legend_format("{{le}}")
     name = both(query.name).of(language)
     return target.legend_format(name) if name else target
+
+
+def _readable(steps: Steps) -> Steps:
+    """Colours of text: what is neither good nor bad has the colour of text in the theme that is shown."""
+    return tuple((value, "text" if colour == NEUTRAL else colour) for value, colour in steps)
 
 
 def _thresholds(steps: Steps) -> Drawn:
@@ -327,21 +332,18 @@ def _column(query: Query, language: Language) -> list[m.DynamicConfigValue]:
         found.append(("unit", query.unit))
     if query.decimals is not None:
         found.append(("decimals", query.decimals))
-    if query.words:
-        return [
-            *(m.DynamicConfigValue(id_val=key, value=value) for key, value in found),
-            *_worded(WORDS[query.words], language),
-        ]
     if query.steps:
-        steps = [{"value": value, "color": colour} for value, colour in query.steps]
+        chosen = query.steps if query.cell == "gauge" else _readable(query.steps)
+        steps = [{"value": value, "color": colour} for value, colour in chosen]
         found.append(("thresholds", {"mode": "absolute", "steps": steps}))
     if query.cell == "gauge":
         found += [("custom.cellOptions", {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}), ("min", 0)]
         found += [("max", 1)] if query.unit == "percentunit" else []
         found += [] if query.steps else [("color", {"mode": "fixed", "fixedColor": NEUTRAL})]
-    elif query.steps:
+    elif query.steps and not query.words:
         found.append(("custom.cellOptions", {"type": "color-text"}))
-    return [m.DynamicConfigValue(id_val=key, value=value) for key, value in found]
+    worded = _worded(WORDS[query.words], language) if query.words else []
+    return [*(m.DynamicConfigValue(id_val=key, value=value) for key, value in found), *worded]
 
 
 def _worded(words: tuple[Word, ...], language: Language) -> list[m.DynamicConfigValue]:
@@ -398,10 +400,12 @@ def _kind_of(variable: Variable) -> Drawn:
         "refId": "PrometheusVariableQueryEditor-VariableQuery",
         "qryType": 1,
     }
+    drawn = build.QueryVariable(variable.name).query(query).datasource(SOURCE).multi(True)
+    drawn = drawn.sort(m.VariableSort.ALPHABETICAL_ASC).refresh(m.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    if not variable.everything:
+        return drawn.include_all(False)
     everything = m.VariableOption(selected=True, text=["All"], value=["$__all"])
-    drawn = build.QueryVariable(variable.name).query(query).datasource(SOURCE).multi(True).include_all(True)
-    drawn = drawn.all_value(_ALL).current(everything).sort(m.VariableSort.ALPHABETICAL_ASC)
-    return drawn.refresh(m.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    return drawn.include_all(True).all_value(_ALL).current(everything)
 
 
 def _to_others(language: Language) -> m.DashboardLink:

@@ -108,6 +108,11 @@ def with_labels(expression: str, on: str, copied: str, info: str) -> str:
     return f"({expression}) * on ({on}) group_left ({copied}) topk by ({on}) (1, {info})"
 
 
+def shortened(expression: str, label: str, short: str) -> str:
+    """Series with one more label: the beginning of a UUID, which is enough to read and fits into a legend."""
+    return f'label_replace({expression}, "{short}", "$1", "{label}", "([A-Z]+-.{{8}}).*")'
+
+
 def metrics_in(expression: str) -> tuple[str, ...]:
     """The metrics of the table that an expression reads, in order, without the suffixes of histograms."""
     words = (_SUFFIX.sub("", word) if word not in _NAMES else word for word in _WORD.findall(expression))

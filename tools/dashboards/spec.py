@@ -79,6 +79,7 @@ class Variable:
     query: str = ""  # label_values(…)
     text: str | None = None  # a text box with this content
     choices: tuple[str, ...] = ()
+    everything: bool = True  # "All" can be chosen, and is chosen at first; otherwise the first value is
     about: Text | None = None
 
 

@@ -9,15 +9,16 @@ from vgpuscope.catalog.metric import Metric
 CONSOLE = "http://localhost:8080"  # where a port-forward to the analyzer leads; the chart replaces it
 
 
-def values(name: str, metric: Metric, label: str | None = None, **matches: str) -> Variable:
+def values(name: str, metric: Metric, label: str | None = None, *, everything: bool = True, **matches: str) -> Variable:
     """The values that a label of this metric has."""
     query = f"label_values({select(metric, **matches)}, {label or name})"
-    return Variable(name=name, label=LABELS[label or name], query=query)
+    return Variable(name=name, label=LABELS[label or name], query=query, everything=everything)
 
 
 # Every metric gets this label from the scrape configuration, if several clusters share a Prometheus.
 CLUSTER = Variable(name="cluster", label=LABELS["cluster"], query=f"label_values({node.BUILD_INFO.name}, cluster)")
 NODE = values("node", node.SAMPLE_TIME)
+ONE_NODE = values("node", node.SAMPLE_TIME, everything=False)  # all GPUs of all nodes would be too many lines
 GPU = Variable(
     name="gpu",
     label=Text("GPU", "GPU"),

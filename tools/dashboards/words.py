@@ -83,6 +83,7 @@ WORDS = {
     "result": RESULTS,
     "health": HEALTH,
     "yes": YES_NO,
+    "idle_for": (Word("0", Text("in use", "使用中"), "text"),),
 }
 
 # Headers of columns and names of variables that several dashboards show.

@@ -64,8 +64,7 @@ def _others(services: Sequence[ServiceMetrics]) -> Iterator[str]:
     yield ""
     yield "| name | family | service | native name |"
     yield "|---|---|---|---|"
-    for line in sorted({*_aliases(services)}, key=str.lower):
-        yield line
+    yield from sorted({*_aliases(services)}, key=str.lower)
 
 
 def _aliases(services: Sequence[ServiceMetrics]) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """What does each GPU of a node do?"""
 
 from tools.dashboards.boards.parts import ANY_IS_BAD, FULL, HOT, STALE, class_timeline, figure, lines, table
-from tools.dashboards.promql import WINDOW, each, increase, named, rate, with_labels
+from tools.dashboards.promql import WINDOW, each, increase, named, rate, shortened, with_labels
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, Board, Panel, Query, Row
-from tools.dashboards.variables import CLUSTER, CONSOLE_URL, GPU, NODE
-from tools.dashboards.words import Text
+from tools.dashboards.variables import CLUSTER, CONSOLE_URL, GPU, ONE_NODE
+from tools.dashboards.words import LABELS, Text
 from vgpuscope.catalog import node as n
 from vgpuscope.catalog.metric import Metric
 
@@ -72,7 +72,7 @@ FIGURES = Row(
             empty=NO_AGENT,
             width=3,
             unit="watt",
-            decimals=0,
+            decimals=1,
         ),
         figure(
             Text("Hottest GPU", "最高温度"),
@@ -148,12 +148,13 @@ GPUS = Row(
             ),
             Query(expr=of_gpus(n.GPU_MEMORY_TOTAL), name=Text("Memory total", "显存总量"), unit="bytes", decimals=0),
             Query(expr=of_gpus(n.GPU_SHARERS), name=Text("Containers", "容器数"), decimals=0),
-            Query(expr=of_gpus(n.GPU_POWER), name=Text("Power", "功率"), unit="watt", decimals=0),
-            Query(expr=of_gpus(n.GPU_POWER_LIMIT), name=Text("Power limit", "功率上限"), unit="watt", decimals=0),
+            Query(expr=of_gpus(n.GPU_POWER), name=Text("Power", "功率"), unit="watt", decimals=1),
+            Query(expr=of_gpus(n.GPU_POWER_LIMIT), name=Text("Power limit", "功率上限"), unit="watt", decimals=1),
             Query(expr=of_gpus(n.GPU_TEMPERATURE), name=Text("Temp.", "温度"), unit="celsius", decimals=0, steps=HOT),
             empty=NO_AGENT,
             links=(("gpu_uuid", "gpu"), ("node", "node")),
-            sort=Text("Utilisation", "利用率"),
+            sort=LABELS["gpu_index"],
+            ascending=True,
         ),
         table(
             Text("Mode and health", "共享方式与健康"),
@@ -176,7 +177,7 @@ GPUS = Row(
                 "What the analyzer found out about each GPU or MIG instance, over time. A gap: no analysis.",
                 "分析器对每张 GPU 或 MIG 实例的判定随时间的变化。空白表示当时没有分析结果。",
             ),
-            queries=(Query(expr=class_timeline(**ANALYSED), name="{{hostname}} / {{gpu_id}} {{mig}}"),),
+            queries=(Query(expr=class_timeline(**ANALYSED), name="{{hostname}} {{gpu}} {{instance}}"),),
             empty=NO_ANALYSIS,
             words="class",
             width=12,
@@ -331,13 +332,17 @@ ERRORS = Row(
                 "已用显存占该 MIG 实例显存的比例。",
             ),
             (
-                with_labels(
-                    f"{each(n.MIG_MEMORY_USED, **HERE)} / {each(n.MIG_MEMORY_TOTAL, **HERE)}",
-                    "cluster, node, gpu_uuid, mig_uuid",
-                    "profile",
-                    each(n.MIG_INFO, "node", "gpu_uuid", "mig_uuid", "profile", **HERE),
+                shortened(
+                    with_labels(
+                        f"{each(n.MIG_MEMORY_USED, **HERE)} / {each(n.MIG_MEMORY_TOTAL, **HERE)}",
+                        "cluster, node, gpu_uuid, mig_uuid",
+                        "profile",
+                        each(n.MIG_INFO, "node", "gpu_uuid", "mig_uuid", "profile", **HERE),
+                    ),
+                    "mig_uuid",
+                    "instance",
                 ),
-                "{{node}} {{profile}} {{mig_uuid}}",
+                "{{node}} {{profile}} {{instance}}",
             ),
             empty=Text("no MIG instance, or no agent is scraped", "没有 MIG 实例，或没有抓取到 agent"),
             unit="percentunit",
@@ -354,6 +359,6 @@ BOARD = Board(
         "What does each GPU of a node do, how warm is it, and does it fail?",
         "节点上的每张 GPU 在做什么，温度如何，有没有故障？",
     ),
-    variables=(CLUSTER, NODE, GPU, CONSOLE_URL),
+    variables=(CLUSTER, ONE_NODE, GPU, CONSOLE_URL),
     rows=(FIGURES, GPUS, USE, POWER, ERRORS),
 )

@@ -196,10 +196,11 @@ USE = Row(
         bars(
             Text("Allocation rate by node", "各节点分配率"),
             Text(
-                "Memory allocated on usable GPUs of the node, as a share of what can be allocated there.",
-                "节点可用 GPU 上已分配显存占可分配显存的比例。",
+                "Memory allocated on usable GPUs of the node, as a share of what can be allocated there. "
+                "The 20 highest.",
+                "节点可用 GPU 上已分配显存占可分配显存的比例，取最高的 20 个。",
             ),
-            f"{each(c.NODE_CAPACITY.memory_allocated)} / ({each(c.NODE_CAPACITY.memory)} > 0)",
+            f"sort_desc(topk(20, {each(c.NODE_CAPACITY.memory_allocated)} / ({each(c.NODE_CAPACITY.memory)} > 0)))",
             "{{node}}",
             empty=NO_CLUSTER,
             unit="percentunit",
@@ -252,7 +253,7 @@ NODES = Row(
                 expr=f"sum by (cluster, node) ({each(n.GPU_POWER)})",
                 name=Text("Power", "功率"),
                 unit="watt",
-                decimals=0,
+                decimals=1,
             ),
             Query(
                 expr=f"max by (cluster, node) ({each(n.GPU_TEMPERATURE)})",
@@ -283,12 +284,12 @@ ATTENTION = Row(
                 expr=f"topk(10, {each(a.TENANT_IDLE, 'namespace', 'pod', 'hostname', 'gpu_id')} > 0)",
                 name=Text("Idle for", "已空闲"),
                 unit="dtdurations",
-                decimals=0,
+                decimals=1,
                 steps=((None, NEUTRAL), (3600, WARN), (86400, BAD)),
             ),
             empty=Text("no pod is idle, or the analyzer is not scraped", "没有空闲的 Pod，或没有抓取到分析器"),
             width=12,
-            links=(("pod", "pod"),),
+            links=(("pod", "pod"), ("gpu_id", "gpu"), ("hostname", "node")),
             sort=Text("Idle for", "已空闲"),
         ),
         table(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.dashboards.promql import each, or_zero
+from tools.dashboards.promql import each, or_zero, shortened
 from tools.dashboards.spec import NO_ANALYSIS, NO_CLUSTER, Panel, Query, Steps
 from tools.dashboards.words import BAD, CLASSES, GOOD, NEUTRAL, QUIET, WARN, Text
 from vgpuscope.catalog import analyzer as a
@@ -26,8 +26,18 @@ def figure(title: Text, about: Text, expr: str, *, empty: Text, width: int = 4, 
     return Panel(kind="stat", title=title, about=about, queries=asked, empty=empty, width=width, height=height, **more)
 
 
+MOST_LINES = 30
+_FEW = Text(
+    f" At most {MOST_LINES} lines: those with the highest values at each moment.",
+    f"最多 {MOST_LINES} 条线：各时刻数值最高的。",
+)
+
+
 def lines(title: Text, about: Text, *queries: tuple[str, Text | str], empty: Text, **more: Any) -> Panel:
-    """Lines over time."""
+    """Lines over time. `few`: a large fleet would have thousands, so only the highest are drawn."""
+    if more.pop("few", False):
+        queries = tuple((f"topk({MOST_LINES}, {expr})", name) for expr, name in queries)
+        about = Text(about.en + _FEW.en, about.zh + _FEW.zh)
     asked = tuple(Query(expr=expr, name=name) for expr, name in queries)
     return Panel(kind=more.pop("kind", "lines"), title=title, about=about, queries=asked, empty=empty, **more)
 
@@ -81,4 +91,4 @@ def class_timeline(**matches: str) -> str:
     """The class of each GPU as the number of its word, for a timeline."""
     coded = [f"({each(a.USE_CLASS, 'gpu_id', 'mig', 'hostname', **matches, **{'class': word.value})} * {at})"
              for at, word in enumerate(CLASSES)]  # fmt: skip
-    return " or ".join(coded)
+    return shortened(shortened(" or ".join(coded), "gpu_id", "gpu"), "mig", "instance")

@@ -50,7 +50,7 @@ FIGURES = Row(
             or_zero(f"max({each(s.PENDING_OLDEST)})", c.WATCH_UP),
             empty=NO_CLUSTER,
             unit="dtdurations",
-            decimals=0,
+            decimals=1,
             steps=LONG,
         ),
         figure(
@@ -126,7 +126,7 @@ WAITING = Row(
                 expr=each(s.PENDING_OLDEST),
                 name=Text("Longest wait", "等待最久"),
                 unit="dtdurations",
-                decimals=0,
+                decimals=1,
                 steps=LONG,
             ),
             empty=Text(

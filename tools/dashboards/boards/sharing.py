@@ -1,7 +1,7 @@
 """How well are GPUs shared, and why does a request not fit although memory is free?"""
 
 from tools.dashboards.boards.parts import FULL, OVER, WASTE, bars, figure, lines, table
-from tools.dashboards.promql import each
+from tools.dashboards.promql import each, shortened
 from tools.dashboards.spec import NO_AGENT, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CLUSTER_NODE, CONSOLE_URL
 from tools.dashboards.words import BAD, GOOD, NEUTRAL, QUIET, WARN, Text
@@ -91,7 +91,8 @@ SHARING = Row(
                 "Allocations of each GPU to containers. A GPU without an allocation has 0.",
                 "每张 GPU 分配给容器的份数。没有分配的 GPU 为 0。",
             ),
-            (each(c.DEVICE_SLOTS_USED, **HERE), "{{node}} {{gpu_uuid}}"),
+            (shortened(each(c.DEVICE_SLOTS_USED, **HERE), "gpu_uuid", "gpu"), "{{node}} {{gpu}}"),
+            few=True,
             empty=NO_CLUSTER,
             decimals=0,
             link="gpu",
@@ -178,6 +179,7 @@ FRAGMENTS = Row(
                 "节点空闲显存中位于已有持有者的 GPU 上的比例。没有线：该节点没有空闲显存。",
             ),
             (each(NODES.fragmentation, **HERE), "{{node}}"),
+            few=True,
             empty=Text(
                 "no memory is free, or the cluster exporter is not scraped", "没有空闲显存，或没有抓取到集群 exporter"
             ),
@@ -193,6 +195,7 @@ FRAGMENTS = Row(
                 "HAMi 显存上限减去使用量，占该 Pod 所有容器上限的比例。没有上限的容器两边都不计。",
             ),
             (f"({UNUSED}) / ({LIMITS} > 0)", "{{namespace}}/{{pod}}"),
+            few=True,
             empty=NO_HAMI,
             unit="percentunit",
             least=None,
@@ -202,7 +205,7 @@ FRAGMENTS = Row(
         bars(
             Text("Allocated but not used, by namespace", "各命名空间已分配未使用的显存"),
             Text("HAMi's memory limits minus use, in bytes.", "HAMi 显存上限减去使用量（字节）。"),
-            f"sort_desc(sum by (namespace) ({UNUSED}))",
+            f"sort_desc(topk(20, sum by (namespace) ({UNUSED})))",
             "{{namespace}}",
             empty=NO_HAMI,
             unit="bytes",

@@ -256,23 +256,25 @@ TRUST = Row(
         table(
             Text("No verdict", "无法判断的 GPU"),
             Text(
-                "GPUs without a verdict: how many of the expected samples were there, and how old the last one is.",
-                "无法判断的 GPU：实际样本占预期的比例，以及最近一个样本的时间。",
+                "GPUs without a verdict: how old the last sample is, and how many of the expected samples there were. "
+                "No coverage: nothing that shows work was measured, as on MIG instances without DCGM.",
+                "无法判断的 GPU：最近一个样本的时间，以及实际样本占预期的比例。"
+                "没有覆盖率：没有测到任何能反映计算的信号，例如没有 DCGM 的 MIG 实例。",
             ),
             ("hostname", "gpu_id", "mig"),
-            Query(
-                expr=f"{each(a.COVERAGE, **HERE)} and ({each(a.VERDICT, *ON_GPU, verdict='unknown', **HERE)} == 1)",
-                name=Text("Coverage", "样本覆盖率"),
-                unit="percentunit",
-                decimals=0,
-                cell="gauge",
-            ),
             Query(
                 expr=f"{each(a.AGE, **HERE)} and ({each(a.VERDICT, *ON_GPU, verdict='unknown', **HERE)} == 1)",
                 name=Text("Last sample", "最近样本"),
                 unit="s",
                 decimals=0,
                 steps=STALE,
+            ),
+            Query(
+                expr=f"{each(a.COVERAGE, **HERE)} and ({each(a.VERDICT, *ON_GPU, verdict='unknown', **HERE)} == 1)",
+                name=Text("Coverage", "样本覆盖率"),
+                unit="percentunit",
+                decimals=0,
+                cell="gauge",
             ),
             empty=Text(
                 "every GPU has a verdict, or the analyzer is not scraped", "所有 GPU 都有判定，或没有抓取到分析器"
