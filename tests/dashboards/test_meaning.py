@@ -24,7 +24,7 @@ REPLICAS = ("a", "b")
 EMPTY_ON_A_HEALTHY_DEMO = {
     "vgpuscope-health/GPUs that are not healthy": [{"node": "n1", "gpu_uuid": "GPU-b", "health": "lost"}],
     "vgpuscope-health/Sources that fail": [{"node": "n2", "source": "kubelet"}],
-    "vgpuscope-health/Regions that are refused or disputed": [{"node": "n1", "reason": "version"}],
+    "vgpuscope-health/Regions that are refused": [{"node": "n1", "reason": "version"}],
     "vgpuscope-health/Faults of the last analysis": [{"code": "QUERY_FAILED"}],
 }
 EMPTY_QUERIES = {("vgpuscope-utilisation/No verdict", "B")}  # coverage is known only of a signal that is there

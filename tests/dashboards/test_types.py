@@ -12,6 +12,7 @@ from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.real
 MODULES = REPOSITORY / "web" / "node_modules"
+NODE = REPOSITORY / "tools" / "console" / "node"  # prints where Node.js is
 RAW = "./node_modules/@grafana/schema/dist/esm/raw/composable"
 KINDS = {  # type of a panel: its folder, its file, and what it calls the settings of a field
     "stat": ("stat", "Stat", None),
@@ -72,7 +73,15 @@ def compiled(tmp_path):
     def run(text: str):
         (tmp_path / "boards.ts").write_text(text)
         flags = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "esnext"]
-        command = ["node", MODULES / "typescript" / "bin" / "tsc", *flags, "--moduleResolution", "bundler", "boards.ts"]
+        node = subprocess.run([NODE], capture_output=True, text=True, check=True).stdout.strip()
+        command = [
+            f"{node}/node",
+            MODULES / "typescript" / "bin" / "tsc",
+            *flags,
+            "--moduleResolution",
+            "bundler",
+            "boards.ts",
+        ]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run

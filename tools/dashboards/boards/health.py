@@ -304,7 +304,7 @@ AGENTS = Row(
             links=(("node", "node"),),
         ),
         table(
-            Text("Regions that are refused or disputed", "被拒绝或有争议的 region"),
+            Text("Regions that are refused", "被拒绝的 region"),
             Text(
                 "Refused: the layout is unknown or broken. Their containers have no HAMi numbers.",
                 "被拒绝：格式未知或损坏。这些容器没有 HAMi 数据。",

@@ -1,7 +1,7 @@
 """Who uses what?"""
 
 from tools.dashboards.boards.parts import ANY_IS_WORTH_A_LOOK, OVER, bars, figure, lines, table
-from tools.dashboards.promql import each, increase, or_zero, rate, with_labels
+from tools.dashboards.promql import each, increase, or_zero, rate, shortened, with_labels
 from tools.dashboards.spec import NO_AGENT, NO_ANALYSIS, NO_CLUSTER, Board, Query, Row
 from tools.dashboards.variables import CLUSTER, CONSOLE_URL, NAMESPACE, POD
 from tools.dashboards.words import BAD, NEUTRAL, WARN, Text
@@ -12,7 +12,7 @@ from vgpuscope.catalog.metric import Metric
 
 WHO = {"namespace": "$namespace", "pod": "$pod"}
 TEAM = {"namespace": "$namespace"}
-NAME = "{{namespace}}/{{pod}} {{container}}"
+NAME = "{{namespace}}/{{pod}} {{container}} {{gpu}}"
 ON_GPU = "cluster, node, namespace, pod, gpu_uuid"
 NO_HAMI = Text("no data: no HAMi container is measured", "无数据：没有测到 HAMi 容器")
 _VGPU = ("node", "namespace", "pod", "container", "gpu_uuid")
@@ -26,7 +26,8 @@ def of_pods(metric: Metric) -> str:
 def vgpu_share(part: Metric, whole: Metric) -> str:
     """Use of a vGPU as a share of its own limit; without a limit there is no share."""
     own = ", ".join(("cluster", *_VGPU))
-    return f"sum by ({own}) ({each(part, **WHO)}) / (sum by ({own}) ({each(whole, **WHO)}) > 0)"
+    found = f"sum by ({own}) ({each(part, **WHO)}) / (sum by ({own}) ({each(whole, **WHO)}) > 0)"
+    return shortened(found, "gpu_uuid", "gpu")
 
 
 ON_TENANT = ("gpu_id", "mig", "hostname", "namespace", "pod")
@@ -253,7 +254,10 @@ CONTAINERS = Row(
                 "SM utilisation of the container's processes by HAMi's library, as a share of the whole GPU.",
                 "HAMi 库统计的容器进程 SM 利用率，占整张 GPU 的比例。",
             ),
-            (f"sum by (cluster, node, namespace, pod, container, gpu_uuid) ({each(n.VGPU_SM, **WHO)})", NAME),
+            (
+                shortened(f"sum by ({', '.join(('cluster', *_VGPU))}) ({each(n.VGPU_SM, **WHO)})", "gpu_uuid", "gpu"),
+                NAME,
+            ),
             few=True,
             empty=NO_HAMI,
             unit="percentunit",
