@@ -35,11 +35,15 @@ def _named(panel: Json, answers: Answers) -> list[tuple[str, str, Series]]:
     for query, series in zip(panel["targets"], answers, strict=True):
         for one in series:
             template = query.get("legendFormat", "")
-            name = re.sub(r"\{\{(\w+)\}\}", lambda label, one=one: one.labels.get(label[1], ""), template)
+            name = _legend(template, one.labels)
             own = {part["id"]: part["value"] for part in overrides.get(name, ())}
             colour = own["color"]["fixedColor"] if "color" in own else next(colours)
             found.append((own.get("displayName", name), colour, one))
     return found
+
+
+def _legend(template: str, labels: dict[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda label: labels.get(label[1], ""), template)
 
 
 def _level(panel: Json, value: float) -> str:
@@ -132,7 +136,7 @@ def _table(panel: Json, answers: Answers) -> str:
     listed = list(rows.values())
     for by in sort:
         at = fields[headers.index(by["displayName"])] if by["displayName"] in headers else ""
-        listed.sort(key=lambda row, at=at: row.get(at, float("-inf")), reverse=by["desc"])
+        listed = sorted(listed, key=_by(at), reverse=by["desc"])
     own = {one["matcher"]["options"]: one["properties"] for one in panel["fieldConfig"]["overrides"]}
     head = "".join(f"<th>{html.escape(name)}</th>" for name in headers)
     body = "".join(
@@ -142,6 +146,10 @@ def _table(panel: Json, answers: Answers) -> str:
         for row in listed[:40]
     )
     return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _by(field: str) -> Callable[[Json], Any]:
+    return lambda row: row.get(field, float("-inf"))
 
 
 def _cell(value: Any, properties: list[Json], panel: Json) -> str:
