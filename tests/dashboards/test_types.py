@@ -76,7 +76,7 @@ def compiled(tmp_path):
         node = subprocess.run([NODE], capture_output=True, text=True, check=True).stdout.strip()
         command = [
             f"{node}/node",
-            MODULES / "typescript" / "bin" / "tsc",
+            str(MODULES / "typescript" / "bin" / "tsc"),
             *flags,
             "--moduleResolution",
             "bundler",
