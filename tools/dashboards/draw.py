@@ -340,17 +340,18 @@ def _column(query: Query, language: Language) -> list[m.DynamicConfigValue]:
         found += [("custom.cellOptions", {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}), ("min", 0)]
         found += [("max", 1)] if query.unit == "percentunit" else []
         found += [] if query.steps else [("color", {"mode": "fixed", "fixedColor": NEUTRAL})]
-    elif query.steps and not query.words:
+    elif query.steps:
         found.append(("custom.cellOptions", {"type": "color-text"}))
     worded = _worded(WORDS[query.words], language) if query.words else []
-    return [*(m.DynamicConfigValue(id_val=key, value=value) for key, value in found), *worded]
+    return [*worded, *(m.DynamicConfigValue(id_val=key, value=value) for key, value in found)]
 
 
 def _worded(words: tuple[Word, ...], language: Language) -> list[m.DynamicConfigValue]:
     shown = {w.value: {"text": w.text.of(language), "color": w.colour, "index": at} for at, w in enumerate(words)}
     return [
         m.DynamicConfigValue(id_val="mappings", value=[{"type": "value", "options": shown}]),
-        m.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+        # the colour is behind the word, since Grafana then takes an ink that can be read on it
+        m.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-background", "mode": "basic"}),
     ]
 
 

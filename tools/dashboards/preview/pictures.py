@@ -160,7 +160,9 @@ def _cell(value: Any, properties: list[Json], panel: Json) -> str:
     for mapping in own.get("mappings", ()):
         if key in mapping["options"]:
             word = mapping["options"][key]
-            return f'<td style="color:{word["color"]}">{html.escape(word["text"])}</td>'
+            behind = own.get("custom.cellOptions", {}).get("type") == "color-background"
+            style = f"background:{word['color']};color:#fff" if behind else f"color:{_css(word['color'])}"
+            return f'<td style="{style}">{html.escape(word["text"])}</td>'
     if isinstance(value, str):
         return f"<td class={'link' if 'links' in own else 'text'}>{html.escape(value)}</td>"
     text = shown(value, own.get("unit", _unit(panel)[0]), own.get("decimals"))
