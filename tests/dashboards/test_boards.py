@@ -148,6 +148,8 @@ def test_columns_and_links_name_fields_that_the_panel_has(shown):
     headers = set(organized(shown.panel)["renameByName"].values())
     for override in shown.panel["fieldConfig"]["overrides"]:
         assert override["matcher"]["options"] in headers
+        ids = [one["id"] for one in override["properties"]]
+        assert len(set(ids)) == len(ids)
     for name in re.findall(
         r'__data\.fields\["([^"]+)"\]', json.dumps(shown.panel["fieldConfig"], ensure_ascii=False).replace('\\"', '"')
     ):

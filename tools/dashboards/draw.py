@@ -284,7 +284,7 @@ def _table(panel: Panel, language: Language) -> Drawn:
         drawn = drawn.sort_by([order])
     drawn = _shaped(drawn, panel, language)
     for label in panel.labels_words:
-        drawn = drawn.override_by_name(LABELS[label].of(language), _worded(WORDS[label], language))
+        drawn = drawn.override_by_name(LABELS[label].of(language), _properties(_worded(WORDS[label], language)))
     for label, target in panel.links:
         link = _link(target, language, '${__data.fields["%s"]}').build()
         link = m.DashboardLink(title=link.title, url=_renamed(link.url or "", language), target_blank=True)
@@ -327,32 +327,46 @@ def _shaped(drawn: Drawn, panel: Panel, language: Language) -> Drawn:
 
 
 def _column(query: Query, language: Language) -> list[m.DynamicConfigValue]:
-    found: list[tuple[str, object]] = []
+    own: dict[str, object] = _worded(WORDS[query.words], language) if query.words else {}
     if query.unit:
-        found.append(("unit", query.unit))
+        own["unit"] = query.unit
     if query.decimals is not None:
-        found.append(("decimals", query.decimals))
+        own["decimals"] = query.decimals
+    own |= _gauge(query) if query.cell == "gauge" else _coloured(query)
+    return _properties(own)
+
+
+def _gauge(query: Query) -> dict[str, object]:
+    own: dict[str, object] = {"custom.cellOptions": {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}}
+    own["min"] = 0
+    if query.unit == "percentunit":
+        own["max"] = 1
     if query.steps:
-        chosen = query.steps if query.cell == "gauge" else _readable(query.steps)
-        steps = [{"value": value, "color": colour} for value, colour in chosen]
-        found.append(("thresholds", {"mode": "absolute", "steps": steps}))
-    if query.cell == "gauge":
-        found += [("custom.cellOptions", {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}), ("min", 0)]
-        found += [("max", 1)] if query.unit == "percentunit" else []
-        found += [] if query.steps else [("color", {"mode": "fixed", "fixedColor": NEUTRAL})]
-    elif query.steps:
-        found.append(("custom.cellOptions", {"type": "color-text"}))
-    worded = _worded(WORDS[query.words], language) if query.words else []
-    return [*worded, *(m.DynamicConfigValue(id_val=key, value=value) for key, value in found)]
+        return own | {"thresholds": _marks(query.steps)}
+    return own | {"color": {"mode": "fixed", "fixedColor": NEUTRAL}}
 
 
-def _worded(words: tuple[Word, ...], language: Language) -> list[m.DynamicConfigValue]:
+def _coloured(query: Query) -> dict[str, object]:
+    if not query.steps:
+        return {}
+    return {"thresholds": _marks(_readable(query.steps)), "custom.cellOptions": {"type": "color-text"}}
+
+
+def _marks(steps: Steps) -> dict[str, object]:
+    return {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}
+
+
+def _worded(words: tuple[Word, ...], language: Language) -> dict[str, object]:
+    """The colour is behind the word, since Grafana then takes an ink that can be read on it."""
     shown = {w.value: {"text": w.text.of(language), "color": w.colour, "index": at} for at, w in enumerate(words)}
-    return [
-        m.DynamicConfigValue(id_val="mappings", value=[{"type": "value", "options": shown}]),
-        # the colour is behind the word, since Grafana then takes an ink that can be read on it
-        m.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-background", "mode": "basic"}),
-    ]
+    return {
+        "mappings": [{"type": "value", "options": shown}],
+        "custom.cellOptions": {"type": "color-background", "mode": "basic"},
+    }
+
+
+def _properties(own: dict[str, object]) -> list[m.DynamicConfigValue]:
+    return [m.DynamicConfigValue(id_val=key, value=value) for key, value in own.items()]
 
 
 _KINDS: dict[str, Callable[[Panel, Language], Drawn]] = {
