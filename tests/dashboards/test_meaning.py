@@ -20,12 +20,15 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("dashboards")]
 GIB = 1024.0**3
 EVERY, SECONDS = 15, 1200
 REPLICAS = ("a", "b")
-# Panels that are rightly empty while nothing fails, and what they show when it does.
+# Panels that are rightly empty while nothing fails, or in the first minutes, and what they show otherwise.
 EMPTY_ON_A_HEALTHY_DEMO = {
     "vgpuscope-health/GPUs that are not healthy": [{"node": "n1", "gpu_uuid": "GPU-b", "health": "lost"}],
     "vgpuscope-health/Sources that fail": [{"node": "n2", "source": "kubelet"}],
     "vgpuscope-health/Regions that are refused": [{"node": "n1", "reason": "version"}],
     "vgpuscope-health/Faults of the last analysis": [{"code": "QUERY_FAILED"}],
+    "vgpuscope-workload/No kernel for more than five minutes": [
+        {"node": "n1", "namespace": "ml", "pod": "notebook", "container": "main", "gpu_uuid": "GPU-a"}
+    ],
 }
 EMPTY_QUERIES = {("vgpuscope-utilisation/No verdict", "B")}  # coverage is known only of a signal that is there
 
@@ -67,13 +70,13 @@ def known(now: float) -> World:
         for health in ("ok", "lost"):
             world.put(n.GPU_HEALTH, (health == "lost") == (gpu == "GPU-b"), **here, health=health)
     world.put(n.GPU_INFO, 1, node="n1", gpu_uuid="GPU-b", gpu_index="7", model="A100")
-    tenants(world)
+    tenants(world, now)
     services(world, now)
     scheduler(world)
     return world
 
 
-def tenants(world: World) -> None:
+def tenants(world: World, now: float) -> None:
     for pod, used, limit, sm in (("train", 30, 40, 0.5), ("notebook", 10, 40, 0.1)):
         held = {"node": "n1", "namespace": "ml", "pod": pod, "pod_uid": pod, "container": "main", "gpu_uuid": "GPU-a"}
         world.put(n.CONTAINER_INFO, 1, **held, mode="hami", allocated="true")
@@ -81,6 +84,7 @@ def tenants(world: World) -> None:
         world.put(n.CONTAINER_SM, sm, **held)
         world.put(n.VGPU_MEMORY_USED, used * GIB, **held, vdevice_index="0")
         world.put(n.VGPU_MEMORY_LIMIT, limit * GIB, **held, vdevice_index="0")
+        world.put(n.VGPU_LAST_KERNEL, now - (900 if pod == "notebook" else 5), **held, vdevice_index="0")
     free = {"node": "n1", "namespace": "ml", "pod": "free", "pod_uid": "f", "container": "main", "gpu_uuid": "GPU-b"}
     world.put(n.VGPU_MEMORY_USED, 5 * GIB, **free, vdevice_index="0")  # has no limit
 
