@@ -68,8 +68,8 @@ COMMAND = Command(
     synopsis="doctor",
     help="find out why numbers are missing or wrong",
     description="Check the whole chain: driver, HAMi regions, agents, scrape, labels, units, freshness, rights, "
-    "analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it on a GPU node, or "
-    "anywhere with the addresses of the services.",
+    "analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it on a GPU "
+    "node, or anywhere with the addresses of the services.",
     examples=(
         ("vgpuscope doctor", "this node, and the services at their default addresses"),
         ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),

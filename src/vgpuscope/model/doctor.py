@@ -216,6 +216,7 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
     failing: tuple[str, ...] = ()
     targets_down: int | None = None
     targets_up: int | None = None
+    down: tuple[str, ...] = ()  # some targets that do not answer
     gpus: int | None = None
     unknown: int | None = None
     clock_offset: Seconds = 0.0
@@ -265,7 +266,7 @@ class Check(Struct, frozen=True, kw_only=True):
 # ── the report ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class DoctorFinding(Struct, frozen=True, kw_only=True):
     """One check with its words, in both languages.
 
     pass: looked at, and in order. warn: it works, but numbers can mislead. fail: something is broken. skipped: it could
@@ -284,7 +285,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     docs: str = ""  # part of the documentation
 
 
-class StageName(Struct, frozen=True, kw_only=True):
+class DoctorStage(Struct, frozen=True, kw_only=True):
     """One link of the chain."""
 
     stage: Stage
@@ -301,5 +302,5 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     status: Status  # the worst of all checks; skipped: nothing could be looked at
     counts: dict[Status, int]
     seconds: Seconds
-    stages: tuple[StageName, ...]
-    findings: tuple[Finding, ...]
+    stages: tuple[DoctorStage, ...]
+    findings: tuple[DoctorFinding, ...]

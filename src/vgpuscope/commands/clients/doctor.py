@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from vgpuscope.commands.clients.access import token
+from vgpuscope.commands.clients.bundle import write_bundle
 from vgpuscope.config import Config, Loaded, load, settings_file
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.doctor.chain import judged
@@ -18,7 +19,6 @@ from vgpuscope.model.doctor import DoctorReport, Missing
 from vgpuscope.model.errors import ConfigInvalid
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
-from vgpuscope.commands.clients.bundle import write_bundle
 from vgpuscope.services.analyzer.sources import prom_api
 from vgpuscope.sources.doctor.collect import Address, Collected, Looked, Progress, collect
 from vgpuscope.sources.doctor.local import LocalPlaces

@@ -83,7 +83,7 @@ def targets_down(facts: DoctorFacts) -> Judgement:
     if isinstance(analyzer, Missing) or analyzer.targets_up is None:
         return skipped(facts.prometheus)
     down = analyzer.targets_down or 0
-    return failed(count=down) if down else passed(count=analyzer.targets_up)
+    return failed(analyzer.down, count=down) if down else passed(count=analyzer.targets_up)
 
 
 def nodes_without_agent(facts: DoctorFacts) -> Judgement:

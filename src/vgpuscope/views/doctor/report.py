@@ -8,11 +8,11 @@ from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import (
     STAGES,
     Check,
+    DoctorFinding,
     DoctorReport,
-    Finding,
+    DoctorStage,
     Missing,
     Place,
-    StageName,
     Status,
 )
 from vgpuscope.model.quantity import Seconds
@@ -39,7 +39,9 @@ def without_examples(own: DoctorReport) -> DoctorReport:
     return replace(own, findings=tuple(replace(one, examples=()) for one in own.findings))
 
 
-def _reported(findings: tuple[Finding, ...], *, at: str, version: str, place: Place, seconds: Seconds) -> DoctorReport:
+def _reported(
+    findings: tuple[DoctorFinding, ...], *, at: str, version: str, place: Place, seconds: Seconds
+) -> DoctorReport:
     statuses = [one.status for one in findings]
     return DoctorReport(
         at=at,
@@ -49,7 +51,7 @@ def _reported(findings: tuple[Finding, ...], *, at: str, version: str, place: Pl
         counts={status: statuses.count(status) for status in _WORST},
         seconds=round(seconds, 3),
         stages=tuple(
-            StageName(
+            DoctorStage(
                 stage=stage,
                 name=STAGE_NAMES[stage],
                 status=worst([one.status for one in findings if one.stage == stage]),
@@ -65,13 +67,13 @@ def worst(statuses: Sequence[Status]) -> Status:
     return next((status for status in _WORST if status in statuses), "skipped")
 
 
-def _finding(check: Check) -> Finding:
+def _finding(check: Check) -> DoctorFinding:
     said, judgement = SAID[check.code], check.judgement
     found = judgement.status in {"warn", "fail"}
     cause = _filled(said.cause, judgement.numbers) if found else None
     if judgement.missing is not None:
         cause = _why(judgement.missing)
-    return Finding(
+    return DoctorFinding(
         code=check.code,
         stage=check.stage,
         status=judgement.status,

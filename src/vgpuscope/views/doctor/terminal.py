@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from vgpuscope.model.console.parts import Words
-from vgpuscope.model.doctor import DoctorReport, Finding, StageName, Status
+from vgpuscope.model.doctor import DoctorFinding, DoctorReport, DoctorStage, Status
 from vgpuscope.views.doctor.words import STAGE_NAMES, STATUS_NAMES
 from vgpuscope.views.text import clean, fit
 
@@ -76,7 +76,7 @@ def _parts(report: DoctorReport, lang: Language, *, everything: bool) -> Iterato
         yield Text(_in(_SKIPPED_HINT, lang), "dim")
 
 
-def _stage(stage: StageName, findings: list[Finding], lang: Language) -> Text:
+def _stage(stage: DoctorStage, findings: list[DoctorFinding], lang: Language) -> Text:
     bad = sum(one.status == stage.status for one in findings)
     counted = _OF if bad < len(findings) else _ALL_OF
     line = Text()
@@ -86,7 +86,7 @@ def _stage(stage: StageName, findings: list[Finding], lang: Language) -> Text:
     return line.append(_in(counted, lang).format(bad=bad, all=len(findings)), "dim")
 
 
-def _finding(finding: Finding, lang: Language) -> Iterator[RenderableType]:
+def _finding(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]:
     style = _STYLES[finding.status]
     title = Text().append(f"{_MARKS[finding.status]} {_in(STATUS_NAMES[finding.status], lang)}  ", style)
     title.append(finding.code, "bold").append(f"  {_in(STAGE_NAMES[finding.stage], lang)}", "dim")
@@ -103,7 +103,7 @@ def _finding(finding: Finding, lang: Language) -> Iterator[RenderableType]:
     yield _line("more", finding.docs, lang)
 
 
-def _quiet(finding: Finding, lang: Language) -> Iterator[RenderableType]:
+def _quiet(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]:
     line = Text().append(f"{_MARKS[finding.status]} ", _STYLES[finding.status])
     line.append(fit(_in(STATUS_NAMES[finding.status], lang), _STATUS_WIDTH), _STYLES[finding.status])
     line.append(f"{finding.code}  ")
