@@ -76,8 +76,8 @@ SAID: Final[dict[str, Said]] = {
             "在有 GPU 的地方无法加载 libnvidia-ml.so.1：驱动没有挂载进容器，或没有安装。",
         ),
         _W(
-            "Run the agent with the nvidia runtime class and NVIDIA_DRIVER_CAPABILITIES=utility.",
-            "用 nvidia 运行时类运行代理，并设置 NVIDIA_DRIVER_CAPABILITIES=utility。",
+            "Run the agent with the nvidia runtime class and `NVIDIA_DRIVER_CAPABILITIES=utility`.",
+            "用 nvidia 运行时类运行代理，并设置 `NVIDIA_DRIVER_CAPABILITIES=utility`。",
         ),
         ("kubectl get runtimeclass", "kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /usr/lib/x86_64-linux-gnu"),
     ),
@@ -101,8 +101,8 @@ SAID: Final[dict[str, Said]] = {
         _W("The driver lists GPUs", "驱动列出 GPU"),
         _W("The driver ({version}) answers, but lists no GPU.", "驱动（{version}）有应答，但没有列出任何 GPU。"),
         _W(
-            "Check the PCI bus and the kernel log. In a container, check NVIDIA_VISIBLE_DEVICES.",
-            "检查 PCI 总线和内核日志。在容器中请检查 NVIDIA_VISIBLE_DEVICES。",
+            "Check the PCI bus and the kernel log. In a container, check `NVIDIA_VISIBLE_DEVICES`.",
+            "检查 PCI 总线和内核日志。在容器中请检查 `NVIDIA_VISIBLE_DEVICES`。",
         ),
         ("lspci | grep -i nvidia", "nvidia-smi -L"),
     ),
@@ -136,8 +136,8 @@ SAID: Final[dict[str, Said]] = {
             "{count} 个 MIG 实例没有性能剖析指标。NVML 对 MIG 不定义利用率，因此它们看起来空闲或缺失。",
         ),
         _W(
-            "Add DCGM_FI_PROF_GR_ENGINE_ACTIVE to dcgm-exporter's metrics file, and run it with SYS_ADMIN.",
-            "在 dcgm-exporter 的指标文件中加入 DCGM_FI_PROF_GR_ENGINE_ACTIVE，并以 SYS_ADMIN 权限运行。",
+            "Add `DCGM_FI_PROF_GR_ENGINE_ACTIVE` to dcgm-exporter's metrics file, and run it with `SYS_ADMIN`.",
+            "在 dcgm-exporter 的指标文件中加入 `DCGM_FI_PROF_GR_ENGINE_ACTIVE`，并以 `SYS_ADMIN` 权限运行。",
         ),
         ("nvidia-smi mig -lgi",),
     ),
@@ -227,9 +227,9 @@ SAID: Final[dict[str, Said]] = {
             "超出更多说明限额未生效。",
         ),
         _W(
-            "Leave room for contexts in the request. Check that libvgpu.so is loaded and CUDA_DISABLE_CONTROL "
+            "Leave room for contexts in the request. Check that libvgpu.so is loaded and `CUDA_DISABLE_CONTROL` "
             "is not set.",
-            "在申请量中为上下文留出余量。检查 libvgpu.so 已加载且未设置 CUDA_DISABLE_CONTROL。",
+            "在申请量中为上下文留出余量。检查 libvgpu.so 已加载且未设置 `CUDA_DISABLE_CONTROL`。",
         ),
         ("kubectl exec -n NAMESPACE POD -- nvidia-smi",),
     ),
@@ -493,9 +493,9 @@ SAID: Final[dict[str, Said]] = {
             "套接字，或设备插件的标识不匹配。",
         ),
         _W(
-            "Set DCGM_EXPORTER_KUBERNETES=true, mount /var/lib/kubelet/pod-resources, and with HAMi use "
+            "Set `DCGM_EXPORTER_KUBERNETES=true`, mount /var/lib/kubelet/pod-resources, and with HAMi use "
             "vgpuscope's agent: dcgm-exporter does not know HAMi's devices.",
-            "设置 DCGM_EXPORTER_KUBERNETES=true，挂载 /var/lib/kubelet/pod-resources；使用 HAMi 时请用 "
+            "设置 `DCGM_EXPORTER_KUBERNETES=true`，挂载 /var/lib/kubelet/pod-resources；使用 HAMi 时请用 "
             "vgpuscope 代理：dcgm-exporter 不认识 HAMi 的设备。",
         ),
         ("kubectl exec ds/dcgm-exporter -- ls -l /var/lib/kubelet/pod-resources",),
@@ -544,8 +544,8 @@ SAID: Final[dict[str, Said]] = {
             "Hostname 标签是导出器的 Pod 名，因此 {count} 个节点在每次重启后都会换名。",
         ),
         _W(
-            "Set NODE_NAME from spec.nodeName in dcgm-exporter's DaemonSet, or hostNetwork: true.",
-            "在 dcgm-exporter 的 DaemonSet 中从 spec.nodeName 设置 NODE_NAME，或设置 hostNetwork: true。",
+            "Set `NODE_NAME` from spec.nodeName in dcgm-exporter's DaemonSet, or hostNetwork: true.",
+            "在 dcgm-exporter 的 DaemonSet 中从 spec.nodeName 设置 `NODE_NAME`，或设置 hostNetwork: true。",
         ),
     ),
     "CONDITION_MATCHES_NOTHING": Said(
@@ -642,8 +642,8 @@ SAID: Final[dict[str, Said]] = {
             "监控显示实际用量；反之说明存在调度器不知道的使用者。",
         ),
         _W(
-            "Look for processes outside of pods, pods with NVIDIA_VISIBLE_DEVICES=all, and left-over processes.",
-            "查找 Pod 之外的进程、设置了 NVIDIA_VISIBLE_DEVICES=all 的 Pod，以及残留进程。",
+            "Look for processes outside of pods, pods with `NVIDIA_VISIBLE_DEVICES=all`, and left-over processes.",
+            "查找 Pod 之外的进程、设置了 `NVIDIA_VISIBLE_DEVICES=all` 的 Pod，以及残留进程。",
         ),
         ("vgpuscope top NODE:9394", "nvidia-smi"),
     ),
@@ -716,8 +716,8 @@ SAID: Final[dict[str, Said]] = {
             "有 {count} 个服务拒绝了凭据（401 或 403）。",
         ),
         _W(
-            "Set VGPUSCOPE_TOKEN to the bearer token, or put user and password into the URL.",
-            "把 VGPUSCOPE_TOKEN 设为持有者令牌，或在 URL 中写入用户名和密码。",
+            "Set `VGPUSCOPE_TOKEN` to the bearer token, or put user and password into the URL.",
+            "把 `VGPUSCOPE_TOKEN` 设为持有者令牌，或在 URL 中写入用户名和密码。",
         ),
     ),
     "CLUSTER_EXPORTER_MISSING": Said(
