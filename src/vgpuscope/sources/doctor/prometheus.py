@@ -53,8 +53,7 @@ class PrometheusReader:
 
     async def _facts(self) -> PrometheusFacts:
         condition = self._condition
-        targets = await self._number(queries.all_targets(condition))
-        names, plain = await asyncio.gather(self._rows(queries.names(condition)), self._rows(queries.names(())))
+        targets, names = await asyncio.gather(self._number(queries.all_targets()), self._rows(queries.names()))
         matched = await self._number(queries.count(condition)) if condition else None
         everything = await self._number(queries.count(())) if condition else 0.0
         known = {name: int(value) for name, _, value in names}
@@ -66,7 +65,7 @@ class PrometheusReader:
             condition=self._text,
             matched=None if matched is None else int(matched),
             unmatched=int(everything),
-            unknown_names=await self._or_none(self._unknown_names({name for name, _, _ in plain})),
+            unknown_names=await self._or_none(self._unknown_names(set(known))),
         )
 
     # ── targets ──────────────────────────────────────────────────────────────────────────────────────────────────
