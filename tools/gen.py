@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.writers import codes, metrics, rules, settings
+from tools.writers import codes, doctor, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -39,6 +39,8 @@ GENERATED: dict[str, Callable[[], str]] = {
         [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],
         every=RECORDED_EVERY,
     ),
+    "docs/doctor.md": lambda: doctor.doctor_page("en"),
+    "docs/doctor.zh-CN.md": lambda: doctor.doctor_page("zh"),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
 }
 

@@ -193,7 +193,7 @@ def serving(route: Route) -> Iterator[str]:
             with suppress(ConnectionError):  # a client that has left
                 super().handle()
 
-        do_GET = do_POST = _answer
+        do_GET = do_POST = _answer  # noqa: N815 - as the base class wants them
 
         def log_message(self, *_: object) -> None:
             pass
@@ -229,7 +229,7 @@ def cluster_route(world: World) -> Route:
     def route(_: str, path: str, __: dict[str, str], ___: bytes) -> tuple[int, bytes, dict[str, str]]:
         found = world.cluster or {}
         headers = {"x-vgpuscope-service": found.get("service", "cluster exporter")}
-        watch = {kind: 1 for kind in ("nodes", "pods", "resourcequotas", "events")} | found["watch"]
+        watch = dict.fromkeys(("nodes", "pods", "resourcequotas", "events"), 1) | found["watch"]
         if path == "/metrics":
             return 200, "".join(f'vgpuscope_watch_up{{kind="{k}"}} {v}\n' for k, v in watch.items()).encode(), {}
         if path == "/readyz":
@@ -583,7 +583,16 @@ def regions_not_mounted(world: World) -> None:
 
 
 def device(uuid: str) -> dict[str, Any]:
-    return {"id": uuid, "healthy": True, "index": 0, "vendor": "NVIDIA", "type": "A100", "slots": 10, "memory": 80 * GIB, "cores": 100}
+    return {
+        "id": uuid,
+        "healthy": True,
+        "index": 0,
+        "vendor": "NVIDIA",
+        "type": "A100",
+        "slots": 10,
+        "memory": 80 * GIB,
+        "cores": 100,
+    }
 
 
 @problem("REGIONS_UNREADABLE", "HAMi handbook 7.2: no container metrics")

@@ -83,7 +83,7 @@ def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stac
     kube = at(world.kube, kube_route(world), nobody)
     config = path / "kubeconfig"
     config.write_text(
-        f"apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{kube.url}'}}}}]\n"
+        f"current-context: c\nclusters: [{{name: c, cluster: {{server: '{kube.url}'}}}}]\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"
     )
     engine = {"none": nobody, **engines}.get(world.prometheus) or stack.enter_context(serving(login_page))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from vgpuscope.catalog import node as m
-from vgpuscope.knowledge.gpu_series import DEVICES, UUID_LABELS
+from vgpuscope.catalog.gpu_series import DEVICES, UUID_LABELS
 from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, SeriesFacts, known
 
 K = TypeVar("K")

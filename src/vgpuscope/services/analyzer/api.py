@@ -155,9 +155,7 @@ class AnalyzerApi:
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
-        self._doctor = Doctor(
-            console=lambda: self._state.console, config=self._state.config, analyzer=self._own_facts
-        )
+        self._doctor = Doctor(console=lambda: self._state.console, config=self._state.config, analyzer=self._own_facts)
         self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)

@@ -11,8 +11,8 @@ import msgspec
 
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
+from vgpuscope.catalog.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 from vgpuscope.formats.prom import promql
-from vgpuscope.knowledge.gpu_series import ANY_GPU_METRIC, LOOKED_AT
 from vgpuscope.model.doctor import Job, Missing, PrometheusFacts, Series, SeriesFacts
 from vgpuscope.model.errors import ConfigInvalid, QueryFailed, ScopeError
 from vgpuscope.model.quantity import Seconds

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from vgpuscope.catalog import node as m
+from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
 
@@ -558,7 +560,7 @@ SAID: Final[dict[str, Said]] = {
             "Remove one matcher after another, and compare with the labels that Prometheus shows.",
             "逐个去掉匹配条件，并与 Prometheus 中显示的标签比较。",
         ),
-        ("curl -s 'PROMETHEUS_URL/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL' | head -c 600",),
+        (f"curl -s 'PROMETHEUS_URL/api/v1/query?query={DCGM_UTILIZATION}' | head -c 600",),
     ),
     "UUID_UNREADABLE": Said(
         _W("UUIDs of GPUs are text", "GPU 的 UUID 可读"),
@@ -604,8 +606,8 @@ SAID: Final[dict[str, Said]] = {
             "有 {count} 个序列超过 100 %：HAMi 把时间上重叠的进程采样相加了。",
         ),
         _W(
-            "Read it as busy. vgpuscope_container_sm_ratio adds up to the GPU's own utilisation.",
-            "可视为繁忙。vgpuscope_container_sm_ratio 之和等于整卡的利用率。",
+            f"Read it as busy. {m.CONTAINER_SM.name} adds up to the GPU's own utilisation.",
+            f"可视为繁忙。{m.CONTAINER_SM.name} 之和等于整卡的利用率。",
         ),
     ),
     "ABSURD_VALUE": Said(
@@ -630,7 +632,7 @@ SAID: Final[dict[str, Said]] = {
             "Aggregate with max by (UUID) first, then add up.",
             "先用 max by (UUID) 聚合，再求和。",
         ),
-        ("sum(max by (UUID) (DCGM_FI_DEV_POWER_USAGE))",),
+        (f"sum(max by (UUID) ({DCGM_POWER}))",),
     ),
     "USED_ABOVE_ALLOCATED": Said(
         _W("Memory in use was allocated", "已用显存均已分配"),

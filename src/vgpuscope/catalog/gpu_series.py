@@ -4,10 +4,19 @@ from typing import Final
 
 from vgpuscope.catalog import cluster as c
 from vgpuscope.catalog import node as m
-from vgpuscope.knowledge.exporters import DCGM
 
 DCGM_UTILIZATION: Final = "DCGM_FI_DEV_GPU_UTIL"
-DCGM_RATIOS: Final = frozenset(name for name in DCGM.names if name.endswith("_RATIO"))
+# base-unit names of DCGM 4.7; some earlier releases had them with values of 0-100
+DCGM_RATIOS: Final = frozenset(
+    {
+        "DCGM_FI_DEV_DEC_UTIL_RATIO",
+        "DCGM_FI_DEV_ENC_UTIL_RATIO",
+        "DCGM_FI_DEV_GPU_UTIL_RATIO",
+        "DCGM_FI_DEV_MEMORY_UTIL_RATIO",
+        "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+        "DCGM_FI_PROF_SM_UTIL_RATIO",
+    }
+)
 DCGM_PERCENTS: Final = frozenset(
     {DCGM_UTILIZATION, "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL"}
 )
@@ -86,5 +95,3 @@ JOBS: Final = "(?i).*(vgpuscope|dcgm|hami|nvidia|gpu).*"
 ANY_GPU_METRIC: Final = "(DCGM_FI_|vgpuscope_|hami_|Device_|vGPU|HostGPU|HostCore|GPUDevice|nodeGPU|gpu_util).*"
 REPLICA_LABELS: Final = ("prometheus_replica", "replica", "__replica__")
 CLUSTER_LABELS: Final = ("cluster", "cluster_name", "k8s_cluster", "cluster_id")
-# GPUs since Blackwell: the old call for the use of a process answers 0 there
-BLACKWELL: Final = ("B100", "B200", "B300", "GB200", "GB300", "RTX 50", "RTX PRO 6000 Blackwell", "Blackwell")
