@@ -155,7 +155,7 @@ class AnalyzerApi:
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
-        self._doctor = Doctor(console=lambda: self._state.console, config=self._state.config, analyzer=self._own_facts)
+        self._doctor = Doctor(console=lambda: self._state.console, config=self._settings_now, analyzer=self._own_facts)
         self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
@@ -281,6 +281,9 @@ class AnalyzerApi:
         """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
         more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
         return _row("GET", path, summary, handler, answer, **more)
+
+    def _settings_now(self) -> Config:
+        return self._state.config()
 
     async def _own_facts(self) -> AnalyzerFacts:
         """What doctor can know of this analyzer."""
