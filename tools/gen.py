@@ -8,7 +8,7 @@ from pathlib import Path
 from tools.alerting import compat
 from tools.alerting.tables import FILES, by_name
 from tools.dashboards import write as dashboards
-from tools.writers import alerts, chart, codes, manifests, metrics, rules, settings
+from tools.writers import alerts, chart, codes, doctor, manifests, metrics, rules, settings
 from tools.writers.metrics_index import ServiceMetrics, index_page
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
@@ -48,6 +48,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/scheduling-codes.md": codes.codes_page,
     "docs/codes.zh-CN.md": codes.chinese_page,
     "docs/xid.md": codes.xid_page,
+    "docs/doctor.md": lambda: doctor.doctor_page("en"),
+    "docs/doctor.zh-CN.md": lambda: doctor.doctor_page("zh"),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
     "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
     "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),

@@ -45,6 +45,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the chain of checks: what is broken or misleading, why, and what to do */
+        get: operations["get_api_v1_doctor"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -722,6 +739,64 @@ export interface components {
             source: "analyses" | "days" | "hours" | "none" | "prometheus";
             step_seconds: number;
             times: number[];
+        };
+        /**
+         * DoctorFinding
+         * @description One check with its words, in both languages.
+         *
+         *         pass: looked at, and in order. warn: it works, but numbers can mislead. fail: something is broken. skipped: it could
+         *         not be looked at, and `cause` says why.
+         */
+        DoctorFinding: {
+            /** @default null */
+            cause: components["schemas"]["Words"] | null;
+            code: string;
+            /** @default [] */
+            commands: string[];
+            /** @default  */
+            docs: string;
+            /** @default [] */
+            examples: string[];
+            /** @default null */
+            fix: components["schemas"]["Words"] | null;
+            /** @default {} */
+            numbers: {
+                [key: string]: number | string;
+            };
+            /** @enum {unknown} */
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
+            title: components["schemas"]["Words"];
+        };
+        /**
+         * DoctorReport
+         * @description Everything that doctor says.
+         */
+        DoctorReport: {
+            at: string;
+            counts: {
+                [key: string]: number;
+            };
+            findings: components["schemas"]["DoctorFinding"][];
+            /** @enum {unknown} */
+            place: "analyzer" | "node" | "outside";
+            seconds: number;
+            stages: components["schemas"]["DoctorStage"][];
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
+            version: string;
+        };
+        /**
+         * DoctorStage
+         * @description One link of the chain.
+         */
+        DoctorStage: {
+            name: components["schemas"]["Words"];
+            /** @enum {unknown} */
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
         };
         /**
          * ErrorBody
@@ -2889,6 +2964,73 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_doctor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the chain of checks: what is broken or misleading, why, and what to do */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DoctorReport"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -38,7 +38,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource
 from vgpuscope.services.analyzer.past_hours import PastHours
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.setting_rows import setting_list
@@ -241,6 +241,11 @@ class Console:
     def engine(self) -> PromApi | None:
         """The PromQL engine; None without one."""
         return self._wired().engine
+
+    def pages(self) -> dict[str, LastPage]:
+        """The last page of each target that we scrape ourselves; empty with an engine."""
+        source = self._desk.source()
+        return source.last_pages() if isinstance(source, ScrapeSource) else {}
 
     @property
     def config(self) -> Config:
