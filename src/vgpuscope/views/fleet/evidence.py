@@ -168,7 +168,7 @@ SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
     "gpu_util": ("GPU utilisation", "GPU 利用率"),
     "sm_active": ("SM activity", "SM 活跃度"),
     "engine_active": ("engine activity", "引擎活跃度"),
-    "process_sm": ("the processes' SM time", "进程 SM 时间占比"),
+    "process_sm": ("SM time of the processes", "进程 SM 时间占比"),
     "mem_copy": ("memory traffic", "显存读写"),
     "encoder": ("the video encoder", "视频编码器"),
     "decoder": ("the video decoder", "视频解码器"),
