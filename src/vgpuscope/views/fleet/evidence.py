@@ -11,8 +11,8 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_IDLE_NO_WORK": (
-        "Idle: no work was seen in {window}. {signal} was at most {max} (mean {mean}), and all other activity stayed "
-        "below {threshold}; {coverage} of the window was seen ({samples} of {expected} samples).",
+        "Idle: no work was seen in {window}. Highest {signal}: {max} (mean {mean}); all other activity stayed below "
+        "{threshold}. {coverage} of the window was seen ({samples} of {expected} samples).",
         "空闲：{window}内未检测到计算活动。{signal}最高 {max}（平均 {mean}），其他活动均低于 {threshold}；"
         "窗口覆盖率 {coverage}（{samples}/{expected} 个样本）。",
     ),
