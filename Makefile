@@ -108,7 +108,7 @@ pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, f
 	$(BIN)/python -m tools.console_pictures
 
 site: $(STAMP)  ## the documentation as a site in build/site; fails if a link leads nowhere
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "vgpuscope: build/site is ready; to read it: $(BIN)/python -m http.server -d build/site 8000"
 
 lock: $(STAMP)  ## write the lock files anew

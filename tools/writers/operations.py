@@ -49,7 +49,12 @@ def _service(title: str, what: str, table: Iterable[Operation]) -> Iterator[str]
     yield from (f"## {title}", "", what, "", "| operation | role | what | answers |", "|---|---|---|---|")
     with_parameters = []
     for operation in table:
-        cells = (f"`{operation.method} {operation.path}`", _role(operation), _cell(operation.summary), _kinds(operation))
+        cells = (
+            f"`{operation.method} {operation.path}`",
+            _role(operation),
+            _cell(operation.summary),
+            _kinds(operation),
+        )
         yield f"| {' | '.join(cells)} |"
         if parameters.declared(operation.query):
             with_parameters.append(operation)
