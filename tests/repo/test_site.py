@@ -115,7 +115,11 @@ def test_a_chinese_page_is_in_chinese_and_leads_to_its_counterpart(site, pages, 
 
 
 def test_the_language_of_a_page_is_in_its_name():
-    assert [language(name) for name in ("faq.md", "faq.zh-CN.md")] == ["en", "zh"]
+    names = ("faq.md", "faq.zh-CN.md", "runbooks/a.md", "runbooks/zh/a.md")
+    assert [language(name) for name in names] == ["en", "zh", "en", "zh"]
+    assert counterpart("runbooks/a.md", "zh", {"runbooks/zh/a.md"}) == "runbooks/zh/a.md"
+    assert counterpart("runbooks/zh/a.md", "en", {"runbooks/a.md"}) == "runbooks/a.md"
+    assert counterpart("faq.zh-CN.md", "en", {"faq.md"}) == "faq.md"
     assert counterpart("faq.md", "zh", {"faq.zh-CN.md"}) == "faq.zh-CN.md"
     assert counterpart("cli.md", "zh", {"faq.zh-CN.md"}) == "index.zh-CN.md"
 

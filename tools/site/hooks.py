@@ -33,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def _in_no_list(uri: str) -> bool:
     """Pages that a page lists, and the navigation does not: one for each decision, one for each alert."""
     folder = PurePosixPath(uri).parent
-    return str(folder) in {"adr", "runbooks"} and not PurePosixPath(uri).name.startswith(("README", "index"))
+    return folder.parts[:1] in {("adr",), ("runbooks",)} and not PurePosixPath(uri).name.startswith(("README", "index"))
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -76,15 +76,20 @@ def _relative(uri: str, page: Page) -> str:
 
 
 def language(uri: str) -> str:
-    """The language of a page, by its name."""
-    return "zh" if uri.endswith(CHINESE) else "en"
+    """The language of a page, by its name (faq.zh-CN.md) or its folder (runbooks/zh)."""
+    return "zh" if uri.endswith(CHINESE) or PurePosixPath(uri).parent.name == "zh" else "en"
 
 
 def counterpart(uri: str, wanted: str, known: Any) -> str:
     """The same page in the wanted language; the home page of that language where there is none."""
-    stem = uri.removesuffix(CHINESE).removesuffix(".md")
-    other = stem + (CHINESE if wanted == "zh" else ".md")
-    return other if other in known else HOMES[wanted]
+    if language(uri) == wanted:
+        return uri
+    path = PurePosixPath(uri)
+    if wanted == "zh":
+        candidates = (uri.removesuffix(".md") + CHINESE, str(path.parent / "zh" / path.name))
+    else:
+        candidates = (uri.removesuffix(CHINESE) + ".md", str(path.parent.parent / path.name))
+    return next((one for one in candidates if one in known), HOMES[wanted])
 
 
 def on_page_context(context: dict[str, Any], *, page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
