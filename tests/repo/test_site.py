@@ -120,6 +120,7 @@ def test_the_language_of_a_page_is_in_its_name():
     assert counterpart("runbooks/a.md", "zh", {"runbooks/zh/a.md"}) == "runbooks/zh/a.md"
     assert counterpart("runbooks/zh/a.md", "en", {"runbooks/a.md"}) == "runbooks/a.md"
     assert counterpart("faq.zh-CN.md", "en", {"faq.md"}) == "faq.md"
+    assert counterpart("codes.zh-CN.md", "en", {"codes.zh-CN.md"}) == "index.md"
     assert counterpart("faq.md", "zh", {"faq.zh-CN.md"}) == "faq.zh-CN.md"
     assert counterpart("cli.md", "zh", {"faq.zh-CN.md"}) == "index.zh-CN.md"
 

@@ -88,8 +88,8 @@ def counterpart(uri: str, wanted: str, known: Any) -> str:
     if wanted == "zh":
         candidates = (uri.removesuffix(".md") + CHINESE, str(path.parent / "zh" / path.name))
     else:
-        candidates = (uri.removesuffix(CHINESE) + ".md", str(path.parent.parent / path.name))
-    return next((one for one in candidates if one in known), HOMES[wanted])
+        candidates = (uri.removesuffix(CHINESE) + ".md", uri.replace("/zh/", "/"))
+    return next((one for one in candidates if one in known and one != uri), HOMES[wanted])
 
 
 def on_page_context(context: dict[str, Any], *, page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
