@@ -53,7 +53,16 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return found["text"] if (ROOT / path).exists() else found[0]
         return f"[{found['text']}]({_relative(uri, page)}{mark}{anchor})"
 
-    return _PART.sub(on_site, markdown)
+    return _PART.sub(on_site, _indented(markdown))
+
+
+def _indented(markdown: str) -> str:
+    """What belongs to an item of a numbered list, indented by four spaces: GitHub takes three, Python-Markdown not."""
+    blocks = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)  # those that begin at the margin stay
+    return "".join(
+        block if number % 2 else re.sub(r"^ {3}(?=\S| +\S)", "    ", block, flags=re.M)
+        for number, block in enumerate(blocks)
+    )
 
 
 def _folder(page: Page, home: str) -> tuple[str, ...]:
