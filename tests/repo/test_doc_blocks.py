@@ -90,9 +90,35 @@ def test_a_block_of_rules_is_accepted(text, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+_GOES_ON = re.compile(r"\s|[-+*/%^<>=!)]|(?:and|or|unless|by|without|on|ignoring|group_left|group_right)\b")
+_OPEN_END = re.compile(
+    r"(?:[-+*/%^<>=!(,]|\b(?:and|or|unless)|\b(?:on|ignoring|group_left|group_right)\s*\([^()]*\))\s*$"
+)
+
+
 def queries(text: str) -> list[str]:
-    """The queries of a block: each begins after a line of comment."""
-    return [query.strip() for query in re.split(r"^#.*\n", text, flags=re.M) if query.strip()]
+    """The queries of a block: each begins after a comment, or at the margin if the one before is complete."""
+    found = [""]
+    for line in text.splitlines():
+        if line.startswith("#"):
+            found.append("")
+            continue
+        last = found[-1]
+        unfinished = last.count("(") > last.count(")") or _OPEN_END.search(last) or _GOES_ON.match(line)
+        if unfinished:
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line)
+    return [query.strip() for query in found if query.strip()]
+
+
+def test_a_block_is_split_into_its_queries():
+    assert queries("# a\nup\n  > 1\nsum(\n  up)\n/ up\nup +\nup\n# b\nup\n") == [
+        "up\n  > 1",
+        "sum(\n  up)\n/ up",
+        "up +\nup",
+        "up",
+    ]
 
 
 @pytest.mark.real
