@@ -9,7 +9,7 @@ CONSOLE := src/vgpuscope/http/assets/console/index.html
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 .DEFAULT_GOAL := help
 
-.PHONY: licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: site licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -128,6 +128,10 @@ pictures: $(STAMP) $(CONSOLE)  ## draw the pictures of the documentation anew, f
 	@tools/need '/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc' fonts-wqy-zenhei
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.console_pictures
+
+site: $(STAMP)  ## the documentation as a site in build/site; fails if a link leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "vgpuscope: build/site is ready; to read it: $(BIN)/python -m http.server -d build/site 8000"
 
 lock: $(STAMP)  ## write the lock files anew
 	@$(BIN)/python -m pip install --quiet uv && tools/lock

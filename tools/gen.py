@@ -8,8 +8,22 @@ from pathlib import Path
 from tools.alerting import compat
 from tools.alerting.tables import FILES, by_name
 from tools.dashboards import write as dashboards
-from tools.writers import alerts, chart, codes, doctor, manifests, metrics, rules, settings
+from tools.writers import (
+    alerts,
+    chart,
+    codes,
+    commands,
+    decisions,
+    doctor,
+    manifests,
+    metrics,
+    names,
+    operations,
+    rules,
+    settings,
+)
 from tools.writers.metrics_index import ServiceMetrics, index_page
+from vgpuscope import cli
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -44,6 +58,16 @@ GENERATED: dict[str, Callable[[], str]] = {
         limits=FLEET_LIMITS,
         fixed=analyzer_catalog.FAMILIES,
     ),
+    "docs/metric-names.md": lambda: names.names_page(
+        {
+            "agent": node_catalog.METRICS,
+            "cluster exporter": cluster_catalog.METRICS,
+            "analyzer": analyzer_catalog.METRICS,
+        }
+    ),
+    "docs/cli.md": lambda: commands.commands_page(cli.COMMANDS, cli.parser()),
+    "docs/api-reference.md": operations.operations_page,
+    "docs/adr/README.md": lambda: decisions.decisions_page(ROOT / "docs" / "adr"),
     "docs/configuration.md": lambda: settings.settings_page(SETTINGS),
     "docs/scheduling-codes.md": codes.codes_page,
     "docs/codes.zh-CN.md": codes.chinese_page,

@@ -92,8 +92,10 @@ def test_each_language_leads_to_the_other_at_the_top():
 _SHAPE = {
     "sections": lambda text: [len(level) for level, _ in _HEADING.findall(prose(text))],
     "rows of tables": lambda text: [row.count("|") for row in _TABLE_ROW.findall(prose(text))],
-    "links": lambda text: [  # a picture of the console is in the language of its page
-        link.replace("-zh.png", ".png") for link in links(text) if not link.startswith("README")
+    "links": lambda text: [  # a picture of the console, and a page, in the language of the README
+        link.replace("-zh.png", ".png").replace(".zh-CN.md", ".md")
+        for link in links(text)
+        if not link.startswith("README")
     ],
     "commands": lambda text: [re.sub(r"\s*#.*", "", block) for block in blocks(text)],
 }
@@ -151,12 +153,11 @@ ADVISED = " ".join(text for said in SAID.values() for text in (said.fix.en, *sai
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w|(?<![\w-])--[a-z]\b")
 THEIRS = set(_FLAG.findall(ADVISED))
 
-# A line of another program: its flags are not ours. What follows a pipe belongs to it, too.
+# A line of another program: its flags are not ours. What follows a pipe belongs to it, too; what follows && does not.
 _OTHER_PROGRAM = re.compile(
-    r"(?<![\w/.-])(?:curl|docker|helm|kubectl|pg_dump|pip|prometheus|promtool|python3|sqlite3|uvicorn) (?:[^`\n]|\\\n)*"
+    r"(?<![\w/.-])(?:curl|docker|helm|kubectl|pg_dump|pip|prometheus|promtool|python3|sqlite3|uvicorn) "
+    r"(?:[^`\n&]|\\\n)*"
 )
-
-
 _OTHERS = frozenset(  # flags of `python -m bench`, docker and uvicorn
     [
         "--quick",

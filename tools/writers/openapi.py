@@ -20,11 +20,16 @@ class _Unasked:
         return False
 
 
-def analyzer_document() -> bytes:
-    """The document of all operations of the analyzer."""
+def analyzer_api() -> AnalyzerApi:
+    """The analyzer's table of operations, without an analyzer."""
     unasked: Any = _Unasked()
     session = SessionApi(unasked, unasked)
-    return AnalyzerApi(cast("AnalyzerState", unasked), more=session.operations()).document()
+    return AnalyzerApi(cast("AnalyzerState", unasked), more=session.operations())
+
+
+def analyzer_document() -> bytes:
+    """The document of all operations of the analyzer."""
+    return analyzer_api().document()
 
 
 if __name__ == "__main__":

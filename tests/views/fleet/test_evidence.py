@@ -103,8 +103,8 @@ def evidence(stat, **more):
 def test_an_idle_card_is_explained_with_its_numbers():
     idle = evidence(Stat(mean=0.012, max=0.04, samples=18))
     assert sentences(idle, "en") == (
-        "Idle: no work was seen in 10 min. GPU utilisation was at most 4 % (mean 1.2 %), and all other activity stayed "
-        "below 5 %; 90 % of the window was seen (18 of 20 samples).",
+        "Idle: no work was seen in 10 min. Highest GPU utilisation: 4 % (mean 1.2 %); all other activity stayed below "
+        "5 %. 90 % of the window was seen (18 of 20 samples).",
     )
     assert sentences(idle, "zh") == (
         "空闲：10 分钟内未检测到计算活动。GPU 利用率最高 4 %（平均 1.2 %），其他活动均低于 5 %；"

@@ -12,8 +12,8 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "VERDICT_IDLE_NO_WORK": (
-        "Idle: no work was seen in {window}. {signal} was at most {max} (mean {mean}), and all other activity stayed "
-        "below {threshold}; {coverage} of the window was seen ({samples} of {expected} samples).",
+        "Idle: no work was seen in {window}. Highest {signal}: {max} (mean {mean}); all other activity stayed below "
+        "{threshold}. {coverage} of the window was seen ({samples} of {expected} samples).",
         "空闲：{window}内未检测到计算活动。{signal}最高 {max}（平均 {mean}），其他活动均低于 {threshold}；"
         "窗口覆盖率 {coverage}（{samples}/{expected} 个样本）。",
     ),
@@ -169,7 +169,7 @@ SIGNAL_NAMES: dict[Term, tuple[str, str]] = {
     "gpu_util": ("GPU utilisation", "GPU 利用率"),
     "sm_active": ("SM activity", "SM 活跃度"),
     "engine_active": ("engine activity", "引擎活跃度"),
-    "process_sm": ("the processes' SM time", "进程 SM 时间占比"),
+    "process_sm": ("SM time of the processes", "进程 SM 时间占比"),
     "mem_copy": ("memory traffic", "显存读写"),
     "encoder": ("the video encoder", "视频编码器"),
     "decoder": ("the video decoder", "视频解码器"),

@@ -1,0 +1,1 @@
+"""What MkDocs needs to know about this repository."""
