@@ -163,3 +163,23 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def gpu_ids(self) -> tuple[DeviceUUID, ...]:
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
+
+
+CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]
+CallStatus: TypeAlias = Literal["waiting", "delivered", "cancelled", "failed"]
+
+
+class Call(Struct, frozen=True, kw_only=True, gc=False):
+    """Something to be done outside, kept until it is done. The same key is never sent for two different things."""
+
+    key: str  # the idempotency key
+    case_id: str
+    kind: CallKind
+    gpu_id: DeviceUUID = ""
+    body: str = ""  # JSON
+    status: CallStatus = "waiting"
+    attempts: int = 0
+    first_at: UnixTime
+    next_at: UnixTime
+    error: str = ""
+    result: str = ""  # JSON: what it changed, so that it can be put back
