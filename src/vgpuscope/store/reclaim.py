@@ -77,8 +77,9 @@ _CALLS = Upsert(
         ("next_at", "double precision"),
         ("body", "text"),
     ),
-    # A call that is there already stays as it is: its key says that it is the same call.
-    conflict="(key) DO UPDATE SET key = excluded.key",
+    # The same key is the same call: if it was delivered, or given up, it is not made again. A cancelled one waits again.
+    conflict="(key) DO UPDATE SET status = excluded.status, next_at = excluded.next_at, body = excluded.body "
+    "WHERE reclaim_calls.status = 'cancelled'",
     returning=("key",),
 )
 _PAGE_MOST = 1000
