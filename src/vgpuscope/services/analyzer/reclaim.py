@@ -148,6 +148,13 @@ class Reclaim:
     def policy(self) -> Policy:
         return policy_of(self._config())
 
+    @property
+    def mode(self) -> Literal["live", "dry_run", "off"]:
+        """off: without a store nothing is remembered, so nothing is ever done."""
+        if self._store is None:
+            return "off"
+        return "dry_run" if self.policy().dry_run else "live"
+
     async def audit(
         self,
         *,
@@ -265,8 +272,7 @@ class Reclaim:
         while True:
             if self._store is not None and self._term is not None and self._lead.may_act():
                 try:
-                    for call in await self._store.due(self._clock(), most=_AT_ONCE):
-                        await self._deliver(call)
+                    await self.deliver_due()
                 except (HistoryDown, NotLeader) as e:
                     log.warning("a call was not made", extra=error_fields(e))
             await asyncio.sleep(_LOOK_EVERY)
