@@ -9,7 +9,7 @@ CONSOLE := src/vgpuscope/http/assets/console/index.html
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 .DEFAULT_GOAL := help
 
-.PHONY: console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
+.PHONY: licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -39,19 +39,39 @@ hooks: $(STAMP)  ## run the linters before each commit (Git hook of pre-commit)
 fmt: $(STAMP)  ## format and fix what can be fixed
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(STAMP)  ## ruff, mypy, import contracts; the console's types and style
+lint: $(STAMP)  ## ruff, mypy, import contracts, Dockerfile; the console's types and style
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 	tools/console/run check
+	@tools/helm/lint
+
+licences: $(STAMP)  ## fail if the image would ship a licence that pyproject.toml does not allow
+	@$(BIN)/python -m tools.licences
+
+audit: $(STAMP)  ## known vulnerabilities of what the image ships; needs the public databases
+	@tools/audit
+
+sbom: $(STAMP)  ## bill of materials from the lock files: dist/vgpuscope.cdx.json
+	@$(BIN)/python -m tools.sbom dist/vgpuscope.cdx.json
+
+dist: $(STAMP) $(CONSOLE) sbom  ## wheel, sdist and bill of materials in dist/; the same commit gives the same bytes
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} $(BIN)/hatchling build -d dist
+	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+recording: $(STAMP) $(CONSOLE)  ## record the demo anew: docs/img/demo.cast and docs/img/demo.svg
+	$(BIN)/python -m tools.recording
 
 programs: $(STAMP)
 	@tools/need cc gcc
 	@tools/need promtool prometheus
+	@tools/need prometheus-alertmanager prometheus-alertmanager
 	@tools/need victoria-metrics victoria-metrics
 	@tools/need '/usr/lib/postgresql/*/bin/initdb' postgresql
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
 	@tools/controlplane/build >/dev/null
+	@tools/helm/build >/dev/null
 
 test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
 	tools/console/run test
@@ -76,10 +96,12 @@ soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and s
 	$(BIN)/python -m pytest -m soak -s
 
 gen: $(STAMP)  ## write all generated files
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen
 	tools/console/run types
 
 check-gen: $(STAMP) check-types  ## fail if a generated file is not current
+	@tools/helm/build >/dev/null
 	$(BIN)/python -m tools.gen --check
 
 check-types: $(STAMP)

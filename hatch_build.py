@@ -1,4 +1,4 @@
-"""Builds the web console into the wheel. Without Node.js the package is built without it, and /ui/ says why."""
+"""Builds the web console into wheel and sdist. Without Node.js the package is built without it, and /ui/ says why."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ class ConsoleHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        if version == "editable" or self.target_name != "wheel":
+        if version == "editable":
             return  # `make` builds it for an editable installation
         if not (root / _BUILT).exists() and (root / "web" / "package.json").exists():
             _build(root / "web")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from bench.programs import Program
 BUILT = Path(__file__).parent.parent / "src" / "vgpuscope" / "http" / "assets" / "console"
 _COUNT = ".toolbar .count"
 _WARM = 20  # refreshes before the heap is measured for the first time
+_IDLE_WITHIN = 300.0  # seconds
 _SEARCHES = ("node-00012", "GPU-4", "team-07", "000123")
 
 
@@ -35,7 +37,7 @@ class ConsoleEffort(Struct, frozen=True, kw_only=True):
     refreshes: int = 240  # one every 15 s is an hour
     consoles: int = 50
     every: float = 15.0  # seconds between two refreshes of a console
-    seconds: float = 300.0  # with consoles, and as long without: one analysis in each
+    seconds: float = 120.0  # with consoles; it has one analysis, which by default there is every 300 s
 
 
 CONSOLE_QUICK = ConsoleEffort(gpus=1_000, loads=3, inputs=2, refreshes=40, seconds=20.0)
@@ -70,15 +72,20 @@ class Consoles(Struct, frozen=True, kw_only=True):
 
     number: int
     seconds: float
-    without: float
+    without: tuple[float, ...]  # before and after
     with_them: float
     paths: tuple[str, ...]
     received: dict[str, int]
 
     @property
     def share(self) -> float:
-        """Of one core."""
-        return (self.with_them - self.without) / self.seconds
+        """Of one core; a difference below the noise is none."""
+        return max(0.0, self.with_them - statistics.mean(self.without)) / self.seconds
+
+    @property
+    def noise(self) -> float:
+        """How far two periods without consoles differ, of one core."""
+        return (max(self.without) - min(self.without)) / self.seconds
 
 
 class ConsoleFigures(Struct, frozen=True, kw_only=True):
@@ -89,6 +96,7 @@ class ConsoleFigures(Struct, frozen=True, kw_only=True):
     paint: Times
     inputs: tuple[Times, ...]
     redraw: Times
+    bounds: dict[str, float]  # seconds, of the same browser at the same time: what no console could beat
     heap: Heap
     consoles: Consoles
     files: dict[str, int]  # gzipped bytes
@@ -107,12 +115,12 @@ def run(effort: ConsoleEffort) -> ConsoleFigures:
     if not files:
         raise SystemExit("bench: the console is not built; run make console")
     with tempfile.TemporaryDirectory(prefix="vgpuscope-bench-") as root, _world(Path(root), effort) as analyzer:
-        without = _alone(analyzer, effort)
         url = f"http://127.0.0.1:{analyzer.port}/ui/"
         with console_page.chromium() as browser:
             paint = _paint(browser, url, effort)
             inputs = tuple(_inputs(browser, url, effort))
             redraw = _redraws(browser, url, effort)
+            bounds = _bounds(browser, url, effort)
             load = os.getloadavg()[0]
             heap, paths = _refreshed(browser, url, effort)
         return ConsoleFigures(
@@ -121,8 +129,9 @@ def run(effort: ConsoleEffort) -> ConsoleFigures:
             paint=paint,
             inputs=inputs,
             redraw=redraw,
+            bounds=bounds,
             heap=heap,
-            consoles=_consoles(analyzer, paths, effort, without=without),
+            consoles=_consoles(analyzer, paths, effort),
             files=files,
             resident_bytes=analyzer.resident_bytes(),
             load=load,
@@ -203,6 +212,19 @@ def _redraws(browser: Browser, url: str, effort: ConsoleEffort) -> Times:
         return _times("map redraw", [tab.redraw(one) for _ in range(effort.inputs) for one in (model, node)])
 
 
+def _bounds(browser: Browser, url: str, effort: ConsoleEffort) -> dict[str, float]:
+    """The same browser with an empty page, and with plain functions of the language on as many rows."""
+    _say("lower bounds: an empty page, and plain JSON.parse and sort")
+    found: dict[str, list[float]] = {}
+    for _ in range(effort.inputs):
+        with console_page.opened(browser, url + "icon.svg") as tab:
+            found.setdefault("first paint of a picture of 655 bytes", []).append(tab.first_frame())
+        with console_page.opened(browser, url + "settings") as tab:
+            for what, seconds in tab.plain(effort.gpus * TENANTS).items():
+                found.setdefault(what, []).append(seconds)
+    return {what: statistics.median(times) for what, times in found.items()}
+
+
 def _times(what: str, spans: list[console_page.Span]) -> Times:
     return Times(what=what, seconds=tuple(one.wall for one in spans), cpu=tuple(one.cpu for one in spans))
 
@@ -213,6 +235,7 @@ def _refreshed(browser: Browser, url: str, effort: ConsoleEffort) -> tuple[Heap,
         tab.useful()
         tab.rest()
         paths: dict[str, None] = {}
+        tab.forget()
         for _ in range(_WARM):
             paths |= dict.fromkeys(tab.refresh())
         tab.rest()
@@ -226,38 +249,60 @@ def _refreshed(browser: Browser, url: str, effort: ConsoleEffort) -> tuple[Heap,
 # ── open consoles ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _alone(analyzer: Program, effort: ConsoleEffort) -> float:
-    """The CPU time before any console was open, which would leave work behind."""
-    _say(f"the analyzer alone, {effort.seconds:.0f} s")
-    return _cpu(analyzer, effort.seconds)
-
-
-def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort, *, without: float) -> Consoles:
-    _say(f"{effort.consoles} open consoles, {effort.seconds:.0f} s")
+def _consoles(analyzer: Program, paths: tuple[str, ...], effort: ConsoleEffort) -> Consoles:
+    """Without consoles, with them, and without them again; each time with one analysis."""
     received: dict[str, int] = {}
     order = {"port": analyzer.port, "paths": paths, "consoles": effort.consoles, "every": effort.every}
+    before = _alone(analyzer, effort)
+    _say(f"{effort.consoles} open consoles, {effort.seconds:.0f} s")
     with _open(order, received.update):
-        time.sleep(effort.every)  # every console has asked once, as those did that were open before
         with_them = _cpu(analyzer, effort.seconds)
-    if with_them < without:
-        raise RuntimeError(
-            f"{without:.1f} s of CPU without consoles, {with_them:.1f} s with them: not a valid comparison"
-        )
     return Consoles(
         number=effort.consoles,
         seconds=effort.seconds,
-        without=without,
+        without=(before, _alone(analyzer, effort)),
         with_them=with_them,
         paths=paths,
         received=received,
     )
 
 
+def _alone(analyzer: Program, effort: ConsoleEffort) -> float:
+    """The CPU time of a period with one analysis and no console."""
+    _until_idle(analyzer)
+    _say("the analyzer without consoles")
+    began = analyzer.process_seconds()
+    _analyse(analyzer)
+    _until_idle(analyzer)
+    busy, quiet = analyzer.process_seconds() - began, effort.seconds / 10
+    began = analyzer.process_seconds()
+    time.sleep(quiet)
+    return busy + (analyzer.process_seconds() - began) * effort.seconds / quiet
+
+
 def _cpu(analyzer: Program, seconds: float) -> float:
+    """The CPU time of a period with one analysis."""
     before, began = analyzer.process_seconds(), time.monotonic()
+    _analyse(analyzer)
     SPEED.look()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     return analyzer.process_seconds() - before
+
+
+def _analyse(analyzer: Program) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{analyzer.port}/analyze", timeout=60) as answer:
+        answer.read()
+
+
+def _until_idle(analyzer: Program) -> None:
+    """What consoles left to do is done: nothing of it is counted for the next period."""
+    deadline = time.monotonic() + _IDLE_WITHIN
+    while time.monotonic() < deadline:
+        before = analyzer.process_seconds()
+        time.sleep(3)
+        if analyzer.process_seconds() - before < 0.1:
+            return
+    raise RuntimeError("the analyzer does not come to rest")
 
 
 @contextmanager

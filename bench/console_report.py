@@ -2,7 +2,7 @@
 
 import statistics
 
-from bench.console_measure import ConsoleFigures, Times
+from bench.console_measure import ConsoleFigures, Consoles, Times
 from bench.verdict import Result, Target, place, promises
 
 _KB = 1000
@@ -26,8 +26,6 @@ def _target(what: str, measured: float, bound: float, unit: str) -> Target:
 
 def markdown(result: Result, f: ConsoleFigures) -> str:
     """The tables for the document."""
-    c = f.consoles
-    received = c.received.get("bytes", 0) / 1e6
     return "\n".join(
         [
             f"{place(result, f.speed)} When the browser had been measured, the load average of its "
@@ -41,11 +39,23 @@ def markdown(result: Result, f: ConsoleFigures) -> str:
             "",
             f"JavaScript heap: {f.heap.before / 1e6:.1f} MB before, {f.heap.after / 1e6:.1f} MB after.",
             "",
-            f"CPU of the analyzer in {c.seconds:.0f} s: {c.without:.1f} s alone, {c.with_them:.1f} s with {c.number} "
-            f"consoles. They got {c.received.get('200', 0)} answers, {received:.0f} MB, and were told "
-            f"{c.received.get('304', 0)} times that nothing has changed. The analyzer had "
-            f"{f.resident_bytes / 1e6:.0f} MB resident.",
+            "| lower bound, in the same browser at the same time | median |",
+            "|---|---|",
+            *(f"| {what} | {1e3 * seconds:.0f} ms |" for what, seconds in f.bounds.items()),
+            "",
+            _of_consoles(f.consoles, f.resident_bytes),
         ]
+    )
+
+
+def _of_consoles(c: Consoles, resident: int) -> str:
+    before, after = c.without
+    got, size, same = (c.received.get(what, 0) for what in ("200", "bytes", "304"))
+    return (
+        f"CPU of the analyzer in {c.seconds:.0f} s with one analysis: {before:.1f} and {after:.1f} s without consoles "
+        f"(before and after), {c.with_them:.1f} s with {c.number}. The periods without consoles differ by "
+        f"{100 * c.noise:.1f} % of a core. The consoles got {got} answers, {size / 1e6:.0f} MB, and were told {same} "
+        f"times that nothing has changed. The analyzer had {resident / 1e6:.0f} MB resident."
     )
 
 

@@ -107,10 +107,10 @@ def analyzer(root: Path, prometheus: str) -> Iterator[Program]:
 
 @contextmanager
 def console(root: Path, prometheus: str, history: Path) -> Iterator[Program]:
-    """Our analyzer with its console and a history, after its first analysis; it analyses as often as by default."""
+    """Our analyzer with its console and a history, after its first analysis; others are asked for by the bench."""
     port = free_port()
     command: list[str | Path] = [BIN / "vgpuscope", "analyzer", "--listen", f"127.0.0.1:{port}"]
-    command += ["--prometheus-url", prometheus, "--history", history]
+    command += ["--prometheus-url", prometheus, "--history", history, "--interval", "3600"]
     env = {**os.environ, "VGPUSCOPE_ANALYZER_RATE_LIMIT": "1000000"}  # because one client sends all requests
     with _running("analyzer", command, root=root, env=env, port=port, path="/readyz") as program:
         yield program

@@ -1,13 +1,13 @@
-"""A real Kubernetes control plane on loopback: etcd, kube-apiserver, and kube-scheduler when asked for.
+"""A real Kubernetes control plane on loopback: etcd, kube-apiserver; scheduler and controllers when asked for.
 
     def test_something(empty_cluster):
         kubeconfig = empty_cluster.user("agent", {"pods": ["list", "watch"]})
         empty_cluster.create(pod("train", node="node-a"))
         empty_cluster.patch("pods", "train", {"status": {"phase": "Running"}}, namespace="ml", subresource="status")
 
-There is no kubelet and no controller: a pod is where its spec.nodeName says, its status is what a test makes it, and
-nothing happens by itself. The programs come from tools/controlplane/build. Tests that use it share one control plane:
-they belong into tests/contract, which one worker runs.
+There is no kubelet, and no controller unless a test starts some: a pod is where its spec.nodeName says, its status is
+what a test makes it, and nothing happens by itself. The programs come from tools/controlplane/build. Tests that use it
+share one control plane: they belong into tests/contract, which one worker runs.
 """
 
 import base64
@@ -50,8 +50,8 @@ class ApiError(Exception):
 class ControlPlane:
     """A running control plane; what it leaves behind is removed when it ends."""
 
-    def __init__(self, path: Path, programs: Path) -> None:
-        self.path, self._programs = path, programs
+    def __init__(self, path: Path, programs: Path, *flags: str) -> None:
+        self.path, self._programs, self._flags = path, programs, flags
         self._cleanup = ExitStack()
         self._apiserver: subprocess.Popen | None = None
         self._extra_flags: tuple[str, ...] = ()
@@ -131,6 +131,21 @@ class ControlPlane:
         finally:
             _end(process)
 
+    @contextmanager
+    def controllers(self, *names: str) -> Iterator[None]:
+        """A kube-controller-manager with these controllers for as long as the block lasts."""
+        port = free_port()
+        flags = [f"--kubeconfig={self.kubeconfig}", f"--controllers={','.join(names)}", "--leader-elect=false"]
+        flags += ["--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={self.path / 'controllers'}"]
+        process = self._run("kube-controller-manager", *flags)
+        try:
+            with httpx2.Client(verify=False) as http:
+                ready = f"https://127.0.0.1:{port}/healthz"
+                self._until(process, lambda: http.get(ready).raise_for_status(), "kube-controller-manager")
+            yield
+        finally:
+            _end(process)
+
     def _run(self, program: str, *flags: str) -> subprocess.Popen:
         with (self.path / f"{program}.log").open("a") as log:
             command = [str(self._programs / program), *flags]
@@ -176,6 +191,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",  # both wait for controllers
             "--enable-priority-and-fairness=false",
             "--delete-collection-workers=8",
+            *self._flags,
         ]
 
     # --- who may do what ----------------------------------------------------------------------------------------------
@@ -421,7 +437,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class ContractsTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "contracts" if "/contract/" in nodeid else nodeid
+            return next((part for part in ("contract", "chart") if f"/{part}/" in nodeid), nodeid)
 
     return ContractsTogether(config, log) if config.getvalue("dist") == "loadgroup" else None
 

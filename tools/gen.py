@@ -2,9 +2,12 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tools.writers import codes, metrics, rules, settings
+from tools.alerting import compat
+from tools.alerting.tables import FILES, by_name
+from tools.writers import alerts, chart, codes, manifests, metrics, rules, settings
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
 from vgpuscope.catalog import node as node_catalog
@@ -12,8 +15,8 @@ from vgpuscope.catalog.limits import CLUSTER_LIMITS, FLEET_LIMITS, NODE_LIMITS
 from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOPES
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
-from vgpuscope.logic.fleet.queries import RECORDED_EVERY, recording_rules
 from vgpuscope.model.errors import error_types
+from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,12 +38,30 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/scheduling-codes.md": codes.codes_page,
     "docs/codes.zh-CN.md": codes.chinese_page,
     "docs/xid.md": codes.xid_page,
-    "deploy/recording-rules.yaml": lambda: rules.rules_file(
-        [(f"{rule.group.schema}-{rule.group.kind}", rule.name, rule.expression) for rule in recording_rules()],
-        every=RECORDED_EVERY,
-    ),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
+    "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
+    "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),
 }
+
+RULES = "charts/vgpuscope/rules"
+RULE_FILES: dict[str, Callable[[], str]] = {
+    "recording.yaml": rules.recording_file,
+    "workload.yaml": rules.workload_file,
+    "compat/handbook.yaml": lambda: rules.compat_file("the HAMi handbook", compat.HANDBOOK_FAULTS, compat.HANDBOOK),
+    "compat/monitoring-chapter.yaml": lambda: rules.compat_file(
+        "the handbook's monitoring chapter", compat.MONITORING_CHAPTER_FAULTS, compat.MONITORING_CHAPTER
+    ),
+    **{f"{file.name}.yaml": partial(rules.alert_file, file) for file in FILES},
+}
+GENERATED |= {f"{RULES}/{name}": partial(rules.checked, name, write) for name, write in RULE_FILES.items()}
+GENERATED |= {
+    f"docs/runbooks/{folder}{name}.md": partial(alerts.runbook_page, same, language)
+    for name, same in by_name().items()
+    for folder, language in alerts.FOLDERS
+}
+GENERATED |= {page: partial(alerts.page_with_tables, ROOT / page, FILES, language) for page, language in alerts.PAGES}
+# Last: Helm reads the files of the chart.
+GENERATED |= {f"deploy/{name}": partial(manifests.manifest, name) for name in manifests.FILES}
 
 
 def main(argv: list[str]) -> int:
@@ -48,7 +69,11 @@ def main(argv: list[str]) -> int:
     check = "--check" in argv
     stale = []
     for name, make in GENERATED.items():
-        path, text = ROOT / name, make()
+        try:
+            path, text = ROOT / name, make()
+        except manifests.HelmMissing as missing:
+            print(f"gen: {name} left as it is: {missing}")
+            continue
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if not check:
@@ -56,7 +81,15 @@ def main(argv: list[str]) -> int:
                 path.write_text(text)
     for name in stale:
         print(f"gen: {name} {'is not current: run make gen' if check else 'written'}")
-    return 1 if check and stale else 0
+    return 1 if (check and stale) or _other_rules() else 0
+
+
+def _other_rules() -> list[str]:
+    """What rule files that are not generated name and does not exist; printed."""
+    wrong = [fault for file in sorted((ROOT / RULES).rglob("*.yaml")) for fault in rules.file_faults(file)]
+    for fault in wrong:
+        print(f"gen: {fault}")
+    return wrong
 
 
 if __name__ == "__main__":

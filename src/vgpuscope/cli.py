@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from vgpuscope.commands import (
     agent,
+    alive,
     analyze,
     analyzer,
     cluster,
@@ -17,6 +18,7 @@ from vgpuscope.commands import (
     nodes,
     pending,
     results,
+    standalone,
     top,
     waste,
 )
@@ -28,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (  # in the order of the help text
     agent.COMMAND,
     cluster.COMMAND,
     analyzer.COMMAND,
+    standalone.COMMAND,
     top.COMMAND,
     nodes.COMMAND,
     gpus.COMMAND,
@@ -37,6 +40,7 @@ COMMANDS: tuple[Command, ...] = (  # in the order of the help text
     waste.COMMAND,
     demo.COMMAND,
     config.COMMAND,
+    alive.COMMAND,
     completion.COMMAND,
 )
 

@@ -38,6 +38,18 @@ def test_a_page_finds_its_files_from_every_depth(built, path, base):
     assert f'<base href="{base}" />'.encode() in page(path).body
 
 
+EARLY = (
+    b'<head><base href="./" />\n    <link rel="preload" as="fetch" crossorigin href="../api/v1/overview" />\n</head>'
+)
+
+
+def test_only_the_first_page_asks_for_its_data_early_and_only_for_callers_who_may_read(built, tmp_path):
+    (tmp_path / "index.html").write_bytes(EARLY)
+    assert b"preload" in page("", early=True).body
+    assert b"preload" not in page("").body
+    assert b"preload" not in page("gpus", early=True).body
+
+
 def test_every_path_is_the_same_page_and_is_never_cached_blindly(built):
     answers = [client().get(f"/ui/{path}") for path in ("", "gpus", "no/such/page")]
     assert {answer.status_code for answer in answers} == {200}

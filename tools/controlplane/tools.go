@@ -1,10 +1,11 @@
 //go:build tools
 
-// Package controlplane pins what the contract tests run: etcd, kube-apiserver and kube-scheduler.
+// Package controlplane pins what the contract tests run: etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
 package controlplane
 
 import (
 	_ "go.etcd.io/etcd/server/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kube-scheduler"
 )

@@ -25,7 +25,7 @@ import { PleaseLogIn } from "./parts/usermenu";
 import { now } from "./state/clock";
 import { narrow } from "./state/preferences";
 import { asked, closed } from "./state/session";
-import { apiRoot, base, partsOf, place } from "./state/url";
+import { apiRoot, base, partsOf, path } from "./state/url";
 import { type Key, t } from "./words";
 
 interface Entry {
@@ -69,7 +69,7 @@ const PAGES: readonly Entry[] = [
 
 export function App() {
   useKeys();
-  const [first = "", ...names] = partsOf(place.value.path);
+  const [first = "", ...names] = partsOf(path.value);
   const entry = PAGES.find((one) => one.path === first);
   const title = `${names.at(-1) ?? (entry ? t(entry.title) : t("missing.title"))} · vgpuscope`;
   useEffect(() => {
@@ -84,7 +84,7 @@ export function App() {
       <div>
         <TopBar />
         {offline.value && <Offline />}
-        <main id="main" tabIndex={-1} key={place.value.path}>
+        <main id="main" tabIndex={-1} key={path.value}>
           <Boundary>{shown(entry, names)}</Boundary>
         </main>
       </div>
@@ -113,7 +113,7 @@ function pageOf(entry: Entry | undefined, names: string[]) {
   if (entry && names.length === 0) return <entry.page />;
   if (entry?.detail && names.length === entry.detail.parts) return <entry.detail.page names={names} />;
   return (
-    <Empty title={t("missing.title")} why={t("missing.why", { path: place.value.path })}>
+    <Empty title={t("missing.title")} why={t("missing.why", { path: path.value })}>
       <Link to="">{t("missing.home")}</Link>
     </Empty>
   );

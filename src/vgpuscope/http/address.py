@@ -42,6 +42,13 @@ def bind(listen: str) -> socket.socket:
         raise PortBusy(f"cannot listen on {listen}: {_reason(e)}") from e
 
 
+def local_url(listen: str) -> str:
+    """The URL by which a program on this machine reaches an address to listen on."""
+    host, port = split(listen)
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def shown(sock: socket.socket) -> str:
     """The address of a bound socket as host:port, with brackets around IPv6."""
     host, port = sock.getsockname()[:2]

@@ -26,6 +26,7 @@ class Content(Struct, frozen=True, kw_only=True):
     body: bytes
     media: str = JSON
     headers: Mapping[str, str] = {}
+    gzipped: bytes = b""  # the body compressed, if this was done in advance
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -161,7 +162,7 @@ def _response(content: Content, known: _Known, *, gzip: bool, headers: Mapping[s
             return Response(status_code=304, headers=found)
     body = content.body
     if gzip and len(body) >= COMPRESS_FROM and content.media.startswith(_TEXT_KINDS):
-        body = compressed(body)
+        body = content.gzipped or compressed(body)
         found["content-encoding"] = "gzip"
     return Response(body, status_code=known.status, media_type=content.media, headers=found)
 

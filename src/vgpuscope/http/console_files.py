@@ -4,8 +4,10 @@ Every page of the console is index.html: the browser decides by the path what to
 depth of the path, relative, so that the console works behind any path prefix of a proxy.
 """
 
+import gzip
 import html
 import mimetypes
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -18,6 +20,7 @@ from starlette.routing import Route
 
 from vgpuscope.http.answers import JSON, Answer, Content, respond
 from vgpuscope.http.negotiation import prefers
+from vgpuscope.model.caller import ANYONE
 from vgpuscope.model.errors import Unknown
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -34,6 +37,7 @@ _SAFE = {
 }
 _FOREVER = "public, max-age=31536000, immutable"  # names of built files hold a hash of their content
 _BASE = b'<base href="./" />'
+_EARLY = re.compile(rb'\s*<link rel="preload" as="fetch"[^>]*>')
 _HASHED = "assets/"
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>vgpuscope: console not built</title>
 <h1>The console was not built into this installation</h1>
@@ -77,18 +81,25 @@ async def _file_or_page(request: Request) -> Response:
     found = _files().get(path)
     if found is None and path.startswith(_HASHED):
         raise Unknown(f"the console has no file {path[:80]!r}", hint="Reload the page: the console was updated.")
-    made = Answer(make=lambda: page(path) if found is None else _file(path, found))
+    early = not request.url.query and request.scope.get("caller", ANYONE).may("read")
+    made = Answer(make=lambda: page(path, early=early) if found is None else _file(path, found))
     return await respond(request, made, asked=path, status=200, headers={})
 
 
-def page(path: str) -> Content:
-    """index.html for a path below /ui/, or the reason why there is none."""
+def page(path: str, *, early: bool = False) -> Content:
+    """index.html for a path below /ui/, or the reason why there is none.
+
+    `early`: the browser may ask for the data of the first page while it still loads the program. Nobody is made to ask
+    for what would be refused.
+    """
     up = "../" * path.count("/")
     index = _files().get("index.html")
     if index is None:
         body = _NOT_BUILT.format(why=html.escape(_WHY), up=f"{up}../").encode()
     else:
         body = index.read_bytes().replace(_BASE, f'<base href="{up or "./"}" />'.encode(), 1)
+        if path or not early:
+            body = _EARLY.sub(b"", body)
     return Content(body=body, media="text/html", headers=_SAFE)
 
 
@@ -112,4 +123,11 @@ def _file(path: str, found: Traversable) -> Content:
     headers = {"x-content-type-options": "nosniff"}
     if path.startswith(_HASHED):
         headers["cache-control"] = _FOREVER
-    return Content(body=found.read_bytes(), media=media or "application/octet-stream", headers=headers)
+    body = found.read_bytes()
+    return Content(body=body, media=media or "application/octet-stream", headers=headers, gzipped=_gzipped(body))
+
+
+@cache
+def _gzipped(body: bytes) -> bytes:
+    """A built file is compressed once, as small as can be."""
+    return gzip.compress(body, mtime=0)

@@ -273,6 +273,10 @@ class Server:
             if self._guard:
                 self._guard.close()
 
+    def close(self) -> None:
+        """Stop listening; run() does this too."""
+        self._sock.close()
+
     async def started(self) -> None:
         """Wait until requests are answered."""
         await self._inner.listening.wait()

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -66,12 +66,14 @@ class Lifecycle:
         self,
         *,
         grace: float = GRACE,
+        signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
         leave: Callable[[int], object] = os._exit,
         sleep: Callable[[Seconds], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], Seconds] = time.monotonic,
     ) -> None:
-        """`sleep` and `clock` time the back-off of loops that are restarted."""
+        """`signals` end the process. `sleep` and `clock` time the back-off of loops that are restarted."""
         self._stop = asyncio.Event()
+        self._caught = tuple(signals)
         self._leave, self._sleep, self._clock = leave, sleep, clock
         self._deadline = threading.Timer(grace, leave, (0,))
         self._deadline.daemon = True
@@ -161,7 +163,7 @@ class Lifecycle:
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         in_main = threading.current_thread() is threading.main_thread()  # Python handles signals only there
-        caught = (signal.SIGTERM, signal.SIGINT) if in_main else ()
+        caught = self._caught if in_main else ()
         for sig in caught:
             loop.add_signal_handler(sig, self._told, sig)
         try:

@@ -51,7 +51,9 @@ def setup(
     root.addHandler(handler)
     root.setLevel(logging.WARNING)  # libraries: only their warnings
     set_level(v=v, level=level)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it logs every malformed request: log flooding
+    server = logging.getLogger("uvicorn.error")
+    if server.level == logging.NOTSET:  # otherwise uvicorn itself runs us, and its user has decided
+        server.setLevel(logging.ERROR)  # it logs every malformed request: log flooding
 
 
 def set_level(*, v: int, level: str | None) -> None:

@@ -1,6 +1,8 @@
 """The frame of every process: logging, guard, listener, loops, server, shutdown. A service adds only its own parts.
 
-settings ─► log ─► Service() ─► guard ─► bind ─► App ─► loops + server ─► signal, or a loop that died ─► close
+settings ─► log ─► Service() ─► guard ─► App ─► bind ─► loops + server ─► signal, or a loop that died ─► close
+
+Another ASGI server can take the place of our own (`hosted.py`); everything else stays the same.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ import logging
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from vgpuscope.config import Config, SettingsFile, tell_file
 from vgpuscope.http import address
@@ -23,7 +25,7 @@ from vgpuscope.runtime.log import fields, setup
 if TYPE_CHECKING:
     from vgpuscope.http.guard import Guard
 
-__all__ = ["Frame", "Guard", "Listening", "Loops", "Restartable", "Service", "begin", "run"]
+__all__ = ["Frame", "Guard", "Listening", "Loops", "Plan", "Restartable", "Service", "Serving", "begin", "run"]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,21 @@ class Listening(Protocol):
     def listen(self) -> str: ...
     @property
     def web_config_file(self) -> str | None: ...
+
+
+class Serving(lifecycle.Server, Protocol):
+    """What answers the requests for an application: our own server, or a stand-in for the one that hosts us."""
+
+    @property
+    def url(self) -> str | None: ...
+    async def started(self) -> None:
+        """Wait until requests are answered."""
+
+    def close(self) -> None:
+        """Release the address, even if run() was never called."""
+
+
+Serve = Callable[[App, "Guard | None"], Serving]
 
 
 class Service(ABC):
@@ -72,13 +89,22 @@ class Service(ABC):
         """Release resources that other processes may need."""
 
 
+class Plan(NamedTuple):
+    """What the frame needs for a service."""
+
+    make: Callable[[], Service]  # inside the event loop
+    config: Config
+    listening: Listening
+    file: SettingsFile | None
+
+
 def begin(config: Config, file: SettingsFile | None) -> None:
     """The first steps of every process: set up its log, and log which settings were read."""
     setup(v=config.log.v, format=config.log.format, level=config.logging.level)
     tell_file(file)
 
 
-def run(make: Callable[[], Service], *, config: Config, listening: Listening, file: SettingsFile | None) -> int:
+def run(make: Callable[[], Service], config: Config, listening: Listening, file: SettingsFile | None) -> int:
     """Run a service until a signal ends it; returns the exit code. The error of a non-restartable loop is raised."""
     begin(config, file)
 
@@ -91,14 +117,18 @@ def run(make: Callable[[], Service], *, config: Config, listening: Listening, fi
 class Frame:
     """A running service, from its start to its end."""
 
-    def __init__(self, service: Service, life: Lifecycle, listening: Listening) -> None:
-        """Raises ConfigInvalid or PortBusy if the service cannot be served with these settings."""
+    def __init__(self, service: Service, life: Lifecycle, listening: Listening, serve: Serve | None = None) -> None:
+        """Raises ConfigInvalid or PortBusy if the service cannot be served with these settings.
+
+        `serve` returns the server, if not our own on `listening.listen`.
+        """
         self._service, self._life = service, life
         guard = _guard(listening.web_config_file, service.counters)
         app = service.app(guard)
         app.failing = lambda: [f"loop {name}" for name in life.waiting]
-        self._sock = address.bind(listening.listen)
-        self.server = Server(app, sock=self._sock, guard=guard)
+        self.server: Serving = (
+            serve(app, guard) if serve else Server(app, sock=address.bind(listening.listen), guard=guard)
+        )
 
     async def run(self) -> None:
         """Run until the end of the process; the service is closed in every case."""
@@ -109,8 +139,12 @@ class Frame:
             with _on_signals(service.signals()):
                 await self._life.run(service.loops(), server=self.server, died=service.counters.died)
         finally:
-            self._sock.close()  # a loop may have died before the server began to run
+            self.server.close()  # a loop may have died before the server began to run
             await service.close()
+
+
+def _own_server(app: App, guard: "Guard | None", listen: str) -> Server:
+    return Server(app, sock=address.bind(listen), guard=guard)
 
 
 def _guard(path: str | None, counters: Counters) -> "Guard | None":

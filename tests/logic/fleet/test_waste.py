@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.store import fleets
 from tests.store.fleets import points
 from vgpuscope.logic.fleet.waste import WasteLedger, present
+from vgpuscope.logic.fleet.waste_hours import waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Stat
 from vgpuscope.store.results.history import open_history
 
@@ -210,3 +211,43 @@ def test_what_the_store_adds_up_is_what_a_count_gives(tmp_path_factory, world, l
     assert hours(found) == {pod: pytest.approx(value, abs=2e-4) for pod, value in expected.items()}
     assert found.unallocated_gpu_hours == pytest.approx(free, abs=2e-4)
     assert found.idle_gpu_hours + found.in_use_gpu_hours + found.unknown_gpu_hours <= found.held_gpu_hours + 1e-3
+
+
+def test_a_day_is_the_sum_of_its_hours_by_namespace(store):
+    ticks = [
+        (
+            gpu(0, tenant("nb", "idle" if n % 5 else "in_use", limit=20), tenant("w", "in_use", limit=40)),
+            gpu(1, *([tenant("late", limit=10)] if n > 8 else [])),
+        )
+        for n in range(18)
+    ]
+    analyses = analysed(*ticks)
+    now = present(analyses[-1].gpus)
+
+    async def both():
+        history = open_history(str(store), **KEEP)
+        for analysis in analyses:
+            await history.save(analysis)
+        span = {"step": "hour", "limit": 10**6}
+        whole, parts = WasteLedger(now), []
+        for begin in range(int(BEGIN), int(BEGIN) + 4 * HOUR, HOUR):
+            found = {**span, "begin": begin, "end": begin + HOUR}
+            read = await points(history, **found), await points(history, **found, namespace="")
+            part = WasteLedger(now)
+            part.add(*read)
+            whole.add(*read)
+            parts.append(waste_hour(part))
+        await history.close()
+        return whole.waste(group_by="namespace", begin=BEGIN, end=BEGIN + 4 * HOUR), waste_by_namespace(parts)
+
+    whole, (rows, idle) = asyncio.run(both())
+    assert len(whole.rows) == 1
+    assert idle == whole.idle_gpu_hours > 0
+    fields = ("namespace", "idle_gpu_hours", "idle_ratio", "pods", "gpus")
+    assert [[getattr(row, f) for f in fields] for row in rows] == [
+        [getattr(row, f) for f in fields] for row in whole.rows
+    ]
+
+
+def test_hours_without_an_analysis_are_not_hours_without_waste():
+    assert waste_by_namespace([waste_hour(WasteLedger({}))]) == ((), None)

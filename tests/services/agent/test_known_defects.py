@@ -68,10 +68,10 @@ def test_the_shipped_manifest_names_the_node_and_mounts_what_the_agent_reads():
     assert names["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     assert daemon["spec"]["template"]["spec"]["hostPID"] is True
     mounts = {v["mountPath"]: v for v in agent["volumeMounts"]}
-    assert set(mounts) == {"/usr/local/vgpu/containers", "/var/lib/kubelet/pod-resources"}
+    assert set(mounts) == {"/etc/vgpuscope", "/host/usr/local", "/var/lib/kubelet/pod-resources"}
     assert all(v["readOnly"] for v in mounts.values())
     (role,) = [d for d in documents if d["kind"] == "ClusterRole"]
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 
 # 2. a container that was gone, or had no NVIDIA_VISIBLE_DEVICES, ended the process

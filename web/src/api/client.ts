@@ -1,6 +1,6 @@
 /** Requests to the analyzer: one hook, one error type, old data kept and marked while new data is on its way. */
 import { signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { apiRoot } from "../state/url";
 
 const WITHIN = 20_000; // ms until an answer must be complete
@@ -36,6 +36,23 @@ export async function get<T>(path: string, query: Query = {}, stop?: AbortSignal
 }
 
 export async function send<T>(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<T> {
+  return (await exchange<T>(method, path, body, stop, null)).data;
+}
+
+/** An answer, and the tag that its content has as long as it does not change. */
+interface Tagged<T> {
+  readonly data: T;
+  readonly tag: string | null;
+}
+
+/** Sends a request. If the answer is still the one that is `known`, it is neither read nor parsed again. */
+async function exchange<T>(
+  method: string,
+  path: string,
+  body: unknown,
+  stop: AbortSignal | undefined,
+  known: Tagged<T> | null,
+): Promise<Tagged<T>> {
   const limit = AbortSignal.timeout(WITHIN);
   const signal = stop ? AbortSignal.any([stop, limit]) : limit;
   let answer: Response;
@@ -48,6 +65,12 @@ export async function send<T>(method: string, path: string, body?: unknown, stop
       ...content(body),
     });
     offline.value = false;
+    const tag = answer.headers.get("etag");
+    if (known !== null && known.tag !== null && known.tag === tag && answer.ok) {
+      void answer.body?.cancel();
+      updated.value = Date.now();
+      return known;
+    }
     text = await answer.text().catch((error: unknown) => {
       if (signal.aborted) throw error;
       return "";
@@ -61,7 +84,7 @@ export async function send<T>(method: string, path: string, body?: unknown, stop
   if (!answer.ok) throw errorOf(answer.status, text);
   const parsed = parse<T>(text, answer.status);
   updated.value = Date.now();
-  return parsed;
+  return { data: parsed, tag: answer.headers.get("etag") };
 }
 
 function content(body: unknown): RequestInit {
@@ -109,13 +132,18 @@ export function useApi<T>(path: string | null, query: Query = {}): Loaded<T> {
     address,
     loaded: { state: "loading" },
   });
+  const known = useRef<{ readonly address: string; readonly answer: Tagged<T> } | null>(null);
   const now = revision.value;
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new revision reads the same address again
   useEffect(() => {
     if (address === null) return;
     const stop = new AbortController();
-    send<T>("GET", address, undefined, stop.signal).then(
-      (data) => setFound({ address, loaded: { state: "ok", data, at: Date.now() } }),
+    const before = known.current?.address === address ? known.current.answer : null;
+    exchange<T>("GET", address, undefined, stop.signal, before).then(
+      (answer) => {
+        known.current = { address, answer };
+        setFound({ address, loaded: { state: "ok", data: answer.data, at: Date.now() } });
+      },
       (error: unknown) => {
         if (stop.signal.aborted) return;
         const failure = error instanceof ApiError ? error : new ApiError("CONSOLE", String(error));

@@ -1112,6 +1112,8 @@ export interface components {
             status: string;
             targets_down: number | null;
             targets_up: number | null;
+            /** @default [] */
+            without_effect: string[];
         };
         /**
          * HistoryPoint

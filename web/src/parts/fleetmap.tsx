@@ -18,10 +18,12 @@ type Group = (typeof GROUPS)[number];
 // What the map draws; 10,000 shared GPUs with all their fields are 25 MB.
 const FIELDS =
   "gpu_id,mig,profile,node,index,model,use_class,held,verdict,use.mean,tenants.namespace,tenants.pod,tenants.verdict";
+/** What the map asks for; index.html asks for the same before the program is there. */
+export const FLEET = { fields: FIELDS, limit: 100_000 };
 
 /** The GPUs of the map. */
 export function useFleet(): Loaded<GpuList> {
-  return useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, fields: FIELDS, limit: 100_000 });
+  return useApi<GpuList>("/api/v1/gpus", { namespace: scope.value, ...FLEET });
 }
 
 export function FleetMap({ found }: { found: Loaded<GpuList> }) {
@@ -102,7 +104,7 @@ function orderedCells(rows: readonly GpuRow[], group: Group): Cell[] {
   return rows
     .map((row, at) => ({ row, name: groups[at]!, rank: ranks.get(groups[at]!)!, node: nodes.get(row.node ?? "")! }))
     .sort((a, b) => a.rank - b.rank || a.node - b.node || (a.row.index ?? -1) - (b.row.index ?? -1))
-    .map(({ row, name }) => cellOf(row, name));
+    .map(({ row, name }) => new GpuCell(row, name));
 }
 
 /** Each text with its place in order: comparing 10,000 names by locale is slow, comparing places is not. */
@@ -117,17 +119,31 @@ function groupOf(row: GpuRow, group: Group): string {
   return spaces.size > 1 ? t("group.several") : ([...spaces][0] ?? t("group.no_namespace"));
 }
 
-function cellOf(row: GpuRow, group: string): Cell {
-  return {
-    id: `${row.gpu_id}|${row.mig ?? ""}`,
-    group,
-    useClass: shownClass(row),
-    idleTenant: row.verdict !== "idle" && row.tenants.some((tenant) => tenant.verdict === "idle"),
-    get title() {
-      return `${row.node ?? "?"} · ${t("gpu.index", { n: row.index ?? "?" })}${row.profile ? ` · ${row.profile}` : ""}`;
-    },
-    lines: () => linesOf(row),
-  };
+/** One of thousands: what only a tooltip shows is made when it is shown. */
+class GpuCell implements Cell {
+  readonly useClass: UseClass;
+  readonly idleTenant: boolean;
+
+  constructor(
+    private readonly row: GpuRow,
+    readonly group: string,
+  ) {
+    this.useClass = shownClass(row);
+    this.idleTenant = row.verdict !== "idle" && row.tenants.some((tenant) => tenant.verdict === "idle");
+  }
+
+  get id(): string {
+    return `${this.row.gpu_id}|${this.row.mig ?? ""}`;
+  }
+
+  get title(): string {
+    const { node, index, profile } = this.row;
+    return `${node ?? "?"} · ${t("gpu.index", { n: index ?? "?" })}${profile ? ` · ${profile}` : ""}`;
+  }
+
+  lines(): readonly string[] {
+    return linesOf(this.row);
+  }
 }
 
 const MOST = 3; // pods in a tooltip

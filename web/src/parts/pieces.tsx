@@ -46,11 +46,11 @@ export function Link({
 }
 
 export function Copy({ text, label }: { text: string; label?: string }) {
-  const [done, setDone] = useState(false);
+  const [done, setDone] = useState<string | null>(null); // a row of a table may show another text meanwhile
   const copy = (): void => {
     void copyText(text).then((copied) => {
-      setDone(copied);
-      setTimeout(() => setDone(false), 1500);
+      setDone(copied ? text : null);
+      setTimeout(() => setDone(null), 1500);
     });
   };
   return (
@@ -61,7 +61,7 @@ export function Copy({ text, label }: { text: string; label?: string }) {
       aria-label={t("copy", { text: label ?? text })}
       onClick={copy}
     >
-      <Icon name={done ? "check" : "copy"} />
+      <Icon name={done === text ? "check" : "copy"} />
     </button>
   );
 }

@@ -1,7 +1,6 @@
 /** A table of many rows: search, filters, order and columns, all in the URL; only visible rows are in the document. */
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Part } from "../api/shapes";
 import { hiddenColumns, hideColumns } from "../state/preferences";
 import { apiRoot, place, setQuery } from "../state/url";
@@ -12,7 +11,8 @@ import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { current } from "./partnote";
-import { type Choice, choiceOf, chosen, counted, filterName, prepare, type Readable } from "./rows";
+import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable } from "./rows";
+import { reused, type Part as Stretch, visible } from "./visible";
 
 export interface Column<R> extends Readable<R> {
   readonly title: Key;
@@ -45,7 +45,8 @@ interface Props<R> {
 
 const ROW = 38; // px
 const TALL = 58; // px
-const DEBOUNCE = 40; // ms
+const BURST = 100; // ms; letters that follow each other faster are searched for together
+const PAUSE = 40; // ms after the last letter of a burst
 
 export function Table<R>(props: Props<R>) {
   const { rows, columns, name } = props;
@@ -56,6 +57,7 @@ export function Table<R>(props: Props<R>) {
   const [remembered, remember] = useState(() => initialHidden(name, columns));
   const hidden = (props.plain ? null : hiddenBy(place.value.query, columns)) ?? remembered;
   const shown = columns.filter((column) => !hidden.includes(column.key));
+  usePrepared(props.plain ? NO_ROWS : rows, columns, shown);
   const hide = (next: string[]): void => {
     hideColumns(name, [...next, "-"]);
     remember(next);
@@ -83,6 +85,42 @@ export function Table<R>(props: Props<R>) {
       )}
     </div>
   );
+}
+
+const NO_ROWS: readonly never[] = [];
+
+/** Prepares searches and orders while the browser has nothing else to do. */
+function usePrepared<R>(rows: readonly R[], columns: readonly Column<R>[], shown: readonly Column<R>[]): void {
+  const keys = shown.map((column) => column.key).join();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the keys stand for the columns that are shown
+  useEffect(() => {
+    if (rows.length < MANY) return;
+    const steps = prepared(rows, columns, shown);
+    let done = false;
+    const work = (left: { timeRemaining: () => number }): void => {
+      do done ||= steps.next().done ?? false;
+      while (!done && left.timeRemaining() > STEP);
+      if (!done) stop = whenIdle(work);
+    };
+    let stop = whenIdle(work);
+    return () => {
+      done = true;
+      stop();
+    };
+  }, [rows, columns, keys]);
+}
+
+const MANY = 1000; // rows; with fewer, everything is quick
+const STEP = 8; // ms that one step may take
+
+/** Calls when the browser is idle; returns what prevents it. Safari has no idle callbacks. */
+function whenIdle(work: (left: { timeRemaining: () => number }) => void): () => void {
+  if (typeof requestIdleCallback === "function") {
+    const number = requestIdleCallback(work);
+    return () => cancelIdleCallback(number);
+  }
+  const timer = setTimeout(() => work({ timeRemaining: () => 0 }), 50);
+  return () => clearTimeout(timer);
 }
 
 const NO_CHOICE = (sort: string): Choice => ({ search: "", filters: new Map(), sort });
@@ -143,7 +181,7 @@ function Toolbar<R>(props: ToolbarProps<R>) {
   return (
     <div class="toolbar">
       <div class="chips">
-        <Search value={choice.search} prepare={() => prepare(rows, columns)} />
+        <Search value={choice.search} />
         {first.map(chip)}
         {rest.length > 0 && (
           <Menu label={t("table.more_filters")} icon="filter" kind="chip" hideLabel>
@@ -171,14 +209,29 @@ function Toolbar<R>(props: ToolbarProps<R>) {
 
 const NOTHING: ReadonlySet<string> = new Set();
 
-function Search({ value, prepare: ready }: { value: string; prepare: () => void }) {
+/** Searches at once; while letters follow each other fast, after the last one: browsers limit changes of the URL. */
+function Search({ value }: { value: string }) {
   const [typed, setTyped] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => setTyped(value), [value]);
+  const last = useRef(0);
+  const sent = useRef(value);
+  useLayoutEffect(() => {
+    if (value === sent.current) return; // our own search: more may have been typed since
+    sent.current = value;
+    setTyped(value);
+  }, [value]);
+  useEffect(() => () => clearTimeout(timer.current), []); // another page is not searched
   const type = (text: string): void => {
+    const fast = performance.now() - last.current < BURST;
+    last.current = performance.now();
     setTyped(text);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setQuery({ q: text }), DEBOUNCE);
+    const search = (): void => {
+      sent.current = text;
+      setQuery({ q: text });
+    };
+    if (fast) timer.current = setTimeout(search, PAUSE);
+    else search();
   };
   return (
     <label class="search">
@@ -189,7 +242,6 @@ function Search({ value, prepare: ready }: { value: string; prepare: () => void 
         value={typed}
         placeholder={t("table.search")}
         data-search
-        onFocus={ready}
         onInput={(event) => type(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
@@ -348,9 +400,11 @@ function Body<R>(props: BodyProps<R>) {
   const { found, shown, open } = props;
   const frame = useRef<HTMLDivElement>(null);
   const size = props.tall ? TALL : ROW;
-  const items = useVirtual(frame, found.length, size);
-  const before = items[0]?.start ?? 0;
-  const after = Math.max(0, found.length * size - (items.at(-1)?.end ?? 0));
+  const { first, end } = useVisible(frame, found.length, size);
+  const before = first * size;
+  const after = (found.length - end) * size;
+  const seen = found.slice(first, end);
+  const places = usePlaces(frame, seen.map(props.rowKey));
   const old = shown.map((column) => (column.part && props.parts && !current(props.parts, column.part) ? " old" : ""));
   return (
     <div
@@ -370,12 +424,12 @@ function Body<R>(props: BodyProps<R>) {
         </thead>
         <tbody>
           {before > 0 && <tr aria-hidden="true" style={{ height: `${before}px` }} />}
-          {items.map((item) => {
-            const row = found[item.index]!;
+          {seen.map((row, at) => {
             return (
               <tr
-                key={props.rowKey(row)}
-                aria-rowindex={item.index + 2}
+                key={places[at]}
+                data-place={places[at]}
+                aria-rowindex={first + at + 2}
                 class={open ? "opens" : ""}
                 onClick={open ? (event) => openUnlessLink(event, () => open(row)) : undefined}
               >
@@ -451,26 +505,41 @@ function explained<R>({ about, part, promql }: Column<R>): string | undefined {
   return lines.length ? lines.join("\n") : undefined;
 }
 
-function useVirtual(frame: { current: HTMLDivElement | null }, count: number, size: number) {
-  const [, redraw] = useReducer((n: number) => n + 1, 0);
-  const [virtual] = useState(
-    () =>
-      new Virtualizer<HTMLDivElement, Element>({
-        count,
-        getScrollElement: () => frame.current,
-        estimateSize: () => size,
-        overscan: 6,
-        initialRect: { width: 1280, height: 800 },
-        scrollToFn: elementScroll,
-        observeElementRect,
-        observeElementOffset,
-        onChange: () => redraw(undefined as never),
-      }),
-  );
-  virtual.setOptions({ ...virtual.options, count });
-  useEffect(() => virtual._didMount(), [virtual]);
-  useEffect(() => virtual._willUpdate());
-  return virtual.getVirtualItems();
+/** The rows that are in the document: those that can be seen, and a few above and below. All rows have one height. */
+function useVisible(frame: { current: HTMLDivElement | null }, count: number, size: number): Stretch {
+  const [seen, setSeen] = useState({ top: 0, height: 800 });
+  const { top, height } = seen;
+  useLayoutEffect(() => {
+    const box = frame.current;
+    if (!box) return;
+    const look = (): void => {
+      const now = { top: box.scrollTop, height: box.clientHeight };
+      // a new stretch is drawn when another row comes into view, not at every pixel
+      setSeen((old) => (sameRows(old, now, size) ? old : now));
+    };
+    const observer = new ResizeObserver(look);
+    observer.observe(box);
+    box.addEventListener("scroll", look, { passive: true });
+    return () => {
+      observer.disconnect();
+      box.removeEventListener("scroll", look);
+    };
+  }, [frame, size]);
+  return visible(count, size, top, height);
+}
+
+type Seen = { readonly top: number; readonly height: number };
+const sameRows = (a: Seen, b: Seen, size: number): boolean =>
+  a.height === b.height && Math.floor(a.top / size) === Math.floor(b.top / size);
+
+/** The place in the document of each row; rows that come take over the places of rows that go. */
+function usePlaces(frame: { current: HTMLDivElement | null }, keys: readonly string[]): readonly number[] {
+  const known = useRef<ReadonlyMap<string, number>>(new Map());
+  const focused = frame.current?.contains(document.activeElement) && document.activeElement?.closest("tr");
+  const kept = focused instanceof HTMLElement ? Number(focused.dataset.place ?? Number.NaN) : Number.NaN;
+  const made = reused(known.current, keys, kept);
+  known.current = made;
+  return keys.map((key) => made.get(key)!);
 }
 
 const STEPS: Record<string, number> = { j: 1, k: -1 };

@@ -18,6 +18,8 @@ const read = (): Place => ({
 
 const current = signal<Place>(read());
 export const place = computed(() => current.value);
+/** The path alone: it stays the same while filters and orders change. */
+export const path = computed(() => current.value.path);
 
 /** Goes to a page; `replace` does not add a step for the back button. */
 export function go(path: string, query?: URLSearchParams, options: { replace?: boolean } = {}): void {

@@ -58,6 +58,13 @@ class Piece(NamedTuple):
     seconds: Seconds
 
 
+class ClassHour(NamedTuple):
+    """Seconds of GPUs by group and class in one stored hour or day, and for how much of it there are results."""
+
+    seconds: dict[tuple[str, GpuClass], Seconds]
+    covered: Seconds
+
+
 class ClassFold:
     """Adds up points: seconds of GPUs by step, group and class."""
 
@@ -86,6 +93,19 @@ class ClassFold:
             covered[place] = max(covered.get(place, 0.0), found)
         for place, found in covered.items():
             self._covered[place] = min(self._grid.step, self._covered[place] + found)
+
+    def merge(self, at: UnixTime, hour: ClassHour) -> None:
+        """Add what another fold found in one stored hour or day."""
+        place = self._grid.place(at)
+        if place is None:
+            return
+        for (name, use_class), seconds in hour.seconds.items():
+            self._add(name, use_class, place, seconds)
+        self._covered[place] = min(self._grid.step, self._covered[place] + hour.covered)
+
+    def hour(self) -> ClassHour:
+        """Everything that was added, as one hour."""
+        return ClassHour({key: sum(found) for key, found in self._seconds.items()}, sum(self._covered))
 
     def _count(self, piece: Piece, name: str, part: Ratio) -> None:
         point, place = piece.point, piece.place

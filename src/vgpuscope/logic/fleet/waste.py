@@ -125,6 +125,18 @@ class WasteLedger:
             sums.memory += pod.memory_used * idle
             sums.memory_seconds += idle
 
+    @property
+    def analysed(self) -> Seconds:
+        """The time of all GPUs together."""
+        return self._total
+
+    def by_namespace(self) -> "dict[str, list[tuple[HeldTime, _Sums]]]":
+        """The pods on GPUs and their times."""
+        found: dict[str, list[tuple[HeldTime, _Sums]]] = {}
+        for who, sums in self._pods.items():
+            found.setdefault(who.namespace, []).append((who, sums))
+        return found
+
     def waste(
         self,
         *,

@@ -11,6 +11,7 @@ from vgpuscope.formats.prom.text import decode_labels, number
 from vgpuscope.logic.console.facts import folded, together
 from vgpuscope.model.console.facts import Facts, Seen
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.units import Units
 from vgpuscope.services.analyzer.own_scrapes import LastPage, text_of
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -122,7 +123,8 @@ class EngineFacts:
 
     async def fleet(self) -> Facts:
         every, current = await asyncio.gather(self._samples(OF_ALL), self._samples(CURRENT, only=" == 1"))
-        return await asyncio.to_thread(lambda: folded((*every, *current)))
+        with without_collections():
+            return await asyncio.to_thread(lambda: folded((*every, *current)))
 
     async def gpu(self, gpu_id: str) -> Facts:
         this = promql.Matcher("gpu_uuid", "=", gpu_id)
@@ -133,7 +135,8 @@ class EngineFacts:
         named = promql.one_of("__name__", sorted(names))
         query = promql.selector("", (named, *self._matchers, *more)) + only
         data = await self._api.query(query, at=None, by=asyncio.get_running_loop().time() + _DEADLINE)
-        return await asyncio.to_thread(_decoded, data)
+        with without_collections():
+            return await asyncio.to_thread(_decoded, data)
 
     async def close(self) -> None:
         await self._api.aclose()

@@ -36,7 +36,7 @@ from vgpuscope.services.analyzer.parameters import (
     UpdateQuery,
     WasteQuery,
 )
-from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
+from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE, without_effect
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
@@ -317,6 +317,7 @@ class AnalyzerApi:
             targets_down=down,
             faults=tuple(f"{fault.code}: {fault.message}" for fault in last.faults[:_FAULTS]) if last else (),
             failing=state.failing,
+            without_effect=without_effect(self._state.config()),
             **stale,
         )
         return json_content(body, **{"cache-control": "no-store"})

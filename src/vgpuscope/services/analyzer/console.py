@@ -5,6 +5,7 @@ for each analysis and each change of a part, off the event loop.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,9 +17,11 @@ from vgpuscope.config import Config
 from vgpuscope.http.answers import KeptAnswers
 from vgpuscope.logic.console import overview, timeline
 from vgpuscope.logic.console.gpus import Ledgers, gpu_rows, ledgers
+from vgpuscope.logic.console.history import ClassHour
 from vgpuscope.logic.console.moments import iso, iso_or_none
 from vgpuscope.logic.console.preview import compared
-from vgpuscope.logic.fleet.waste import WasteLedger
+from vgpuscope.logic.fleet.waste import Now, present
+from vgpuscope.logic.fleet.waste_hours import WasteHour, waste_by_namespace, waste_hour
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.console.facts import ClusterFacts, Facts
 from vgpuscope.model.console.gpus import GpuRow
@@ -31,14 +34,16 @@ from vgpuscope.model.history import HistoryPoint
 from vgpuscope.model.pending import PendingList, PendingPod
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.past_hours import PastHours
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.setting_rows import setting_list
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import cluster_url, prom_api
-from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted
+from vgpuscope.services.analyzer.wasted import ReadPoints, points, wasted_by
 from vgpuscope.sources.clients.agent import AgentApi
 from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.parts import Held, PartReader
@@ -55,6 +60,8 @@ _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
 _HOUR, _DAY = 3600, 86400
 _EVENTS = 5000  # kept in memory
+_HOURS = 49  # kept in memory: two days, each hour up to 1 MB for 40,000 pods
+_CLASS_HOURS = 5000  # kept in memory: sums, some bytes each
 _CHARTS = 64  # kept in memory, and waiting to be read
 _CHARTS_AT_ONCE = 2
 _CHART_KEPT: Seconds = 15.0
@@ -153,10 +160,9 @@ class Console:
         self._reading, self._waiting = asyncio.Semaphore(_CHARTS_AT_ONCE), 0
         self._past = self._past_reader(stored=False)
         self._stored = False
-        self._day_before: tuple[UnixTime, float | None] = (
-            0.0,
-            None,
-        )  # since when, and idle hours
+        self._day_ago: tuple[UnixTime, list[HistoryPoint]] | None = None  # the hour a day ago
+        self._waste_hours: PastHours[WasteHour] = PastHours(wall, most=_HOURS)
+        self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS)
         self._digest: timeline.Digest | None = None
         self._noted = 0
         self.events: deque[TimelineEvent] = deque(maxlen=_EVENTS)
@@ -305,7 +311,8 @@ class Console:
             if known is not None and (known.made_for == wanted or self._too_soon(known, shown)):
                 return known
             began = self._clock()
-            index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
+            with without_collections():
+                index, rows = await asyncio.to_thread(_join, board, cluster.value, agents.value)
             self._join = _Join(wanted, index, rows, began, self._clock() - began)
             return self._join
 
@@ -377,19 +384,28 @@ class Console:
         """Idle hours of the last day and the one before it, and the fleet a day ago."""
         end = self._wall()
         begin = (end - _DAY) // _HOUR * _HOUR
-        read, analysis = self._desk.points, (await self._desk.board()).analysis
-        day = await wasted(read, analysis, step="hour", begin=begin, end=end)
-        hour = await points(read, "hour", begin, begin + _HOUR, namespace=None)
-        waste, idle = _waste_rows(day, begin, end)
-        if self._day_before[0] != begin:  # it changes once an hour
-            before = await wasted(read, None, step="hour", begin=begin - _DAY, end=begin)
-            self._day_before = (begin, _waste_rows(before, begin - _DAY, begin)[1])
-        idle_before = self._day_before[1]
-        return overview.PastFacts(
-            waste=waste,
-            wasted_gpu_hours=idle,
-            before=overview.figures_before(hour, wasted=idle_before),
-        )
+        analysis = (await self._desk.board()).analysis
+        if self._day_ago is None or self._day_ago[0] != begin:  # it changes once an hour
+            self._day_ago = (begin, await points(self._desk.points, "hour", begin, begin + _HOUR, namespace=None))
+        now = await asyncio.to_thread(present, analysis.gpus if analysis else ())
+        waste, idle = await self._wasted(begin, end, now)
+        _, idle_before = await self._wasted(begin - _DAY, begin, now)
+        before = overview.figures_before(self._day_ago[1], wasted=idle_before)
+        return overview.PastFacts(waste=waste, wasted_gpu_hours=idle, before=before)
+
+    async def _wasted(self, begin: UnixTime, end: UnixTime, now: Now) -> tuple[tuple[WasteBy, ...], float | None]:
+        """Idle hours by namespace, and in all."""
+        hours = []
+        for at in range(int(begin), math.ceil(end), _HOUR):
+            until = min(at + _HOUR, end)
+
+            async def read(at: int = at, until: UnixTime = until) -> WasteHour:
+                with without_collections():
+                    ledger = await wasted_by(self._desk.points, now, step="hour", begin=at, end=until)
+                    return await asyncio.to_thread(waste_hour, ledger)
+
+            hours.append(await self._waste_hours.get((), at, at + _HOUR, read))
+        return await asyncio.to_thread(waste_by_namespace, hours)
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -448,23 +464,6 @@ def part_of(held: Held[Any], now: UnixTime) -> Part:
         message=str(error) if error else None,
         hint=error.advice if error else None,
     )
-
-
-def _waste_rows(ledger: WasteLedger, begin: UnixTime, end: UnixTime) -> tuple[tuple[WasteBy, ...], float | None]:
-    """Idle hours by namespace and in all; None: nothing was analysed in that time."""
-    found = ledger.waste(group_by="namespace", begin=begin, end=end)
-    rows = tuple(
-        WasteBy(
-            namespace=row.namespace or "",
-            idle_gpu_hours=row.idle_gpu_hours,
-            held_gpu_hours=round(row.idle_gpu_hours + row.in_use_gpu_hours + row.unknown_gpu_hours, 4),
-            idle_ratio=row.idle_ratio,
-            pods=row.pods,
-            gpus=row.gpus,
-        )
-        for row in found.rows
-    )
-    return rows, found.idle_gpu_hours if found.gpu_hours else None
 
 
 async def _let_go(wiring: _Wiring) -> None:

@@ -1,12 +1,13 @@
 """Charts of the console: from the PromQL engine where it is fine-grained and recent, else from the store of results."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from vgpuscope.formats.prom import promql
-from vgpuscope.http.answer_limits import LONGEST_PERIOD
-from vgpuscope.logic.console.history import ClassFold, Grid, SeriesFold, grouped
+from vgpuscope.http.answer_limits import LONGEST_PERIOD, MOST_ROWS
+from vgpuscope.logic.console.history import ClassFold, ClassHour, Grid, SeriesFold, grouped
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.console.scope import Namespaces
 from vgpuscope.logic.console.series_queries import Subject, series_queries
@@ -24,6 +25,7 @@ from vgpuscope.model.errors import QueryFailed, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.console import Console, part_of
 from vgpuscope.services.analyzer.console_parameters import ClassesQuery, SeriesQuery
 from vgpuscope.sources.fleet.promapi import PromApi
@@ -72,8 +74,13 @@ async def class_history(console: Console, asked: ClassesQuery, scope: Namespaces
             return name(point) if _wanted(point, asked, scope) else None
 
         fold = ClassFold(period.grid, group=group)
-        async for gpus, tenants in _pieces(console, period, gpus=True, pods=pods):
-            await asyncio.to_thread(_fold_classes, fold, gpus, tenants if pods else gpus)
+        if period.step == "analysis":
+            async for gpus, tenants in _pieces(console, period, gpus=True, pods=pods):
+                await asyncio.to_thread(_fold_classes, fold, gpus, tenants if pods else gpus)
+        else:
+            long = STEP_SECONDS[period.step]
+            for at in range(int(period.begin // long * long), math.ceil(period.end), int(long)):
+                fold.merge(at, await _class_hour(console, asked, scope, _Stored(period.step, at, group, pods)))
         columns, left_out = await asyncio.to_thread(fold.columns, asked.group_by)
         return _Classes(period, columns, left_out)
 
@@ -90,6 +97,32 @@ async def class_history(console: Console, asked: ClassesQuery, scope: Namespaces
         groups_left_out=found.left_out if found else 0,
         parts=(part_of(held, now),),
     )
+
+
+class _Stored(NamedTuple):
+    """One stored hour or day of a chart."""
+
+    step: Step
+    at: UnixTime
+    group: Callable[[HistoryPoint], str | None]
+    pods: bool
+
+
+async def _class_hour(console: Console, asked: ClassesQuery, scope: Namespaces, of: _Stored) -> ClassHour:
+    """The classes of one stored hour or day; one that is over is read once for all charts of the same things."""
+    at, long = of.at, STEP_SECONDS[of.step]
+
+    async def read() -> ClassHour:
+        fold = ClassFold(Grid(at, at + long, least=long, points=2), group=of.group)
+        found: dict[str, Any] = {"step": of.step, "begin": at, "end": at + long, "limit": MOST_ROWS}
+        with without_collections():
+            gpus = await console.read_points(Wanted(**found, pod=None))
+            tenants = await console.read_points(Wanted(**found, namespace="")) if of.pods else gpus
+            await asyncio.to_thread(_fold_classes, fold, gpus, tenants)
+        return fold.hour()
+
+    key = (of.step, asked.group_by, asked.node, asked.model, scope and tuple(sorted(scope)))
+    return await console.class_hours.get(key, at, at + long, read)
 
 
 def _fold_classes(fold: ClassFold, gpus: Sequence[HistoryPoint], points: Sequence[HistoryPoint]) -> None:

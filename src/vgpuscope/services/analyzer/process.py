@@ -46,10 +46,10 @@ from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, So
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
-from vgpuscope.services.analyzer.settings import Settings, changed
+from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
-from vgpuscope.services.frame import Loops, Restartable, Service, run
+from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
@@ -88,6 +88,17 @@ def main(
     source: Callable[[Config], Source] | None = None,
 ) -> int:
     """`vgpuscope analyzer`. `source` returns the source that the settings ask for, if not the default one."""
+    return run(*plan(flags=flags, environ=environ, file=file, source=source))
+
+
+def plan(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    source: Callable[[Config], Source] | None = None,
+) -> Plan:
+    """The analyzer for the frame; ConfigInvalid if its settings cannot be used."""
     settings = Settings(flags=flags, environ=environ, file=file.path if file else None, check=_check)
     config = settings.config
     one_heap()  # a quarter less memory at 5,000 GPUs
@@ -95,7 +106,7 @@ def main(
     def make() -> Analyzer:
         return Analyzer(settings, sources=Sources(config, make=source))
 
-    return run(make, config=config, listening=config.analyzer, file=file)
+    return Plan(make, config, config.analyzer, file)
 
 
 class Analyzer(Service):
@@ -149,9 +160,8 @@ class Analyzer(Service):
     def warn(self) -> None:
         if self.read_only:
             log.warning("read-only: no caller has the role operate or admin")
-        for name in ("ai", "control"):
-            if getattr(self._settings.config, name).enabled:
-                log.warning("not part of this release, and left off", extra=fields(setting=f"{name}.enabled"))
+        for path in without_effect(self._settings.config):
+            log.warning("not part of this release, and left off", extra=fields(setting=path))
 
     @property
     def read_only(self) -> bool:

@@ -47,6 +47,11 @@ _PROTECTING = tuple(
 )
 
 
+def without_effect(config: Config) -> tuple[str, ...]:
+    """Settings that switch on what this release does not have."""
+    return tuple(f"{name}.enabled" for name in ("ai", "control") if getattr(config, name).enabled)
+
+
 class Settings:
     """The settings in effect; an invalid change is rejected as a whole. Only one thread at a time may call."""
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from vgpuscope.http.answer_limits import MOST_ROWS
-from vgpuscope.logic.fleet.waste import WasteLedger, present
+from vgpuscope.logic.fleet.waste import Now, WasteLedger, present
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.history import STEP_SECONDS, HistoryPoint, Step
 from vgpuscope.model.quantity import UnixTime
@@ -18,7 +18,13 @@ async def wasted(
     read: ReadPoints, analysis: Analysis | None, *, step: Step, begin: UnixTime, end: UnixTime
 ) -> WasteLedger:
     """The ledger of a period; `begin` is the beginning of a step."""
-    ledger = WasteLedger(await asyncio.to_thread(present, analysis.gpus if analysis else ()))
+    now = await asyncio.to_thread(present, analysis.gpus if analysis else ())
+    return await wasted_by(read, now, step=step, begin=begin, end=end)
+
+
+async def wasted_by(read: ReadPoints, now: Now, *, step: Step, begin: UnixTime, end: UnixTime) -> WasteLedger:
+    """The ledger of a period; `now`: what the last analysis found about pods."""
+    ledger = WasteLedger(now)
     at, stride = begin, STEP_SECONDS[step]
     while at < end:
         until = min(at + stride, end)

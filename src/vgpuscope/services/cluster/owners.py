@@ -84,8 +84,8 @@ class OwnerSearch:
         self._later[one.controller.uid] = time.monotonic() + _LATER
 
     def _not_allowed(self, one: OwnerStep, error: KubeForbidden) -> None:
+        """Not an error: the name of the topmost owner is known without reading it, and no role can list all kinds."""
         self._refused[_kind(one)] = time.monotonic() + _AGAIN
-        self._failed(error)
         resource = f"{plural(one.controller.kind)} ({one.controller.api_version})"
         values = {"resource": resource, **error_fields(error)}
         self._tell.tell(resource, error.code, level=logging.INFO, message="owner not followed", **values)

@@ -25,7 +25,7 @@ _DEADLINE: Seconds = 3.0
 _KEPT: Seconds = 5.0
 _QUICK: Seconds = 0.3  # a fetch that takes longer is slow
 _SHARE = 40  # a part is fetched at most for 1/40 of the time,
-_LONGEST_PAUSE: Seconds = 120.0  # unless that would be longer than this
+_LONGEST_PAUSE: Seconds = 300.0  # unless that would be longer than this
 _LONGEST: Seconds = 60.0  # for a fetch that nobody waits for any more
 _TRUSTED: Seconds = 600.0  # an older value is not shown
 
@@ -138,7 +138,7 @@ class PartReader(Generic[T]):
     def _pause(self, took: Seconds) -> Seconds:
         """The time until the next fetch; a part that failed is soon tried again, however long it took to fail."""
         if self._error is not None:
-            return max(self._kept, min(took, _LONGEST_PAUSE / 4))
+            return max(self._kept, min(took, _LONGEST_PAUSE / 10))
         return max(self._kept, min(_SHARE * took, _LONGEST_PAUSE))
 
 

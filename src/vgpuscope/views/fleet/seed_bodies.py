@@ -54,6 +54,7 @@ class HealthBody(Struct, frozen=True):
     targets_down: int | None  # targets that should answer and do not
     faults: tuple[str, ...]  # what was missing in the last analysis: the first few, with their codes
     failing: tuple[str, ...] = ()  # what failed after the last analysis (page, log, store), with codes
+    without_effect: tuple[str, ...] = ()  # settings that are given, but not part of this release
 
 
 class Triggered(Struct, frozen=True):

@@ -1,0 +1,268 @@
+{{/* Names ------------------------------------------------------------------------------------------------------- */}}
+
+{{- define "vgpuscope.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* 40 characters leave room for the suffixes of objects and for what controllers append. */}}
+{{- define "vgpuscope.fullname" -}}
+{{- $name := include "vgpuscope.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of Services. Not <fullname>-agent and so on: Kubernetes would make variables that look like settings. */}}
+{{- define "vgpuscope.service.agent" -}}
+{{- if .Values.compatibility.handbookNames }}hami-monitor{{ else }}{{ include "vgpuscope.fullname" . }}-nodes{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.service.cluster" -}}
+{{ include "vgpuscope.fullname" . }}-metrics
+{{- end -}}
+{{- define "vgpuscope.service.analyzer" -}}
+{{- if .Values.compatibility.handbookNames }}hami-webui{{ else }}{{ include "vgpuscope.fullname" . }}-api{{ end -}}
+{{- end -}}
+
+{{/* The label `job` of scraped series: the same for every release name, so that rules and dashboards can use it. */}}
+{{- define "vgpuscope.job" -}}
+{{- $handbook := dict "agent" "hami-vgpu-monitor" "cluster" "hami-scheduler" -}}
+{{- $own := printf "vgpuscope-%s" .component -}}
+{{- if .root.Values.compatibility.handbookNames }}{{ get $handbook .component | default $own }}{{ else }}{{ $own }}{{ end -}}
+{{- end -}}
+
+{{/* Labels; take (dict "root" $ "component" "agent") ---------------------------------------------------------------- */}}
+
+{{- define "vgpuscope.selector" -}}
+app.kubernetes.io/name: {{ include "vgpuscope.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "vgpuscope.labels" -}}
+{{ include "vgpuscope.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "vgpuscope.metadata" -}}
+name: {{ include "vgpuscope.fullname" .root }}-{{ .component }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "vgpuscope.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* Metadata of objects without a namespace: releases in two namespaces must not share a ClusterRole. */}}
+{{- define "vgpuscope.clusterWideName" -}}
+{{ include "vgpuscope.fullname" .root }}-{{ .component }}{{ if ne .root.Release.Namespace (include "vgpuscope.fullname" .root) }}-{{ .root.Release.Namespace }}{{ end }}
+{{- end -}}
+
+{{/* Pods ------------------------------------------------------------------------------------------------------------- */}}
+
+{{- define "vgpuscope.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "vgpuscope.podMetadata" -}}
+{{- $own := index .root.Values .component -}}
+labels:
+  {{- include "vgpuscope.labels" . | nindent 2 }}
+  {{- if .root.Values.compatibility.handbookPodLabels }}
+  {{- with get (dict "agent" "hami-device-plugin" "cluster" "hami-scheduler") .component }}
+  app: {{ . }}
+  {{- end }}
+  {{- end }}
+  {{- with $own.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  checksum/config: {{ printf "%s %v" (include (printf "vgpuscope.config.%s" .component) .root) (get $own "gpuAllocation") | sha256sum | trunc 16 }} # restarts the pod when its settings change
+  {{- if eq (include "vgpuscope.annotated" .root) "yes" }}
+  prometheus.io/scrape: "true"
+  prometheus.io/port: {{ $own.port | quote }}
+  prometheus.io/path: {{ .root.Values.monitor.serviceMonitor.path }}
+  {{- if $own.web.tls }}
+  prometheus.io/scheme: https
+  {{- end }}
+  {{- end }}
+  {{- with $own.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* What all pods have in common: placement, pull secrets, no variables for each Service of the namespace. */}}
+{{- define "vgpuscope.podSpec" -}}
+{{- $own := index .root.Values .component -}}
+serviceAccountName: {{ include "vgpuscope.fullname" .root }}-{{ .component }}
+enableServiceLinks: false
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "vgpuscope.container" -}}
+{{- $own := index .root.Values .component -}}
+name: {{ .component }}
+image: {{ include "vgpuscope.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+command: [vgpuscope]
+args: [{{ .component }}, --config, /etc/vgpuscope/config.yaml]
+ports:
+  - name: {{ .port }}
+    containerPort: {{ $own.port }}
+{{- $scheme := ternary "HTTPS" "HTTP" $own.web.tls }}
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ $scheme }}}
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ .port }}, scheme: {{ $scheme }}}
+  timeoutSeconds: 5
+resources:
+  {{- toYaml $own.resources | nindent 2 }}
+{{- end -}}
+
+{{/* Mounts and volumes that every pod can have: its settings, and its web configuration. */}}
+{{- define "vgpuscope.mounts" -}}
+- {name: config, mountPath: /etc/vgpuscope, readOnly: true}
+{{- if (index .root.Values .component).web.secret }}
+- {name: web, mountPath: /etc/vgpuscope-web, readOnly: true}
+{{- end }}
+{{- end -}}
+{{- define "vgpuscope.volumes" -}}
+- name: config
+  configMap: {name: {{ include "vgpuscope.fullname" .root }}-{{ .component }}}
+{{- with (index .root.Values .component).web.secret }}
+- name: web
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{/* Settings: what the values say, and what the chart decides. Returns YAML ------------------------------------------ */}}
+
+{{- define "vgpuscope.config.common" -}}
+{{- $own := index .root.Values .component -}}
+listen: {{ printf "%s:%d" .root.Values.listenAddress (int $own.port) | quote }}
+{{- if $own.web.secret }}
+web_config_file: /etc/vgpuscope-web/web.yaml
+{{- end }}
+{{- end -}}
+
+{{- define "vgpuscope.config.sections" -}}
+{{- $section := mergeOverwrite (deepCopy (get .root.Values.config .component | default dict)) (include "vgpuscope.config.common" . | fromYaml) (.own | fromYaml) -}}
+{{- $all := dict .component $section -}}
+{{- range $name, $body := .root.Values.config -}}
+{{- if and $body (has $name $.sections) }}{{ $_ := set $all $name $body }}{{ end -}}
+{{- end -}}
+{{ toYaml $all }}
+{{- end -}}
+
+{{- define "vgpuscope.config.agent" -}}
+{{- $own := include "vgpuscope.config.agent.own" . -}}
+{{ include "vgpuscope.config.sections" (dict "root" . "component" "agent" "own" $own "sections" (list "log" "logging")) }}
+{{- end -}}
+{{- define "vgpuscope.config.cluster" -}}
+{{ include "vgpuscope.config.sections" (dict "root" . "component" "cluster" "own" "{}" "sections" (list "log" "logging")) }}
+{{- end -}}
+{{- define "vgpuscope.config.analyzer" -}}
+{{- $own := include "vgpuscope.config.analyzer.own" . -}}
+{{- $sections := without (keys .Values.config) "agent" "cluster" "analyzer" -}}
+{{ include "vgpuscope.config.sections" (dict "root" . "component" "analyzer" "own" $own "sections" $sections) }}
+{{- end -}}
+
+{{- define "vgpuscope.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "vgpuscope.metadata" . | nindent 2 }}
+data:
+  config.yaml: |
+    {{- include (printf "vgpuscope.config.%s" .component) .root | nindent 4 }}
+{{- end -}}
+
+{{- define "vgpuscope.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "vgpuscope.metadata" . | nindent 2 }}
+automountServiceAccountToken: false # the pods that talk to the API server ask for their token
+{{- end -}}
+
+{{/* What the cluster can do; return "yes" or nothing ------------------------------------------------------------------ */}}
+
+{{- define "vgpuscope.serves" -}}
+{{- if or .root.Values.assumeCRDs (.root.Capabilities.APIVersions.Has .api) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "vgpuscope.podMonitors" -}}
+{{- if and .Values.monitor.enabled .Values.monitor.podMonitor.enabled }}{{ include "vgpuscope.serves" (dict "root" . "api" "monitoring.coreos.com/v1/PodMonitor") }}{{ end -}}
+{{- end -}}
+
+{{- define "vgpuscope.serviceMonitors" -}}
+{{- with .Values.monitor }}{{ if and .enabled .serviceMonitor.enabled (not .podMonitor.enabled) }}{{ include "vgpuscope.serves" (dict "root" $ "api" "monitoring.coreos.com/v1/ServiceMonitor") }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "vgpuscope.annotated" -}}
+{{- $how := .Values.monitor.annotations -}}
+{{- $operator := or (include "vgpuscope.podMonitors" .) (include "vgpuscope.serviceMonitors" .) -}}
+{{- if or (eq $how "always") (and (eq $how "auto") .Values.monitor.enabled (not $operator)) }}yes{{ end -}}
+{{- end -}}
+
+{{/* Whether the analyzer has no other source than the agents, and so has to find them. */}}
+{{- define "vgpuscope.discovers" -}}
+{{- $prometheus := (.Values.config.prometheus | default dict).url -}}
+{{- $targets := (.Values.config.analyzer | default dict).targets -}}
+{{- if and .Values.analyzer.enabled (not $prometheus) (not $targets) }}yes{{ end -}}
+{{- end -}}
+
+{{/* Values that exclude each other --------------------------------------------------------------------------------- */}}
+
+{{- define "vgpuscope.check" -}}
+{{- $history := (.Values.config.analyzer | default dict).history | default "" | toString -}}
+{{- $shared := or (hasPrefix "postgresql://" $history) (hasKey .Values.analyzer.secretEnv "VGPUSCOPE_ANALYZER_HISTORY") -}}
+{{- if and (gt (int .Values.analyzer.replicas) 1) (not $shared) -}}
+{{- fail "analyzer.replicas: more than 1 replica needs a shared history. Set config.analyzer.history to a postgresql:// URL." -}}
+{{- end -}}
+{{- if regexMatch "^postgresql://[^/@]*:[^/@]*@" $history -}}
+{{- fail "config.analyzer.history: the URL has a password, and a ConfigMap is no place for it. Put the URL into a Secret and name it in analyzer.secretEnv.VGPUSCOPE_ANALYZER_HISTORY." -}}
+{{- end -}}
+{{- if and (include "vgpuscope.discovers" .) (not (and .Values.agent.enabled .Values.monitor.enabled)) -}}
+{{- fail "The analyzer has no source: without agent.enabled and monitor.enabled, set config.prometheus.url or config.analyzer.targets." -}}
+{{- end -}}
+{{- if gt (len (compact (list (.Values.agent.gpuAllocation.ratio | default "" | toString) .Values.agent.gpuAllocation.configMap .Values.agent.gpuAllocation.hostPath))) 1 -}}
+{{- fail "agent.gpuAllocation: set only one of ratio, configMap and hostPath." -}}
+{{- end -}}
+{{- if and (eq .Values.agent.hami.mount "parent") (eq (dir .Values.agent.hami.path) "/") -}}
+{{- fail (printf "agent.hami.path: the parent of %s is the whole root directory of the node. Set agent.hami.mount to directory." .Values.agent.hami.path) -}}
+{{- end -}}
+{{- if and .Values.analyzer.ingress.enabled (not .Values.analyzer.ingress.hosts) -}}
+{{- fail "analyzer.ingress: at least one host is needed in analyzer.ingress.hosts." -}}
+{{- end -}}
+{{- if and .Values.analyzer.httpRoute.enabled (not .Values.analyzer.httpRoute.parentRefs) -}}
+{{- fail "analyzer.httpRoute: at least one gateway is needed in analyzer.httpRoute.parentRefs." -}}
+{{- end -}}
+{{- end -}}

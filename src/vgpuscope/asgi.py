@@ -1,0 +1,23 @@
+"""The analyzer for an ASGI server: `uvicorn vgpuscope.asgi:app --host HOST --port PORT`, as gpu-oour's `main:app`.
+
+Settings come from environment variables and the settings file; `analyzer.listen` is ignored.
+"""
+
+import os
+
+from vgpuscope import config
+from vgpuscope.model.service import ANALYZER_PORT, everywhere
+from vgpuscope.services.analyzer import process as analyzer
+from vgpuscope.services.frame import Plan
+from vgpuscope.services.hosted import Hosted
+
+# The server's address is unknown here, so no caller gets a role for being on the same machine.
+_ADDRESS = {"analyzer.listen": everywhere(ANALYZER_PORT)}
+
+
+def _prepare() -> Plan:
+    file = config.settings_file(None, os.environ, sections=config.Config.__struct_fields__)
+    return analyzer.plan(flags=_ADDRESS, environ=os.environ, file=file)
+
+
+app = Hosted(_prepare)

@@ -1,0 +1,402 @@
+"""What the chart renders, with values as different as clusters are: safe pods, small rights, names that fit together.
+
+The rules for pods are those of the Pod Security Standards ("restricted"), with the agent's exceptions named here.
+"""
+
+import json
+import shutil
+
+import msgspec
+import pytest
+
+from tests.chart.helmrun import CHART, NAMESPACE, Object, helm, one, only, pod_specs, template
+from tests.chart.valuesets import EVERYTHING, HANDBOOK, SETS
+from tests.paths import REPOSITORY
+from tools.writers.chart_values import Values
+from vgpuscope.config import load
+from vgpuscope.version import __version__
+
+pytestmark = pytest.mark.real
+OPERATOR = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+
+
+@pytest.fixture(params=SETS, ids=lambda name: name.replace(" ", "-"))
+def values(request):
+    return SETS[request.param]
+
+
+@pytest.fixture
+def objects(values):
+    return template(values)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """The chart with a rule file and dashboards of our own, whatever the real ones are."""
+    chart = tmp_path_factory.mktemp("chart") / "vgpuscope"
+    shutil.copytree(CHART, chart)
+    for folder in ("rules", "dashboards"):
+        shutil.rmtree(chart / folder, ignore_errors=True)
+        (chart / folder).mkdir()
+    (chart / "rules" / "alerts.yaml").write_text(RULES)
+    (chart / "rules" / "old.yaml").write_text(RULES.replace("Hot", "Old"))
+    (chart / "rules" / "compat").mkdir()
+    (chart / "rules" / "compat" / "alerts.yaml").write_text(RULES.replace("Hot", "Printed"))
+    (chart / "dashboards" / "zh").mkdir()
+    for name in ("vgpuscope-overview", "vgpuscope-node", "zh/vgpuscope-node-zh"):
+        (chart / "dashboards" / f"{name}.json").write_text(json.dumps({"title": "{{ $x }}", "uid": name}))
+    return chart
+
+
+RULES = """# a comment
+groups:
+  - name: hot
+    rules:
+      - alert: Hot
+        expr: temperature > 90
+        annotations:
+          summary: 'GPU {{ $labels.gpu_uuid }} has {{ $value | humanize }} °C'
+          description: |
+            two
+              lines
+"""
+
+
+def test_lint_finds_nothing(values):
+    done = helm("lint", "--strict", str(CHART), values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_object_is_rendered_twice_and_each_says_where_it_belongs(objects):
+    seen = set()
+    for o in objects:
+        meta = o["metadata"]
+        key = (o["kind"], meta.get("namespace"), meta["name"])
+        assert key not in seen
+        seen.add(key)
+        assert meta["labels"]["app.kubernetes.io/instance"] == "scope"
+        assert ("namespace" in meta) == (o["kind"] not in {"ClusterRole", "ClusterRoleBinding"}), key
+        assert len(meta["name"]) <= 63
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_pods_have_no_more_rights_on_the_node_than_their_work_needs(objects):
+    for component, spec in pod_specs(objects).items():
+        agent = component == "agent"
+        (container,) = spec["containers"]
+        context = {**spec["securityContext"], **container["securityContext"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["runAsNonRoot"] is not agent
+        assert (context["runAsUser"] == 0) is agent
+        assert spec.get("hostPID", False) is agent
+        assert not {"hostNetwork", "hostIPC"} & set(spec)
+        assert "privileged" not in context
+        assert all("hostPort" not in port for port in container["ports"])
+        host = [volume["hostPath"] for volume in spec["volumes"] if "hostPath" in volume]
+        assert agent or not host
+
+
+def test_nothing_is_created_on_the_node_and_nothing_of_it_is_writable(objects):
+    for spec in pod_specs(objects).values():
+        of_the_node = {v["name"] for v in spec["volumes"] if "hostPath" in v}
+        for volume in spec["volumes"]:
+            if "hostPath" in volume:  # an empty type lets the container runtime create a directory
+                assert volume["hostPath"]["type"] in {"Directory", "File"}
+                assert volume["hostPath"]["path"] != "/"
+        for mount in spec["containers"][0]["volumeMounts"]:
+            assert mount.get("readOnly") or mount["name"] not in of_the_node
+
+
+def test_a_node_without_hami_can_start_the_agent():
+    """What is mounted exists on every node: /usr/local by the FHS, the other because the kubelet makes it."""
+    spec = pod_specs(template())["agent"]
+    assert {v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v} == {
+        "/usr/local",
+        "/var/lib/kubelet/pod-resources",
+    }
+    (mount,) = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "hami"]
+    assert settings_of(template(), "agent")["agent"]["hook_path"] == f"{mount['mountPath']}/vgpu"
+
+
+def test_pods_say_what_they_need_of_cpu_and_memory(objects):
+    for spec in pod_specs(objects).values():
+        resources = spec["containers"][0]["resources"]
+        assert set(resources["requests"]) == {"cpu", "memory"}
+        assert "memory" in resources["limits"]
+
+
+def test_every_mount_has_its_volume_and_every_volume_its_object(objects):
+    made = {(o["kind"], o["metadata"]["name"]) for o in objects}
+    given = {("ConfigMap", "ratio"), ("Secret", "web")}  # by the one who installs
+    for spec in pod_specs(objects).values():
+        names = {v["name"] for v in spec["volumes"]}
+        assert {m["name"] for m in spec["containers"][0]["volumeMounts"]} == names
+        assert ("ServiceAccount", spec["serviceAccountName"]) in made
+        for volume in spec["volumes"]:
+            for key, kind, name in (
+                ("configMap", "ConfigMap", "name"),
+                ("secret", "Secret", "secretName"),
+                ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
+            ):
+                if key in volume:
+                    assert (kind, volume[key][name]) in made | given
+
+
+def test_services_and_policies_select_the_pods_they_are_for(objects):
+    templates = [o["spec"]["template"] for o in objects if o["kind"] in {"DaemonSet", "Deployment"}]
+    for o in (*only(objects, "Service"), *only(objects, "NetworkPolicy"), *only(objects, "PodDisruptionBudget")):
+        selector = o["spec"].get("selector") or o["spec"]["podSelector"]
+        selector = selector.get("matchLabels", selector)
+        (found,) = [t for t in templates if selector.items() <= t["metadata"]["labels"].items()]
+        ports = {p["name"] for p in found["spec"]["containers"][0]["ports"]}
+        probe = found["spec"]["containers"][0]["livenessProbe"]["httpGet"]
+        for port in o["spec"].get("ports", ()):
+            assert port["targetPort"] in ports
+            assert (port.get("appProtocol") == "https") == (probe["scheme"] == "HTTPS")  # by which the analyzer scrapes
+        for rule in o["spec"].get("ingress", ()):
+            assert {port["port"] for port in rule["ports"]} <= ports
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_component_has_its_own_account_and_only_reads(objects):
+    accounts = [spec["serviceAccountName"] for spec in pod_specs(objects).values()]
+    assert len(accounts) == len(set(accounts))
+    for role in (*only(objects, "ClusterRole"), *only(objects, "Role")):
+        for rule in role["rules"]:
+            assert set(rule["verbs"]) <= {"get", "list", "watch"}
+            assert "*" not in (*rule["resources"], *rule["apiGroups"])
+            assert not {"secrets", "configmaps", "nodes/proxy"} & set(rule["resources"])
+
+
+def test_only_pods_with_rights_get_a_token(objects):
+    bound = {
+        subject["name"]
+        for binding in (*only(objects, "ClusterRoleBinding"), *only(objects, "RoleBinding"))
+        for subject in binding["subjects"]
+    }
+    for spec in pod_specs(objects).values():
+        assert spec["automountServiceAccountToken"] is (spec["serviceAccountName"] in bound)
+    assert all(o["automountServiceAccountToken"] is False for o in only(objects, "ServiceAccount"))
+
+
+def test_with_named_namespaces_the_cluster_exporter_may_read_pods_only_there():
+    objects = template({"config": {"cluster": {"namespaces": ["ml", "vision"]}}})
+    role = one(objects, "ClusterRole", "cluster")
+    assert {r for rule in role["rules"] for r in rule["resources"]} == {"nodes", "resourceslices"}
+    assert {o["metadata"]["namespace"] for o in only(objects, "Role", "cluster")} == {"ml", "vision"}
+    as_text = template({"config": {"cluster": {"namespaces": "ml, vision"}}})
+    assert only(as_text, "Role") == only(objects, "Role")
+
+
+def test_two_releases_share_no_object_of_the_cluster():
+    first = template()
+    other = template(None, "--namespace", "other")
+    wide = {"ClusterRole", "ClusterRoleBinding"}
+    names = [{(o["kind"], o["metadata"]["name"]) for o in found if o["kind"] in wide} for found in (first, other)]
+    assert names[0]
+    assert not names[0] & names[1]
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def settings_of(objects: list[Object], component: str) -> dict:
+    spec = pod_specs(objects)[component]
+    (name,) = [v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "config"]
+    (found,) = [o for o in only(objects, "ConfigMap") if o["metadata"]["name"] == name]
+    return msgspec.yaml.decode(found["data"]["config.yaml"])
+
+
+def test_the_services_accept_the_settings_that_the_chart_writes(objects, tmp_path):
+    for component, spec in pod_specs(objects).items():
+        (container,) = spec["containers"]
+        assert container["args"] == [component, "--config", "/etc/vgpuscope/config.yaml"]
+        file = tmp_path / f"{component}.yaml"
+        file.write_text(json.dumps(settings_of(objects, component)))
+        environ = {e["name"]: e.get("value", "x" * 32) for e in container.get("env", ())}
+        loaded = load(flags={}, environ=environ, file=str(file), sections=(component,))
+        listen = getattr(loaded.config, component).listen
+        assert listen.rpartition(":")[2] == str(container["ports"][0]["containerPort"])
+        if component == "analyzer":
+            assert loaded.config.analyzer.history in {
+                "/var/lib/vgpuscope/results.sqlite",
+                "postgresql://scope@db/scope",
+            }
+
+
+def test_large_numbers_stay_numbers():
+    assert settings_of(template(EVERYTHING), "cluster")["cluster"]["max_series"] == 64_000_000
+
+
+def test_the_analyzer_finds_the_services_of_its_release():
+    objects = template()
+    settings = settings_of(objects, "analyzer")["analyzer"]
+    agents, cluster = one(objects, "Service", "agent"), one(objects, "Service", "cluster")
+    assert settings["discover_services"] == [f"{NAMESPACE}/{agents['metadata']['name']}:metrics"]
+    assert settings["cluster_url"] == f"http://{cluster['metadata']['name']}.{NAMESPACE}:31993"
+    with_prometheus = settings_of(template(SETS["prometheus"]), "analyzer")
+    assert with_prometheus["prometheus"]["url"] == "http://prometheus.monitoring:9090"
+    assert "discover_services" not in with_prometheus["analyzer"]
+
+
+def test_a_change_of_settings_replaces_the_pods_that_read_them_and_no_others():
+    def checksums(values):
+        return {
+            component: o["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            for o in template(values)
+            if o["kind"] in {"DaemonSet", "Deployment"}
+            for component in [o["metadata"]["labels"]["app.kubernetes.io/component"]]
+        }
+
+    before, after = checksums({}), checksums({"config": {"thresholds": {"low_utilization": 30}}})
+    assert {c for c in before if before[c] != after[c]} == {"analyzer"}
+
+
+# --- Prometheus and Grafana -------------------------------------------------------------------------------------------
+
+
+def test_monitors_keep_the_labels_of_the_series_and_scrape_no_pod_twice(objects):
+    monitors = [*only(objects, "ServiceMonitor"), *only(objects, "PodMonitor")]
+    for o in monitors:
+        (endpoint,) = o["spec"].get("endpoints") or o["spec"]["podMetricsEndpoints"]
+        assert endpoint["honorLabels"] is True
+        assert o["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
+    assert len({o["kind"] for o in monitors}) <= 1
+    annotated = [
+        "prometheus.io/scrape" in o["spec"]["template"]["metadata"]["annotations"]
+        for o in objects
+        if o["kind"] in {"DaemonSet", "Deployment"}
+    ]
+    assert set(annotated) == {not monitors}
+
+
+def test_a_service_monitor_selects_one_service_with_its_port():
+    objects = template({"assumeCRDs": True})
+    for monitor in only(objects, "ServiceMonitor"):
+        wanted = monitor["spec"]["selector"]["matchLabels"]
+        (service,) = [s for s in only(objects, "Service") if wanted.items() <= s["metadata"]["labels"].items()]
+        assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_the_values_of_the_handbook_mean_what_it_says():
+    objects = template(HANDBOOK | {"assumeCRDs": True, "compatibility": {"handbookNames": True}})
+    service = one(objects, "Service", "agent")
+    assert service["metadata"]["name"] == "hami-monitor"
+    assert service["spec"]["ports"][0]["port"] == 41991
+    web = one(objects, "Service", "analyzer")
+    assert (web["metadata"]["name"], web["spec"]["ports"][0]["port"]) == ("hami-webui", 80)
+    assert pod_specs(objects)["analyzer"]["containers"][0]["ports"][0]["containerPort"] == 8080
+    monitor = one(objects, "ServiceMonitor", "agent")
+    assert monitor["metadata"]["namespace"] == "monitoring"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["interval"], endpoint["path"]) == ("15s", "/metrics")
+    off = template({"monitor": {"enabled": False}, "analyzer": {"enabled": False}, "assumeCRDs": True})
+    assert not only(off, "ServiceMonitor")
+    assert not only(off, "Service", "agent")
+
+
+def test_the_handbooks_scrape_configuration_finds_the_pods_at_the_ports_it_names():
+    objects = template({"compatibility": {"handbookPodLabels": True}})
+    found = {
+        o["spec"]["template"]["metadata"]["labels"].get("app"): o["spec"]["template"]["spec"]["containers"][0]["ports"][
+            0
+        ]["containerPort"]
+        for o in objects
+        if o["kind"] in {"DaemonSet", "Deployment"}
+    }
+    assert found == {"hami-scheduler": 31993, "hami-device-plugin": 9394, None: 8080}
+    for o in objects:  # a selector cannot be changed later, so an option must not be part of it
+        if o["kind"] in {"DaemonSet", "Deployment"}:
+            assert "app" not in o["spec"]["selector"]["matchLabels"]
+
+
+def test_rules_arrive_as_they_were_written(shipped):
+    objects = template({"assumeCRDs": True, "rules": {"exclude": ["old"]}}, chart=shipped)
+    rule = one(objects, "PrometheusRule")
+    assert rule["metadata"]["name"].endswith("-alerts")
+    assert rule["spec"] == msgspec.yaml.decode(RULES)
+    assert len(only(template({"assumeCRDs": True}, chart=shipped), "PrometheusRule")) == 2
+    assert not only(template({"assumeCRDs": True, "rules": {"enabled": False}}, chart=shipped), "PrometheusRule")
+    printed = template({"assumeCRDs": True, "compatibility": {"handbookRules": True}}, chart=shipped)
+    names = [o["metadata"]["name"] for o in only(printed, "PrometheusRule")]
+    assert len(set(names)) == 3
+    assert any(name.endswith("-compat-alerts") for name in names)
+
+
+def test_dashboards_are_config_maps_that_the_sidecar_finds(shipped):
+    objects = template({"compatibility": {"handbookDashboard": True}}, chart=shipped)
+    found = {o["metadata"]["name"]: o for o in only(objects, "ConfigMap", "dashboards")}
+    handbook = found.pop("hami-grafana-dashboard")
+    assert json.loads(handbook["data"]["dashboard.json"])["uid"] == "vgpuscope-overview"
+    assert "grafana_dashboard" not in handbook["metadata"]["labels"]
+    assert len(found) == 2
+    for o in found.values():
+        assert o["metadata"]["labels"]["grafana_dashboard"] == "1"
+        ((name, text),) = o["data"].items()
+        assert name.endswith(".json")
+        assert json.loads(text)["title"] == "{{ $x }}"
+    for language, number in (("en", 2), ("zh", 1), ("both", 3)):
+        objects = template({"dashboards": {"language": language}}, chart=shipped)
+        assert len(only(objects, "ConfigMap", "dashboards")) == number
+    assert not only(template({"dashboards": {"enabled": False}}, chart=shipped), "ConfigMap", "dashboards")
+
+
+def test_objects_whose_kind_the_cluster_does_not_know_are_left_out_until_it_does():
+    httproute = {"analyzer": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}}
+    kinds = OPERATOR | {"HTTPRoute"}
+    assert not kinds & {o["kind"] for o in template(httproute)}
+    served = [f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in sorted(OPERATOR)]
+    found = {o["kind"] for o in template(httproute, *served, "--api-versions=gateway.networking.k8s.io/v1/HTTPRoute")}
+    assert {"ServiceMonitor", "HTTPRoute"} <= found
+
+
+# --- what belongs together --------------------------------------------------------------------------------------------
+
+
+def test_values_yaml_has_exactly_the_keys_of_the_model():
+    values = msgspec.yaml.decode((CHART / "values.yaml").read_bytes())
+    model = msgspec.convert(values, Values)
+    assert keys(values) == keys(msgspec.to_builtins(model))
+
+
+def keys(value: object, path: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {path}
+    return {path} | {key for name, part in value.items() for key in keys(part, f"{path}.{name}")}
+
+
+def test_the_version_is_that_of_the_program():
+    chart = msgspec.yaml.decode((CHART / "Chart.yaml").read_bytes())
+    assert chart["version"] == chart["appVersion"] == __version__
+    assert pod_specs(template())["agent"]["containers"][0]["image"] == f"vgpuscope:{__version__}"
+    assert pod_specs(template(EVERYTHING))["agent"]["containers"][0]["image"] == f"vgpuscope@sha256:{'a' * 64}"
+
+
+def test_the_plain_manifests_need_no_helm():
+    for name in ("agent", "cluster", "analyzer", "prometheus-operator"):
+        text = (REPOSITORY / "deploy" / f"{name}.yaml").read_text()
+        assert text.startswith("# Generated by `make gen`")
+        assert "helm.sh" not in text
+        assert "managed-by" not in text
+
+
+@pytest.mark.parametrize("page", ["install.md", "install.zh-CN.md"])
+def test_the_documentation_names_every_right_and_every_compatible_name(page):
+    text = (REPOSITORY / "docs" / page).read_text()
+    objects = [*template(), *template(SETS["kubelet"])]
+    resources = {
+        r
+        for role in (*only(objects, "ClusterRole"), *only(objects, "Role"))
+        for rule in role["rules"]
+        for r in rule["resources"]
+    }
+    values = msgspec.yaml.decode((CHART / "values.yaml").read_bytes())
+    assert not {name for name in resources if f"`{name}`" not in text}
+    assert not {name for name in values["compatibility"] if f"`compatibility.{name}`" not in text}
