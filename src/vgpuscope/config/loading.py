@@ -217,7 +217,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
 def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
     if choices:
         return " or ".join(choices)
-    if form in {"duration", "url", "address"}:
+    if form in {"duration", "url", "address", "json"}:
         return str(form)
     names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
     for part in (inner, *get_args(inner)):

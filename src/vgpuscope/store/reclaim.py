@@ -77,7 +77,7 @@ _CALLS = Upsert(
         ("next_at", "double precision"),
         ("body", "text"),
     ),
-    # The same key is the same call: if it was delivered, or given up, it is not made again. A cancelled one waits again.
+    # The same key is the same call: delivered or given up, it is not made again. A cancelled one waits again.
     conflict="(key) DO UPDATE SET status = excluded.status, next_at = excluded.next_at, body = excluded.body "
     "WHERE reclaim_calls.status = 'cancelled'",
     returning=("key",),

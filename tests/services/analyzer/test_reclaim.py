@@ -176,7 +176,7 @@ ACTIONS = st.one_of(
 
 
 async def act(life: Life, what: str, of) -> None:
-    machine, lease = life.replicas[0]
+
     if what in {"idle", "busy", "unknown"}:
         life.verdicts[of] = {"idle": "idle", "busy": "in_use", "unknown": "unknown"}[what]
     elif what == "reborn":

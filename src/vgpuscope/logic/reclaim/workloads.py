@@ -71,14 +71,17 @@ def _workload(uses: list[tuple[GpuUse, TenantUse]]) -> Workload:
 
 
 def _shares(uses: list[tuple[GpuUse, TenantUse]]) -> Iterator[Share]:
+    """On a shared GPU the score is the tenant's own. A GPU that one pod has alone has the GPU's score."""
     for gpu, use in uses:
+        shared = len({workload_id(one) for one in gpu.tenants}) > 1
+        judged: GpuUse | TenantUse = use if shared else gpu
         yield Share(
             gpu_id=gpu.gpu_id,
             mig=gpu.mig,
             hostname=gpu.hostname,
             model=gpu.model,
-            score=use.score.value,
-            status=use.status,
+            score=judged.score.value,
+            status=judged.status,
             verdict=use.verdict,
             use_class=use.use_class,
             coverage=use.evidence.coverage,

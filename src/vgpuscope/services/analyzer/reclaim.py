@@ -129,6 +129,7 @@ class Reclaim:
         self._looked = Looked({}, 0.0)
         self._changing = asyncio.Lock()  # one change of the cases at a time
         self.counts = Counts()
+        self.changes = 0  # grows with everything that is shown
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -192,6 +193,7 @@ class Reclaim:
         self._term = None
         if self._store is not None:
             self._cases = await self._store.cases()
+            self.changes += 1
             return
         done = await self._tick(analysis)
         self._apply(done, Batch())
@@ -250,6 +252,7 @@ class Reclaim:
         for case_id in batch.forget:
             del self._cases[case_id]
         self.counts.held_back.update(done.held_back)
+        self.changes += 1
         for move in done.moves:
             self._tell(move)
 
@@ -325,6 +328,7 @@ class Reclaim:
         batch = Batch(audit=[entry], cases=[case] if case else [])
         await self._store.settle(settled, batch, term=self._term)
         self.counts.actions[call.kind, outcome] += 1
+        self.changes += 1
         if case is not None:
             self._cases = {**self._cases, case.id: case}
 
@@ -389,6 +393,7 @@ class Reclaim:
             cancel = [case_id] if changed.state in {"snoozed", "exempt"} else []
             await store.save(Batch(cases=[changed], audit=[entry], cancel=cancel), term=term)
             self._cases = {**self._cases, case_id: changed}
+            self.changes += 1
             return changed
 
     def _leading(self) -> tuple[ReclaimStore, int]:

@@ -54,7 +54,7 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
     """A page of the audit log, newest first."""
 
     id: Annotated[str | None, Meta(description="Only entries of this case.")] = None
-    before: Annotated[int | None, Meta(ge=1, description="Only entries before this number: the next page.")] = None
+    before: Annotated[int, Meta(ge=0, description="Only entries before this number: the next page; 0: the newest.")] = 0
     limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries to send.")] = 100
 
 
@@ -119,7 +119,7 @@ class ReclaimApi:
         return await self._reclaim.audit(
             case_id=asked.id or "",
             namespaces=None if names is None else frozenset(names),
-            before=asked.before,
+            before=asked.before or None,
             limit=asked.limit,
         )
 

@@ -8,6 +8,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 
 
@@ -15,6 +16,7 @@ class History(Protocol):
     """A store of results. Every call may raise HistoryDown, and none blocks the event loop."""
 
     lease: Lease  # lease for the replica that analyses and saves
+    reclaim: ReclaimStore | None  # of the same store
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
@@ -52,6 +54,7 @@ def open_history(
     return StoredHistory(
         engine,
         lease_in(engine),
+        reclaim=ReclaimStore(engine),
         keep_results=keep_results,
         keep_hours=keep_hours,
         keep_days=keep_days,
@@ -64,6 +67,7 @@ class Unstored:
 
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease: Lease = lease or LocalLease()
+        self.reclaim: ReclaimStore | None = None
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass
