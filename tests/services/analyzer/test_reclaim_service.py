@@ -90,7 +90,9 @@ async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a
         [(headers, body)] = control.received
         sent = json.loads(body)
         assert {"gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"} <= sent.keys()
-        assert (sent["namespace"], sent["pod"], sent["status"]) == ("ml", "nb", "idle")
+        assert (sent["namespace"], sent["pod"]) == ("ml", "nb")
+        # gpu-oour's formula: half of the memory, 60 W of 400 W, nothing else
+        assert (sent["score"], sent["status"]) == (pytest.approx(0.2 * 50 + 0.1 * 15), "low")
         assert headers["webhook-id"] == sent["idempotency_key"]
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         wanted = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
