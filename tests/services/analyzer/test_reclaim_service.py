@@ -58,9 +58,7 @@ async def control():
 
 
 def idle_pod(number: int = 1):
-    return track(
-        number, util=IDLE, own=True, tenant=Tenant(namespace="ml", pod="nb", container="main", pod_uid="uid-1")
-    )
+    return track(number, util=IDLE, tenant=Tenant(namespace="ml", pod="nb", container="main", pod_uid="uid-1"))
 
 
 @asynccontextmanager
