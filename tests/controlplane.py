@@ -431,13 +431,15 @@ def empty_cluster(control_plane: ControlPlane) -> ControlPlane:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """With --dist loadgroup one worker runs all contracts, so that each server starts once; the rest runs beside it.
 
+    One worker also runs all dashboards, whose demo and Prometheus serve hundreds of small tests.
+
     xdist 3.8 loses the groups of xdist_group under pytest 9.2 (pytest-dev/pytest-xdist#1386), and says nothing.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ContractsTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((part for part in ("contract", "chart") if f"/{part}/" in nodeid), nodeid)
+            return next((part for part in ("contract", "chart", "dashboards") if f"/{part}/" in nodeid), nodeid)
 
     return ContractsTogether(config, log) if config.getvalue("dist") == "loadgroup" else None
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from tools.alerting import compat
 from tools.alerting.tables import FILES, by_name
+from tools.dashboards import write as dashboards
 from tools.writers import (
     alerts,
     chart,
     codes,
     commands,
     decisions,
+    doctor,
     manifests,
     metrics,
     names,
@@ -20,6 +22,7 @@ from tools.writers import (
     rules,
     settings,
 )
+from tools.writers.metrics_index import ServiceMetrics, index_page
 from vgpuscope import cli
 from vgpuscope.catalog import analyzer as analyzer_catalog
 from vgpuscope.catalog import cluster as cluster_catalog
@@ -29,12 +32,20 @@ from vgpuscope.catalog.series import AGENT_SCOPES, ANALYZER_SCOPES, CLUSTER_SCOP
 from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.model.errors import error_types
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 
+SERVICES = (
+    ServiceMetrics("node agent", AGENT_PORT, "metrics-agent.md", node_catalog.METRICS),
+    ServiceMetrics("cluster exporter", CLUSTER_PORT, "metrics-cluster.md", cluster_catalog.METRICS),
+    ServiceMetrics("analyzer", ANALYZER_PORT, "metrics-analyzer.md", analyzer_catalog.METRICS),
+)
+
 GENERATED: dict[str, Callable[[], str]] = {
-    "docs/metrics.md": lambda: metrics.metrics_page(
+    "docs/metrics.md": lambda: index_page(SERVICES),
+    "docs/metrics-agent.md": lambda: metrics.metrics_page(
         "Metrics of the node agent", node_catalog.METRICS, AGENT_SCOPES, limits=NODE_LIMITS
     ),
     "docs/metrics-cluster.md": lambda: metrics.metrics_page(
@@ -61,9 +72,12 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/scheduling-codes.md": codes.codes_page,
     "docs/codes.zh-CN.md": codes.chinese_page,
     "docs/xid.md": codes.xid_page,
+    "docs/doctor.md": lambda: doctor.doctor_page("en"),
+    "docs/doctor.zh-CN.md": lambda: doctor.doctor_page("zh"),
     "docs/errors.md": lambda: settings.errors_page(error_types(), HTTP_ERRORS),
     "charts/vgpuscope/Chart.yaml": lambda: chart.chart_file(__version__),
     "charts/vgpuscope/values.schema.json": lambda: chart.values_schema(SETTINGS),
+    **dashboards.files(),
 }
 
 RULES = "charts/vgpuscope/rules"

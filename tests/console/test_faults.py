@@ -14,22 +14,33 @@ from tests.console.conftest import Opened
 from tests.console.processes import Demo, analyzer, answer, cluster_exporter, eventually
 from tests.console.test_habits import export
 from tests.ports import free_port
+from vgpuscope.sim.demo import STOPPED
 
 pytestmark = pytest.mark.xdist_group("console")
 
+_LIVE = 120_000  # ms
 MARKUP = '<img src=x onerror="window.hacked = true">'
 
 
-def test_numbers_follow_the_workloads_without_a_reload(opened: Opened):
-    """The timer is off: each analysis is announced by a server-sent event."""
-    watched = opened("gpus?f.node=hami-a")
-    expect(watched.page.locator(".health")).to_contain_text("live")
-    watched.page.evaluate("window.loadedOnce = true")
-    before = watched.page.locator("main tbody").inner_text()
-    watched.page.wait_for_function(
-        "(before) => document.querySelector('main tbody').innerText !== before", arg=before, timeout=120_000
-    )
-    assert watched.page.evaluate("window.loadedOnce")
+def test_a_workload_that_is_deleted_and_created_again_is_seen_without_a_reload(opened: Opened, fleet: Demo):
+    """Node → agent → analyzer → event → page. The timer is off: each analysis is announced by a server-sent event."""
+    node, pods = opened("nodes/hami-a"), opened("workloads?q=embed-api-0")
+    for watched in (node, pods):
+        expect(watched.page.locator(".health")).to_contain_text("live")
+        expect(watched.main()).to_contain_text("embed-api-0")
+        watched.page.evaluate("window.loadedOnce = true")
+    stopped = fleet.root / STOPPED
+    try:
+        stopped.write_text("serving/embed-api-0\n")
+        row = node.main().get_by_role("row").filter(has_text="embed-api-0")
+        expect(row).to_have_count(0, timeout=_LIVE)
+        expect(node.main()).to_contain_text("train-bert")
+        expect(pods.page.get_by_text("No row matches")).to_be_visible(timeout=_LIVE)
+    finally:
+        stopped.unlink()
+    expect(row).to_have_count(1, timeout=_LIVE)
+    expect(pods.page.locator("main tbody")).to_contain_text("embed-api-0", timeout=_LIVE)
+    assert all(watched.page.evaluate("window.loadedOnce") for watched in (node, pods))
 
 
 def test_a_stopped_analyzer_leaves_old_data_greyed_with_its_age_and_the_console_recovers(

@@ -33,18 +33,30 @@ PAGES = {
     "mine": "?scope=research",
 }
 RAW = re.compile(r"undefined|\[object|NaN|\b[A-Z]{2,}(_[A-Z]+)+\b|\bnull\b")
-# Words of the API that only exist in English: numbers behind a scheduler's reason, and what it said itself.
-SAID_IN_ENGLISH = {"pending"}
+# Names, units and commands that are the same in Chinese; anything with a digit, a slash, a dot or a hyphen is a name.
+NAMES = re.compile(
+    r"\b(?:kubectl|vgpuscope|curl|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
+    r"\S*[\d/\-_.{}()=\"]\S*|\b(?:GPU|CPU|SM|XID|MIG|HAMi|MPS|DRA|UUID|Pod|NVML|Prometheus|PromQL|Kubernetes|kubelet|"
+    r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|"
+    r"service account|basic auth|Name: value)\b",
+    re.IGNORECASE,
+)
 _TEXTS = """() => {
-  const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = [];
   while (walk.nextNode()) {
     const parent = walk.currentNode.parentElement;
-    if (parent.closest('code, .mono, .sr, title, a') || !walk.currentNode.textContent.trim()) continue;
+    if (parent.closest('code, .mono, .sr, title, a, noscript') || !walk.currentNode.textContent.trim()) continue;
     found.push(walk.currentNode.textContent.trim());
   }
   return found;
 }"""
+
+
+_LABELS = """() => [...document.querySelectorAll('[aria-label], [title], [placeholder]')].filter((one) =>
+    !one.closest('code, .mono, td')).flatMap((one) =>
+    ['aria-label', 'title', 'placeholder'].map((name) => one.getAttribute(name) ?? ''))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +95,29 @@ def test_a_page_has_no_errors_no_codes_and_no_serious_findings_of_axe(opened: Op
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_in_chinese_is_in_chinese(opened: Opened, names: dict[str, str], name: str):
+    """No visible English sentence, also in tooltips and labels, but names, units, code and what a scheduler said."""
     watched = opened(PAGES[name].format(**names), language="zh", theme="dark")
     assert watched.page.evaluate("document.documentElement.lang") == "zh-CN"
     shown = texts(watched.page)
-    english = [text for text in shown if re.search(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", text, re.I) and not _chinese(text)]
-    assert name in SAID_IN_ENGLISH or english == []
+    labels: list[str] = watched.page.evaluate(_LABELS)
+    assert [text for text in (*shown, *labels) if english(text)] == []
     assert any(_chinese(text) for text in shown)
     watched.page.emulate_media(color_scheme="light")
     watched.page.set_viewport_size({"width": 390, "height": 800})
     assert watched.wider_than_window() == 0
+
+
+def english(text: str) -> bool:
+    """Whether a text has two English words in a row that are no names."""
+    rest = NAMES.sub(" 、 ", text)
+    return bool(re.search(r"\b[a-z]{3,}[,.:;]? [a-z]{2,}\b", rest, re.IGNORECASE))
+
+
+def test_the_search_for_english_finds_sentences_and_ignores_names():
+    assert english("A node was found")
+    assert english("Pod 的申请 is too much for it")
+    assert not english("命名空间 ml-team 的配额 gpu：nvidia.com/gpumem 已用 114688")
+    assert not english("NVIDIA A100-SXM4-80GB · GPU 0")
 
 
 def _chinese(text: str) -> bool:

@@ -17,6 +17,7 @@ from tests.http.serving import until
 from tests.paths import REPOSITORY
 from tests.ports import free_port
 from tests.store.engine.notes import Notes, assert_foreign_table_works
+from tests.store.events import assert_events_are_kept
 from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
@@ -31,6 +32,7 @@ from vgpuscope.store.results.history import open_history
 from vgpuscope.store.results.schema import MIGRATIONS
 from vgpuscope.store.results.stored import StoredHistory
 from vgpuscope.store.results.unsaved import Outbox
+from vgpuscope.store.timeline import StoredEvents
 
 pytestmark = pytest.mark.real
 KEEP: dict[str, Any] = {"keep_results": DAY, "keep_hours": 30 * DAY, "keep_days": 400 * DAY}
@@ -144,12 +146,13 @@ async def test_a_foreign_table_needs_nothing_but_its_own_migrations_beside_the_r
     try:
         await history.save(analysis(NOON, gpu()))
         await assert_foreign_table_works(engine)
+        await assert_events_are_kept(StoredEvents(engine, keep=DAY))
         assert await history.latest() == analysis(NOON, gpu())
     finally:
         await history.close()
     schema = url.rpartition("%3D")[2]
     recorded = [postgres.say(f"SELECT max(version) FROM {schema}.{name}_migrations") for name in SETS]
-    assert [int(version) for version in recorded] == [2, 1, 2]
+    assert [int(version) for version in recorded] == [3, 1, 2]
 
 
 async def test_a_read_of_too_many_rows_is_ended(url):

@@ -15,6 +15,7 @@ from vgpuscope.config import SETTINGS
 from vgpuscope.http.server import HTTP_ERRORS
 from vgpuscope.knowledge.exporters import GROUPS
 from vgpuscope.model.errors import error_types
+from vgpuscope.views.doctor.words import SAID
 
 ROOT = REPOSITORY
 READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
@@ -147,7 +148,10 @@ def flags_of(parser: argparse.ArgumentParser, name: str = "") -> dict[str, set[s
 
 
 FLAGS = flags_of(cli.parser())
+# flags of other programs, in the commands that doctor advises
+ADVISED = " ".join(text for said in SAID.values() for text in (said.fix.en, *said.commands))
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w|(?<![\w-])--[a-z]\b")
+THEIRS = set(_FLAG.findall(ADVISED))
 
 # A line of another program: its flags are not ours. What follows a pipe belongs to it, too; what follows && does not.
 _OTHER_PROGRAM = re.compile(
@@ -178,20 +182,20 @@ _OTHERS = frozenset(  # flags of `python -m bench`, docker and uvicorn
 @each_page
 def test_every_flag_that_is_named_exists(page):
     text = _OTHER_PROGRAM.sub("", page.read_text())
-    assert set(_FLAG.findall(text)) <= set().union(_OTHERS, *FLAGS.values())
+    assert set(_FLAG.findall(text)) <= set().union(_OTHERS, THEIRS, *FLAGS.values())
 
 
 @each_page
 def test_every_command_that_is_named_exists_and_takes_its_flags(page):
     for command in commands(_OTHER_PROGRAM.sub("", page.read_text())):
-        for words, rest in re.findall(r"(?<![\w/])vgpuscope ([a-z]+(?: print)?)([^&|]*)", command):
+        for words, rest in re.findall(r"(?<![\w/])(?<!-n )vgpuscope ([a-z]+(?: print)?)([^&|]*)", command):
             assert words in FLAGS, command
             assert set(_FLAG.findall(rest)) <= FLAGS[words], command
 
 
-CODES = {error.code for error in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()}
+ERRORS = {error.code for error in error_types()} | {code for code, _, _ in HTTP_ERRORS.values()}
 _CODE = re.compile(
-    rf"(?<![\w/])(?:{'|'.join(sorted({code.split('_')[0] for code in CODES if '_' in code}))})_[A-Z_]+\b"
+    rf"(?<![\w/])(?:{'|'.join(sorted({code.split('_')[0] for code in ERRORS if '_' in code}))})_[A-Z_]+\b"
 )
 
 
@@ -199,7 +203,7 @@ _CODE = re.compile(
 def test_every_error_code_that_is_named_exists(page):
     text = page.read_text()
     variables = {name for setting in SETTINGS for name in (setting.env, *setting.aliases)}
-    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= CODES | variables
+    assert {*_CODE.findall(text), *re.findall(r"error_code=([A-Z_]+)", text)} <= ERRORS | set(SAID) | variables
 
 
 # --- what must stay outside ------------------------------------------------------------------------------------------

@@ -34,11 +34,11 @@ class Standalone(RunningAgent):
 
 
 @contextlib.contextmanager
-def running(tmp_path, *flags, **environ):
+def running(tmp_path, *flags, before=(), **environ):
     nvml = Scenario(tmp_path / "nvml")
     nvml.gpu(0).gpu(1, utilization=0).process(0, os.getpid(), memory=2 << 30).write()
     ports = free_port(), free_port()
-    command = [sys.executable, "-m", "vgpuscope", "standalone", "--listen", f"127.0.0.1:{ports[0]}"]
+    command = [*before, sys.executable, "-m", "vgpuscope", "standalone", "--listen", f"127.0.0.1:{ports[0]}"]
     command += ["--agent-listen", f"127.0.0.1:{ports[1]}", *flags]
     driver = build.environment(build.library_or_skip(), nvml.path)
     log = tmp_path / "log"
@@ -107,6 +107,15 @@ def test_a_killed_agent_comes_back_and_the_console_stays_up(tmp_path):
         one.wait(lambda: agent.status("/readyz") == 200)
         assert one.status("/ui/") == 200
         assert "process ended and is restarted process=agent code=-9" in one.log.read_text()
+
+
+def test_under_nohup_the_end_of_the_terminal_does_not_end_it(tmp_path):
+    with running(tmp_path, "--history", "none", before=("nohup",)) as one:
+        one.wait(lambda: one.status("/healthz") == 200)
+        ignored = next(line for line in _proc(one.process.pid, "status").splitlines() if line.startswith("SigIgn"))
+        assert int(ignored.split()[1], 16) & 1 << (signal.SIGHUP - 1)
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(WITHIN) == 0
 
 
 def test_if_it_is_killed_nothing_is_left_behind(tmp_path):

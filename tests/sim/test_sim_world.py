@@ -165,3 +165,16 @@ def test_a_failing_card_reports_is_lost_and_comes_back_with_new_counters():
 def test_a_driver_hang_lasts_eight_seconds():
     hung = [state.cards[2].hung for _, state in lived(SICK, seconds=60)]
     assert sum(hung) * 0.5 == 8
+
+
+def test_a_job_that_somebody_deletes_is_gone_and_comes_back_as_a_new_pod():
+    world = World(CROWDED, seed=1, now=BEGAN)
+    first = next(life for life in world.lives.values() if life.name == "limited")
+    world.stopped = frozenset({"default/limited"})
+    world.advance(BEGAN + 10)
+    assert {life.name for life in world.lives.values()} == {"greedy", "late"}
+    assert [life.name for life in world.gone] == ["limited"]
+    world.stopped = frozenset()
+    world.advance(BEGAN + 20)
+    second = next(life for life in world.lives.values() if life.name == "limited")
+    assert (second.uid != first.uid, second.born) == (True, 10.0)

@@ -8,6 +8,7 @@ from vgpuscope.model.analysis import (
     STATUSES,
     USE_CLASSES,
     VERDICTS,
+    Allocated,
     Analysis,
     Evidence,
     Fault,
@@ -102,7 +103,11 @@ words = st.sampled_from(NAMES)
 ratios = st.none() | st.floats(0, 1)
 stats = st.builds(Stat, mean=ratios, max=ratios, p95=ratios, samples=st.integers(0, 99), dropped=st.integers(0, 9))
 memory = st.builds(Stat, mean=st.none() | st.floats(0, 2e11), max=st.none() | st.floats(0, 2e11))
-terms = st.fixed_dictionaries({}, optional={"gpu_util": stats, "process_sm": stats, "mem_used": memory})
+watts = st.builds(Stat, mean=st.none() | st.floats(0, 700), max=st.none() | st.floats(0, 1000))
+terms = st.fixed_dictionaries(
+    {}, optional={"gpu_util": stats, "process_sm": stats, "mem_used": memory, "power": watts, "energy": watts}
+)
+allocations = st.none() | st.builds(Allocated, st.integers(0, 2**40), st.none() | st.integers(0, 1000))
 scores = st.builds(Score, value=st.none() | st.floats(0, 100), confidence=st.floats(0, 1))
 states = {
     "verdict": st.sampled_from(VERDICTS),
@@ -130,6 +135,7 @@ def tenants(draw, end: float) -> TenantUse:
             status=st.sampled_from(STATUSES),
             memory_limit=st.none() | st.integers(0, 2**37),
             idle_since=moments(end),
+            allocated=allocations,
             **states,
         )
     )
@@ -152,6 +158,7 @@ def cards(draw, end: float, number: int) -> GpuUse:
             xids=st.sampled_from(((), (13,), (48, 79))),
             tenants=st.lists(tenants(end), max_size=3).map(tuple),
             former=st.lists(tenants(end), max_size=2).map(tuple),
+            allocated=allocations,
             **states,
         )
     )

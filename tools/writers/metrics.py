@@ -1,4 +1,4 @@
-"""The tables of metrics → docs/metrics.md, docs/metrics-cluster.md and docs/metrics-analyzer.md."""
+"""The tables of metrics → docs/metrics-agent.md, docs/metrics-cluster.md and docs/metrics-analyzer.md."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

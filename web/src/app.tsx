@@ -2,6 +2,7 @@
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { offline, updated } from "./api/client";
+import { DoctorPage } from "./pages/doctor";
 import { EventsPage } from "./pages/events";
 import { GpuPage } from "./pages/gpu";
 import { GpusPage } from "./pages/gpus";
@@ -64,6 +65,7 @@ const PAGES: readonly Entry[] = [
     detail: { parts: 1, page: NamespacePage },
   },
   { path: "events", title: "nav.events", icon: "events", page: EventsPage },
+  { path: "doctor", title: "nav.doctor", icon: "doctor", page: DoctorPage },
   { path: "settings", title: "nav.settings", icon: "settings", page: SettingsPage },
 ];
 

@@ -4,6 +4,7 @@ A reading is a set of tracks. A track has the numbers of one GPU, one MIG instan
 always means "not measured". A conclusion that needs an unmeasured value is `unknown`.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -217,6 +218,20 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     steady_for: int = 0  # cycles for which the raw finding has been the same as the verdict
 
 
+class Allocated(NamedTuple):
+    """What the scheduler has allocated of a GPU."""
+
+    memory: Bytes
+    cores: int | None  # percent of one GPU; None: not specified
+
+
+class Allocations(NamedTuple):
+    """What the scheduler has allocated of every GPU that is registered with it."""
+
+    gpus: Mapping[DeviceUUID, Allocated]
+    pods: Mapping[tuple[DeviceUUID, str, str], Allocated]  # by GPU, namespace and pod
+
+
 class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
     """How one tenant used a GPU or MIG instance; terms are missing if the source measures only the whole GPU."""
 
@@ -233,6 +248,7 @@ class TenantUse(Struct, frozen=True, kw_only=True, gc=False):
     use_class: UseClass = "unknown"
     evidence: Evidence = Evidence()
     owner: str = ""  # Deployment/web, Job/train; "": not known
+    allocated: Allocated | None = None  # to its pod; None: not known
 
 
 class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
@@ -258,6 +274,7 @@ class GpuUse(Struct, frozen=True, kw_only=True, gc=False):
     health: str = ""  # as the exporter reports it: ok, lost, …; "": not reported
     xids: tuple[int, ...] = ()  # XIDs in the window, ascending
     absent_since: UnixTime | None = None  # since when its own target has answered without this GPU
+    allocated: Allocated | None = None  # to all pods together; None: not known
 
 
 class Analysis(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
-from vgpuscope.model.quantity import Bytes, DeviceUUID, Ratio, Seconds, UnixTime
+from vgpuscope.model.quantity import Bytes, DeviceUUID, Ratio, Seconds, UnixTime, Watts
 
 Step: TypeAlias = Literal["analysis", "hour", "day"]
 STEP_SECONDS: dict[Step, int] = {"hour": 3600, "day": 86400}
@@ -39,6 +39,14 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
     memory_samples: int = 0
     memory_used: Bytes | None = None  # mean
     memory_max: Bytes | None = None
+    power_samples: int = 0
+    power: Watts | None = None  # mean
+    power_max: Watts | None = None
+    energy: float | None = None  # joules in `seconds`; of a pod, in the time in which it held the GPU
+    allocated_samples: int = 0
+    memory_allocated: Bytes | None = None  # mean; by the scheduler
+    cores_samples: int = 0
+    cores_allocated: float | None = None  # mean; percent of one GPU
     coverage_samples: int = 0
     coverage: Ratio | None = None  # mean
     seconds: Seconds = 0.0  # that the analyses represent

@@ -57,6 +57,7 @@ class PendingPod(Struct, frozen=True, kw_only=True):
     said: tuple[Said, ...] = ()  # the most important one first
     said_cut: int = 0  # how many more reasons there were than are kept
     fact: str = ""  # the first number behind the most important code, for a pod that waits
+    fact_zh: str = ""  # the same in Chinese, here and below
 
 
 class WaitingCount(Struct, frozen=True, kw_only=True, gc=False):
@@ -75,4 +76,6 @@ class PendingList(Struct, frozen=True, kw_only=True):
     pending: tuple[PendingPod, ...] = ()
     codes: dict[str, Code] = {}  # only the codes that occur
     facts: dict[str, tuple[str, ...]] = {}  # for one waiting pod: by code, the numbers behind it
+    facts_zh: dict[str, tuple[str, ...]] = {}
     advice: tuple[str, ...] = ()  # for one waiting pod: what would have to change for it to fit
+    advice_zh: tuple[str, ...] = ()

@@ -122,7 +122,8 @@ async def _run(parts: list[Part]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(sig, stop.set)
+        if signal.getsignal(sig) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and a shell SIGINT in the background
+            loop.add_signal_handler(sig, stop.set)
     keepers = [asyncio.create_task(keep(part), name=part.name) for part in parts]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait({*keepers, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -23,6 +23,7 @@ from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
 
 _TICK = 0.5  # seconds
+STOPPED = "stopped"  # a file of the directory; whoever writes NAMESPACE/NAME of workloads into it deletes them
 _LONGEST_SOCKET = 100  # a Unix socket's path has room for 107 bytes
 _TELLING_WITHIN = 10.0  # seconds that the page waits for the analyzer's first findings
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +49,8 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
     api = KubeApi(objects)
     ports = Ports.found(len(nodes), base_port)
     worlds = [node.world for node in nodes]
-    async with _kubelets(nodes), api.serve(), _ticking(nodes, objects, stop), dcgm.serve(worlds, ports.dcgm) as extra:
+    ticking = _ticking(nodes, objects, root / STOPPED, stop)
+    async with _kubelets(nodes), api.serve(), ticking, dcgm.serve(worlds, ports.dcgm) as extra:
         api.write_kubeconfig(root / "kubeconfig")
         async with running(plans(nodes, root, ports, extra, ProcessPast(seed, began, window))) as children:
             with screen.starting(console) as waiting:
@@ -104,10 +106,10 @@ def _reporter(children: list[Child]) -> Reporter:
 
 
 @contextlib.asynccontextmanager
-async def _ticking(nodes: list[Node], objects: Objects, stop: asyncio.Event) -> AsyncIterator[None]:
+async def _ticking(nodes: list[Node], objects: Objects, stopped: Path, stop: asyncio.Event) -> AsyncIterator[None]:
     """Advances the nodes regularly; if that fails, the demo stops and prints the reason."""
     cluster.publish(objects, [node.world for node in nodes])
-    task = asyncio.create_task(_tick(nodes, objects), name="world")
+    task = asyncio.create_task(_tick(nodes, objects, stopped), name="world")
     task.add_done_callback(lambda _: stop.set())
     try:
         yield
@@ -121,15 +123,21 @@ async def _ticking(nodes: list[Node], objects: Objects, stop: asyncio.Event) -> 
                 node.close()
 
 
-async def _tick(nodes: list[Node], objects: Objects) -> None:
+async def _tick(nodes: list[Node], objects: Objects, stopped: Path) -> None:
     while True:
         try:
+            names = _names(stopped)
             for node in nodes:
+                node.world.stopped = names
                 node.tick(time.time())
             cluster.publish(objects, [node.world for node in nodes])
         except OSError as e:
             raise CannotStart(f"the nodes' files cannot be written: {e}") from e
         await asyncio.sleep(_TICK)
+
+
+def _names(file: Path) -> frozenset[str]:
+    return frozenset(file.read_text().split()) if file.exists() else frozenset()
 
 
 @contextlib.asynccontextmanager

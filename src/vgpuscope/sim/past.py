@@ -12,10 +12,23 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vgpuscope.config import Config
+from vgpuscope.logic.fleet.allocated import with_allocations
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.verdict import VerdictRules
-from vgpuscope.model.analysis import Analysis, Hole, Reading, Schema, Stat, Tenant, Term, Track, Window
+from vgpuscope.model.analysis import (
+    Allocated,
+    Allocations,
+    Analysis,
+    Hole,
+    Reading,
+    Schema,
+    Stat,
+    Tenant,
+    Term,
+    Track,
+    Window,
+)
 from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.sim import dcgm
 from vgpuscope.sim.hardware import MIB, Instance, SimGpu
@@ -56,6 +69,26 @@ class Day:
         """The owners of the pods that exist now."""
         lives = [life for world in self._worlds for life in world.lives.values()]
         return {(life.job.namespace, life.name): owner(life.name) for life in lives}
+
+    def allocations(self) -> Allocations:
+        """What HAMi has allocated now, on the nodes that it manages."""
+        pods: dict[tuple[str, str, str], Allocated] = {}
+        gpus: dict[str, Allocated] = {}
+        for world in self._worlds:
+            given = [life for life in world.lives.values() if life.job.hami and not life.job.instances]
+            gpus |= {card.uuid: Allocated(0, 0) for card in world.cards if given}
+            for life, card in [(one, world.cards[index]) for one in given for index in one.job.cards]:
+                found = _given(life, card)
+                pods[card.uuid, life.job.namespace, life.name] = found
+                all_ = gpus[card.uuid]
+                gpus[card.uuid] = Allocated(all_.memory + found.memory, (all_.cores or 0) + (found.cores or 0))
+        return Allocations(gpus, pods)
+
+
+def _given(life: Life, card: SimGpu) -> Allocated:
+    hami = life.job.hami
+    memory = hami.memory * MIB if hami and hami.memory else card.spec.memory * MIB
+    return Allocated(memory, (hami.cores or None) if hami else None)
 
 
 class Minutes:
@@ -105,7 +138,7 @@ async def remember(
     saves = []
     for number in range(1, round(DAY / STEP) + 1):
         reading = day.read(end=began - DAY + number * STEP, seconds=STEP)
-        saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners()))))
+        saves.append(asyncio.create_task(history.save(past.judged(reading, day.owners(), day.allocations()))))
         await asyncio.sleep(0)  # the store writes one analysis while the next is made
     present = past.judged(minutes.read(end=clock(), seconds=window), day.owners())
     await asyncio.gather(*saves, history.save(present))
@@ -117,7 +150,9 @@ class _Memory:
     def __init__(self) -> None:
         self._number, self._previous = 0, remembered(())
 
-    def judged(self, reading: Reading, owners: Mapping[tuple[str, str], str]) -> Analysis:
+    def judged(
+        self, reading: Reading, owners: Mapping[tuple[str, str], str], allocations: Allocations | None = None
+    ) -> Analysis:
         """The analysis that an analyzer would have made of the reading."""
         gpus = assemble(
             reading,
@@ -129,6 +164,7 @@ class _Memory:
         )
         self._number += 1
         self._previous = remembered(gpus)
+        gpus = with_allocations(gpus, allocations)
         return Analysis(
             number=self._number,
             started=reading.window.end,

@@ -26,6 +26,8 @@ class World:
         self._random = Random(f"{seed}/{plan.name}")
         self.cards = [self._card(index) for index in range(len(plan.cards))]
         self._instances = {slice_: self._instance(slice_) for slice_ in plan.slices}
+        self.stopped: frozenset[str] = frozenset()  # NAMESPACE/NAME of jobs that somebody has deleted
+        self._started: dict[Job, float] = {}  # when a deleted job was created again
         self.lives: dict[Job, Life] = {}
         self.gone: list[Life] = []  # deleted since the last look; the reader that cleans up empties the list
         self.xids: list[XidState] = []
@@ -130,7 +132,7 @@ class World:
     # Pods and processes
 
     def _live(self, job: Job) -> None:
-        born, life = job.timeline.born(self.elapsed), self.lives.get(job)
+        born, life = self._born(job), self.lives.get(job)
         if life and life.born != born:
             self._end(life)
             self.gone.append(self.lives.pop(job))
@@ -139,6 +141,14 @@ class World:
             life = self.lives[job] = self._birth(job, born)
         if life:
             self._staff(life)
+
+    def _born(self, job: Job) -> float | None:
+        """When the current life began, as planned, or since somebody created the job again."""
+        if f"{job.namespace}/{job.name}" in self.stopped:
+            self._started[job] = self.elapsed
+            return None
+        born = job.timeline.born(self.elapsed)
+        return born if born is None else max(born, self._started.get(job, born))
 
     def _birth(self, job: Job, born: float) -> Life:
         random = Random(f"{self.seed}/{self.plan.name}/{job.name}/{born}")

@@ -5,10 +5,17 @@ from hypothesis import given as given_
 from hypothesis import strategies as st
 
 from tests.logic.cluster.builders import GIB, device, given, ledger, node, pod
+from tests.logic.cluster.languages import english
 from vgpuscope.logic.cluster.fit import advice
 from vgpuscope.model.allocation import OfferedResource
+from vgpuscope.model.words import Words
 
 GPU = "nvidia.com/gpu"
+QUOTA = Words("the quota of namespace ml", "命名空间 ml 的配额")
+
+
+def said(*about, **more):
+    return tuple(map(english, advice(*about, **more)))
 
 
 def wish(count=1, **more):
@@ -17,7 +24,7 @@ def wish(count=1, **more):
 
 def told(asked, *cards, pods=(), **of_node):
     made = ledger([node(*cards, **of_node)], pods)
-    return advice(asked, [made.node(name) for name in made.node_names()])
+    return said(asked, [made.node(name) for name in made.node_names()])
 
 
 BUSY = pod("p", given("GPU-0", 74 * GIB, 60))
@@ -87,9 +94,9 @@ def test_several_cards_need_as_many_slots_on_one_node():
 
 def test_where_there_is_room_the_blocker_is_named():
     made = ledger([node(device())]).node("n1")
-    (said,) = advice(wish(gpumem=1024), [made], blocker="the quota of namespace ml")
-    assert said.endswith("100% of its cores free. The blocker is the quota of namespace ml.")
-    (small,) = advice(wish(gpumem=90 * 1024), [made], blocker="the quota of namespace ml")
+    (line,) = said(wish(gpumem=1024), [made], blocker=QUOTA)
+    assert line.endswith("100% of its cores free. The blocker is the quota of namespace ml.")
+    (small,) = said(wish(gpumem=90 * 1024), [made], blocker=QUOTA)
     assert "blocker" not in small
 
 
@@ -99,13 +106,13 @@ def counted(free, capacity=4, resource=GPU, name="plain"):
 
 
 def test_gpus_that_are_only_counted_are_told_by_number():
-    assert advice(wish(3), [counted(1), counted(2, name="other")]) == (
+    assert said(wish(3), [counted(1), counted(2, name="other")]) == (
         "The pod asks for 3 nvidia.com/gpu on one node; the most that is free is 2 of 4 (other): 1 missing.",
     )
-    assert advice(wish(3), [counted(3)]) == ("Capacity is not the problem: plain has 3 of 4 nvidia.com/gpu free.",)
-    assert advice({"nvidia.com/mig-1g.10gb": 1}, [counted(3)]) == ()
-    assert advice(wish(3, gpumem=1024), [counted(3)]) == ()  # that only HAMi grants
-    assert advice(wish(9), [counted(3), ledger([node(device())]).node("n1")]) == ()  # HAMi's GPUs may do
+    assert said(wish(3), [counted(3)]) == ("Capacity is not the problem: plain has 3 of 4 nvidia.com/gpu free.",)
+    assert said({"nvidia.com/mig-1g.10gb": 1}, [counted(3)]) == ()
+    assert said(wish(3, gpumem=1024), [counted(3)]) == ()  # that only HAMi grants
+    assert said(wish(9), [counted(3), ledger([node(device())]).node("n1")]) == ()  # HAMi's GPUs may do
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.logic.cluster.builders import GIB, device, given, instance, ledger, node, pod, quota
+from tests.logic.cluster.languages import english
 from tests.logic.cluster.test_decisions import DECISIONS, place, start
 from vgpuscope.formats.scheduler.reasons import reasons
 from vgpuscope.logic.cluster.pending_facts import explain, facts
@@ -37,7 +38,8 @@ def reason(code, *nodes):
 
 def told(asks, made):
     names = sorted(made.node_names())
-    return facts(asks, names, node_of=made.node, namespace=made.namespace(asks.namespace))
+    found = facts(asks, names, node_of=made.node, namespace=made.namespace(asks.namespace))
+    return {code: tuple(map(english, lines)) for code, lines in found.items()}
 
 
 # --- as HAMi decided --------------------------------------------------------------------------------------------------

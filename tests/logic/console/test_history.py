@@ -96,22 +96,40 @@ def test_classes_add_up_to_the_gpus_that_were_analysed(found):
 def test_a_series_is_the_mean_over_time_and_the_sum_over_gpus():
     grid = Grid(NOON, NOON + 2 * HOUR, least=2 * HOUR, points=10)
     fold = SeriesFold(grid)
+    drawn = {"power": 100.0, "power_max": 300.0, "energy": 360_000.0, "memory_allocated": 40, "cores_allocated": 50.0}
     fold.add(
         [
-            point("a", util=0.2, memory_used=10, score=20.0, util_max=0.5),
-            point("a", at=NOON + HOUR, util=0.4, memory_used=20),
+            point("a", util=0.2, memory_used=10, score=20.0, util_max=0.5, **drawn),
+            point("a", at=NOON + HOUR, util=0.4, memory_used=20, **(drawn | {"power": 300.0})),
         ]
     )
-    fold.add([point("b", util=0.5, memory_used=5, score=40.0, util_max=0.9), point("b", at=NOON + HOUR)])
-    values = {column.quantity: column.values for column in fold.columns(())}
-    assert values == {"use": (0.4,), "use_max": (0.9,), "memory_used": (20.0,), "memory_max": (None,), "score": (30.0,)}
-    assert [column.quantity for column in fold.columns(("score",))] == ["score"]
+    fold.add([point("b", util=0.5, memory_used=5, score=40.0, util_max=0.9, **drawn), point("b", at=NOON + HOUR)])
+    values = {column.quantity: column.values for column in fold.columns()}
+    assert values == {
+        "use": (0.4,),
+        "use_max": (0.9,),
+        "cores_allocated": (0.5,),
+        "memory_used": (20.0,),
+        "memory_max": (None,),
+        "memory_allocated": (80.0,),
+        "score": (30.0,),
+        "power": (300.0,),  # 200 W on average, and 100 W
+        "power_max": (600.0,),
+        "energy": (3 * 360_000.0,),
+    }
+    assert [column.quantity for column in SeriesFold(grid, ["score"]).columns()] == ["score"]
+
+
+def test_the_energy_of_an_analysis_is_divided_among_the_steps_it_stands_for():
+    fold = SeriesFold(Grid(NOON, NOON + HOUR, least=600, points=10), ["energy"])
+    fold.add([HistoryPoint(step="analysis", time=NOON + 1500, gpu_id="a", seconds=900, energy=900.0)])
+    assert fold.columns()[0].values == (None, 600.0, 300.0, None, None, None)
 
 
 def test_what_was_not_analysed_is_null_and_not_zero():
-    fold = SeriesFold(Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=10))
+    fold = SeriesFold(Grid(NOON, NOON + 3 * HOUR, least=HOUR, points=10), ["use"])
     fold.add([point(at=NOON + HOUR, util=0.0)])
-    (use, *_) = fold.columns(("use",))
+    (use,) = fold.columns()
     assert use.values == (None, 0.0, None)
 
 
@@ -119,7 +137,13 @@ def test_an_analysis_belongs_to_the_step_in_which_its_window_ends():
     grid = Grid(NOON, NOON + 2 * HOUR, least=HOUR, points=10)
     fold = SeriesFold(grid)
     fold.add([HistoryPoint(step="analysis", time=NOON + HOUR, gpu_id="a", seconds=600, util=0.5)])
-    assert fold.columns(("use",))[0].values == (0.5, None)
+    assert {column.quantity: column.values for column in fold.columns()}["use"] == (0.5, None)
+
+
+def test_an_hour_with_an_analysis_that_began_before_it_has_no_more_gpus_than_there_are():
+    points = [point(gpu, by={"busy": 3600.0, "idle": 900.0}, seconds=4500, held=4500) for gpu in "ab"]
+    found, _ = folded(points, grid=Grid(NOON, NOON + HOUR, least=HOUR, points=10))
+    assert found == {(None, "busy"): (1.6,), (None, "idle"): (0.4,)}
 
 
 def analysis(at: float, seconds: float, gpu: str = "a", **more) -> HistoryPoint:
@@ -147,8 +171,8 @@ def test_one_gpu_is_never_more_than_one_however_rare_its_analyses_are(gaps, poin
 
 
 def test_queries_escape_what_they_are_asked_for():
-    query = series_queries(Subject(gpu_id='x"} or vector(1) #'), window=60)["use"]
+    query = series_queries(Subject(gpu_id='x"} or vector(1) #'), window=60, step=60)["use"]
     assert r'gpu_uuid="x\"} or vector(1) #"' in query
-    pods = series_queries(Subject(namespaces=("a.b", "c|d"), pod="p"), window=60)["memory_used"]
+    pods = series_queries(Subject(namespaces=("a.b", "c|d"), pod="p"), window=60, step=60)["memory_used"]
     assert r'namespace=~"a\\.b|c\\|d"' in pods
-    assert series_queries(Subject(owner="Job/x"), window=60) == {}
+    assert series_queries(Subject(owner="Job/x"), window=60, step=60) == {}

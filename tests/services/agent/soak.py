@@ -45,8 +45,8 @@ def _number(*metrics: Metric) -> int:
     return sum(len(metric.exposed(frozenset(DEFAULT_FAMILIES))) * (metric.each or 0) for metric in metrics)
 
 
-# What the formula of docs/metrics.md calls "at the most" and a GPU in MIG mode, or a container there, does not have:
-# the driver tells how busy neither of them is.
+# What the formula of docs/metrics-agent.md calls "at the most" and a GPU in MIG mode, or a container there, does not
+# have: the driver tells how busy neither of them is.
 MISSING_ON_A_MIG_CARD = _number(
     *(m.GPU_UTILIZATION, m.GPU_UTILIZATION_MEAN, m.GPU_UTILIZATION_MAX, m.GPU_BUSY, m.GPU_SM_LEDGER),
     *(m.GPU_MEMORY_CONTROLLER, m.GPU_MEMORY_CONTROLLER_MEAN, m.GPU_MEMORY_CONTROLLER_MAX),
@@ -252,7 +252,7 @@ class World:
     # -- the truth ------------------------------------------------------------------------------------------------
 
     def series(self) -> int:
-        """What docs/metrics.md promises for this node."""
+        """What docs/metrics-agent.md promises for this node."""
         tenants, instances = len(self.tenants), len(self.instances)
         things = {"gpu": len(SHARED) + 1, "mig": instances, "container": tenants, "pod": tenants}
         things |= {"vgpu": tenants - instances, "holding": instances, "source": 6, "node": 1}

@@ -114,7 +114,7 @@ class StubSources:
     def __init__(self, source: StubSource) -> None:
         self.current = source
         self.known_owners: Any = {("ml", "train-0"): "Job/train"}  # an error: nobody tells
-        self.known_nodes = None
+        self.known_nodes = self.known_allocations = None
         self.looks = 0
         self.down: Exception | None = None  # it does not even answer a look
         self.renewed = 0
@@ -141,6 +141,9 @@ class StubSources:
 
     async def nodes(self):
         return self.known_nodes
+
+    async def allocations(self):
+        return self.known_allocations
 
     async def owners(self):
         if isinstance(self.known_owners, Exception):

@@ -447,6 +447,26 @@ async def test_the_timeline_tells_verdicts_and_settings_newest_first(fleet):
     assert moments == sorted(moments, reverse=True)
 
 
+async def test_the_timeline_survives_a_restart_and_tells_what_changed_meanwhile(tmp_path):
+    flags = {**HOURLY, "analyzer.history": str(tmp_path / "results.db")}
+    async with running(source(), **flags) as analyzer:
+        await analyzer.analysed()
+        analyzer.source.answer = reading(track(0, util=IDLE), *source().answer.tracks[1:])
+        await analyzer.analyse()
+        await analyzer.client.post("/config/update", json={"verdict": {"idle_enter": 0.02}})
+        before = await v1(analyzer, "timeline")
+        await until(lambda: analyzer.analyzer._outbox.waiting == 0)
+    assert {one["kind"] for one in before["rows"]} >= {"verdict", "settings"}
+    async with running(source(), **flags) as analyzer:
+        await analyzer.analysed()
+        after = await v1(analyzer, "timeline")
+    kept = [one for one in after["rows"] if one in before["rows"]]
+    assert kept == before["rows"]
+    again = [one for one in after["rows"] if one not in kept and one["gpu_id"] == uuid(0)]
+    assert [(one["kind"], one["after"]) for one in again] == [("verdict", "busy")]  # since before the restart
+    assert after["since"] == min(one["at"] for one in kept)
+
+
 def newest(values):
     """The last value there is: when an hour has just begun, its step has none yet."""
     return [value for value in values if value is not None][-1]

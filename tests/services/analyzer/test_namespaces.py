@@ -164,6 +164,19 @@ async def test_waste_is_that_of_ones_own_pods(analyzer):
     assert mine["idle_gpu_hours"] < everything["idle_gpu_hours"]
 
 
+async def test_waste_of_chosen_namespaces_is_theirs_as_far_as_the_caller_may_see_them(analyzer):
+    async def asked(query: str, who):
+        return (await ask(analyzer, f"/api/v1/waste?since=1h&{query}", who)).json()
+
+    mine, chosen = await asked("", MINE), await asked("namespace=mine", ALL)
+    assert (chosen["rows"], chosen["gpu_hours"]) == (mine["rows"], mine["gpu_hours"])
+    both = await asked("namespace=mine,secret-space", ALL)
+    assert {row["namespace"] for row in both["rows"]} == {"mine", "secret-space"}
+    assert (await asked("namespace=mine&namespace=secret-space", MINE))["rows"] == mine["rows"]
+    other = await asked("namespace=secret-space", MINE)
+    assert (other["rows"], other["gpu_hours"], other["count"]) == ([], 0.0, 0)
+
+
 @pytest.mark.parametrize("asked", ["namespace=", "namespace=secret-space", "pod=secret-pod", "pod=", "pod=my-pod"])
 async def test_the_past_of_other_pods_is_refused(analyzer, asked):
     refused = await ask(analyzer, f"/api/v1/history?{asked}", MINE)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from tests.logic.console.clusters import GIB, device, holder, node
 from vgpuscope.model.cluster import NodeLedger
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.sources.fleet.cluster_nodes import ClusterNodes
@@ -66,3 +67,20 @@ async def test_an_answer_that_is_no_list_of_nodes_is_none(status, body):
     async with asking(exporter) as nodes:
         with pytest.raises(SourceDown):
             await nodes.read()
+
+
+async def test_allocations_are_those_of_the_ledger_and_are_fetched_with_the_nodes():
+    exporter = Exporter()
+    held = [
+        holder("GPU-0", "a", memory=GIB, cores=30),
+        holder("GPU-0", "a", memory=GIB),
+        holder("GPU-0", "b", memory=7),
+    ]
+    ledger = node("node-a", device("GPU-0", allocated=2 * GIB + 7, cores=30), device("GPU-1"), holders=tuple(held))
+    exporter.nodes = msgspec.json.encode([ledger])
+    async with asking(exporter) as nodes:
+        found = await nodes.allocations()
+        assert await nodes.read() == {"node-a"}
+    assert found.gpus == {"GPU-0": (2 * GIB + 7, 30), "GPU-1": (0, 0)}
+    assert {pod: value for (_, _, pod), value in found.pods.items()} == {"a": (2 * GIB, 30), "b": (7, None)}
+    assert exporter.asked == ["/readyz", "/api/v1/nodes"]

@@ -24,6 +24,9 @@ async def rolled(store, step: str) -> list[HistoryPoint]:
     return hourly(single) if step == "hour" else daily(hourly(single))
 
 
+_WHOLE = {"memory_used", "memory_allocated"}  # means that are rounded
+
+
 def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -> None:
     """The same points with the same numbers, up to the rounding of the last bit."""
     ours, theirs = ({_key(p): p for p in some} for some in (found, wanted))
@@ -34,7 +37,7 @@ def assert_equal_points(found: list[HistoryPoint], wanted: list[HistoryPoint]) -
             got, want = getattr(point, field), getattr(theirs[key], field)
             if isinstance(want, dict):
                 got, want = ({w: s for w, s in shares.items() if s} for shares in (got, want))
-            assert got == (pytest.approx(want, abs=1) if field == "memory_used" else pytest.approx(want)), field
+            assert got == (pytest.approx(want, abs=1) if field in _WHOLE else pytest.approx(want)), field
 
 
 def _key(point: HistoryPoint) -> tuple:

@@ -42,6 +42,9 @@ def merged(points: Sequence[HistoryPoint]) -> HistoryPoint:
     scored, score = _mean(points, "scored", "score")
     util_samples, util = _mean(points, "util_samples", "util")
     memory_samples, memory = _mean(points, "memory_samples", "memory_used")
+    power_samples, power = _mean(points, "power_samples", "power")
+    allocated_samples, allocated = _mean(points, "allocated_samples", "memory_allocated")
+    cores_samples, cores = _mean(points, "cores_samples", "cores_allocated")
     covered, coverage = _mean(points, "coverage_samples", "coverage")
     return replace(
         points[0],
@@ -56,6 +59,14 @@ def merged(points: Sequence[HistoryPoint]) -> HistoryPoint:
         memory_samples=memory_samples,
         memory_used=None if memory is None else round(memory),
         memory_max=_extreme(max, (p.memory_max for p in points)),
+        power_samples=power_samples,
+        power=power,
+        power_max=_extreme(max, (p.power_max for p in points)),
+        energy=_total(p.energy for p in points),
+        allocated_samples=allocated_samples,
+        memory_allocated=None if allocated is None else round(allocated),
+        cores_samples=cores_samples,
+        cores_allocated=cores,
         coverage_samples=covered,
         coverage=coverage,
         seconds=sum(p.seconds for p in points),
@@ -87,6 +98,11 @@ def _mean(points: Sequence[HistoryPoint], count: str, value: str) -> tuple[int, 
 def _extreme(choose: Callable[[Iterable[Number]], Number], values: Iterable[Number | None]) -> Number | None:
     known = [value for value in values if value is not None]
     return choose(known) if known else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _added(parts: Iterable[dict[Word, Seconds]]) -> dict[Word, Seconds]:

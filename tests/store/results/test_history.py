@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.paths import REPOSITORY, TESTS
 from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
-from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Evidence, Score, Stat
+from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Allocated, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
@@ -95,12 +95,42 @@ async def test_a_card_keeps_its_numbers(path):
     assert (point.util, point.util_max, point.memory_used, point.coverage) == (0.4, 0.9, 7 * GIB, 0.95)
 
 
+ALLOCATED = Allocated(20 * GIB, 30)
+
+
+async def test_power_energy_and_allocation_are_kept_for_gpus_and_pods(path):
+    """The energy counter covers the time between samples, so it is preferred to the sampled power."""
+    own = {"power": Stat(mean=90.0, max=120.0), "process_sm": Stat(mean=0.2)}
+    a, b = tenant("a", own=True, terms=own, allocated=ALLOCATED), tenant("b", since=NOON - 60)
+    terms = {"power": Stat(mean=200.0, max=390.0), "energy": Stat(mean=250.5)}
+    uses = (
+        gpu(0, terms=terms, tenants=(a, b), allocated=Allocated(60 * GIB, 100)),
+        gpu(1, terms={"power": Stat(mean=80.0)}, tenants=(tenant("alone", since=NOON - 300),)),
+        gpu(2, mig="MIG-1", terms=terms),
+    )
+    async with history(path) as store:
+        await store.save(analysis(NOON, *uses))
+        await store.save(analysis(NOON + 600, *uses, number=2))
+        cards = await points(store, step="hour", **ALL)
+        pods = {p.pod: p for p in await points(store, step="hour", **ALL, namespace="ml")}
+    shared, alone, instance = cards
+    assert (shared.power, shared.power_max, shared.energy) == (250.5, 390.0, 250.5 * 1200)
+    assert (shared.memory_allocated, shared.cores_allocated) == (60 * GIB, 100)
+    assert (alone.power, alone.power_max, alone.energy, alone.memory_allocated) == (80.0, None, 80.0 * 1200, None)
+    assert (instance.power, instance.energy) == (None, None)  # exporters report the power of the whole GPU there
+    assert (pods["a"].power, pods["a"].energy, pods["a"].memory_allocated) == (90.0, 90.0 * 1200, 20 * GIB)
+    assert (pods["b"].power, pods["b"].energy, pods["b"].cores_allocated) == (None, None, None)
+    assert pods["alone"].energy == 80.0 * (300 + 600)  # of the time in which it had the GPU
+
+
 async def test_what_was_not_measured_comes_back_as_not_measured(path):
     async with history(path) as store:
         await store.save(analysis(NOON, gpu()))
         for step in ("analysis", "hour", "day"):
             [point] = await points(store, step=step, **ALL)
             assert (point.score, point.util, point.util_max, point.memory_used, point.coverage) == (None,) * 5
+            assert (point.power, point.power_max, point.energy) == (None,) * 3
+            assert (point.memory_allocated, point.cores_allocated) == (None,) * 2
             assert point.by_status == point.by_verdict == point.by_class == {"unknown": 600}
 
 
@@ -522,6 +552,23 @@ async def test_a_file_of_version_1_is_still_read(path):
         [pod] = await points(store, step="day", **ALL, namespace="ml")
         assert (pod.pod, pod.owner, pod.held_seconds) == ("train", "Job/train", 900)
         await store.save(analysis(NOON + 2 * HOUR, gpu(), number=3))
+
+
+async def test_a_file_from_before_power_was_stored_gets_it_from_now_on(path):
+    file = sqlite3.connect(path)
+    file.executescript((TESTS / "fixtures/history/v2.sql").read_text())
+    file.close()
+    drawn = gpu(terms={"power": Stat(mean=100.0)}, allocated=ALLOCATED)
+    async with history(path) as store:
+        for step in ("analysis", "hour", "day"):
+            found = await points(store, step=step, **ALL)
+            assert {(p.power, p.energy, p.memory_allocated) for p in found} == {(None, None, None)}
+            assert all(p.score is not None for p in found)
+        await store.save(analysis(NOON + 300, drawn, number=3))
+        await store.prune(NOON + 2 * HOUR)
+        [day] = await points(store, step="day", **ALL)
+    assert (day.samples, day.power_samples, day.power, day.energy) == (3, 1, 100.0, 100.0 * 300)
+    assert (day.memory_allocated, day.cores_allocated) == ALLOCATED
 
 
 def test_versions_are_numbered_without_a_gap():

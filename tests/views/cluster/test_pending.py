@@ -72,7 +72,7 @@ def test_counts_and_ages_are_on_the_page_by_namespace_and_code():
 def test_the_answer_has_the_pods_and_what_their_codes_mean():
     found = pod(said(), said("SCHED_TAINT", current=False), said("SCHED_OF_TOMORROW"))
     body = json.loads(msgspec.json.encode(pending_list([found], NOW)))
-    assert list(body) == ["now", "pending", "codes", "facts", "advice"]
+    assert list(body) == ["now", "pending", "codes", "facts", "facts_zh", "advice", "advice_zh"]
     assert body["now"] == NOW
     assert list(body["codes"]) == [MEMORY, "SCHED_TAINT"]
     assert {"stage", "meaning", "runbook"} <= set(body["codes"][MEMORY])

@@ -35,4 +35,6 @@ export type Part = Schemas["Part"];
 export type PartList = Schemas["PartList"];
 export type Vocabulary = Schemas["Vocabulary"];
 export type Session = Schemas["Session"];
+export type DoctorReport = Schemas["DoctorReport"];
+export type DoctorFinding = Schemas["DoctorFinding"];
 export type Waste = Schemas["Waste"];

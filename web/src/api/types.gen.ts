@@ -45,6 +45,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the chain of checks: what is broken or misleading, why, and what to do */
+        get: operations["get_api_v1_doctor"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -137,7 +154,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** use, memory, score and power over time */
+        /** use, memory, score, power, energy and allocation over time */
         get: operations["get_api_v1_history_series"];
         put?: never;
         post?: never;
@@ -670,6 +687,8 @@ export interface components {
             /** @default null */
             message: string | null;
             /** @default null */
+            message_zh: string | null;
+            /** @default null */
             mig: string | null;
             /** @default null */
             namespace: string | null;
@@ -720,6 +739,64 @@ export interface components {
             source: "analyses" | "days" | "hours" | "none" | "prometheus";
             step_seconds: number;
             times: number[];
+        };
+        /**
+         * DoctorFinding
+         * @description One check with its words, in both languages.
+         *
+         *         pass: looked at, and in order. warn: it works, but numbers can mislead. fail: something is broken. skipped: it could
+         *         not be looked at, and `cause` says why.
+         */
+        DoctorFinding: {
+            /** @default null */
+            cause: components["schemas"]["Words"] | null;
+            code: string;
+            /** @default [] */
+            commands: string[];
+            /** @default  */
+            docs: string;
+            /** @default [] */
+            examples: string[];
+            /** @default null */
+            fix: components["schemas"]["Words"] | null;
+            /** @default {} */
+            numbers: {
+                [key: string]: number | string;
+            };
+            /** @enum {unknown} */
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
+            title: components["schemas"]["Words"];
+        };
+        /**
+         * DoctorReport
+         * @description Everything that doctor says.
+         */
+        DoctorReport: {
+            at: string;
+            counts: {
+                [key: string]: number;
+            };
+            findings: components["schemas"]["DoctorFinding"][];
+            /** @enum {unknown} */
+            place: "analyzer" | "node" | "outside";
+            seconds: number;
+            stages: components["schemas"]["DoctorStage"][];
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
+            version: string;
+        };
+        /**
+         * DoctorStage
+         * @description One link of the chain.
+         */
+        DoctorStage: {
+            name: components["schemas"]["Words"];
+            /** @enum {unknown} */
+            stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
+            /** @enum {unknown} */
+            status: "fail" | "pass" | "skipped" | "warn";
         };
         /**
          * ErrorBody
@@ -1124,6 +1201,8 @@ export interface components {
          *         twice.
          */
         HistoryPoint: {
+            /** @default 0 */
+            allocated_samples: number;
             /** @default {} */
             by_class: {
                 [key: string]: number;
@@ -1137,14 +1216,22 @@ export interface components {
                 [key: string]: number;
             };
             /** @default null */
+            cores_allocated: number | null;
+            /** @default 0 */
+            cores_samples: number;
+            /** @default null */
             coverage: number | null;
             /** @default 0 */
             coverage_samples: number;
+            /** @default null */
+            energy: number | null;
             gpu_id: string;
             /** @default 0 */
             held_seconds: number;
             /** @default  */
             hostname: string;
+            /** @default null */
+            memory_allocated: number | null;
             /** @default null */
             memory_max: number | null;
             /** @default 0 */
@@ -1161,6 +1248,12 @@ export interface components {
             owner: string;
             /** @default  */
             pod: string;
+            /** @default null */
+            power: number | null;
+            /** @default null */
+            power_max: number | null;
+            /** @default 0 */
+            power_samples: number;
             /** @default 1 */
             samples: number;
             /** @default null */
@@ -1567,7 +1660,7 @@ export interface components {
          * @description Why one pod waits, or waited.
          */
         PendingDetail: {
-            changes: string[];
+            changes: components["schemas"]["Words"][];
             parts: components["schemas"]["Part"][];
             pod: components["schemas"]["PendingRow"];
             reasons: components["schemas"]["ReasonRow"][];
@@ -1583,7 +1676,7 @@ export interface components {
             code: string;
             created: string | null;
             ended: string | null;
-            fact: string | null;
+            fact: components["schemas"]["Words"] | null;
             meaning: components["schemas"]["Words"] | null;
             namespace: string;
             node: string | null;
@@ -1673,7 +1766,7 @@ export interface components {
             count: number;
             current: boolean;
             detail: string;
-            facts: string[];
+            facts: components["schemas"]["Words"][];
             first: string | null;
             last: string | null;
             meaning: components["schemas"]["Words"] | null;
@@ -1797,9 +1890,9 @@ export interface components {
             /** @default null */
             promql: string | null;
             /** @enum {unknown} */
-            quantity: "memory_max" | "memory_used" | "power" | "score" | "use" | "use_max";
+            quantity: "cores_allocated" | "energy" | "memory_allocated" | "memory_max" | "memory_used" | "power" | "power_max" | "score" | "use" | "use_max";
             /** @enum {unknown} */
-            unit: "bytes" | "ratio" | "score" | "watts";
+            unit: "bytes" | "joules" | "ratio" | "score" | "watts";
             values: (number | null)[];
         };
         /**
@@ -2880,6 +2973,73 @@ export interface operations {
             };
         };
     };
+    get_api_v1_doctor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the chain of checks: what is broken or misleading, why, and what to do */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DoctorReport"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_api_v1_events: {
         parameters: {
             query?: never;
@@ -3298,7 +3458,7 @@ export interface operations {
                 /** @description Most points to send. */
                 points?: number;
                 /** @description Quantities to send; all by default. */
-                quantity?: ("use" | "use_max" | "memory_used" | "memory_max" | "score" | "power")[];
+                quantity?: ("use" | "use_max" | "cores_allocated" | "memory_used" | "memory_max" | "memory_allocated" | "score" | "power" | "power_max" | "energy")[];
                 /** @description How far back, such as 1h, 24h, 7d or 30d. */
                 range?: string;
             };
@@ -3308,7 +3468,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description use, memory, score and power over time */
+            /** @description use, memory, score, power, energy and allocation over time */
             200: {
                 headers: {
                     /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
@@ -4359,6 +4519,8 @@ export interface operations {
                 group_by?: "tenant" | "namespace" | "owner" | "node" | "model";
                 /** @description Most rows to send. */
                 limit?: number;
+                /** @description Only pods of these namespaces; all figures are theirs. */
+                namespace?: string[];
                 /** @description How far back, such as 90m, 24h, 7d or 2w; from a whole hour, beyond 14d a whole day. */
                 since?: string;
             };

@@ -23,7 +23,7 @@ import {
 } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { xidText } from "../parts/sentences";
-import { Trend } from "../parts/trend";
+import { Trends } from "../parts/trend";
 import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { pathOf, place } from "../state/url";
@@ -84,12 +84,7 @@ function Gpu({ data }: { data: GpuDetail }) {
         >
           <Ledger ledger={data.ledger} />
         </Panel>
-        <div class="half">
-          <Trend title={t("gpu.use")} query={query} quantities={["use", "use_max"]} />
-        </div>
-        <div class="half">
-          <Trend title={t("gpu.memory")} query={query} quantities={["memory_used"]} top={gpu.memory_total ?? 0} />
-        </div>
+        <Trends query={query} memory={gpu.memory_total} />
         <Panel title={t("gpu.tenants")} note={number(data.tenants.length)}>
           <TenantTable tenants={data.tenants} gpu={gpu} />
         </Panel>

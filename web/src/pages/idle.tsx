@@ -172,7 +172,8 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     about: "about.evidence",
     part: "analysis",
     value: evidence,
-    show: (row) => <span title={evidence(row)}>{evidence(row)}</span>,
+    wrap: true,
+    width: 200,
   },
   {
     key: "gpu_id",

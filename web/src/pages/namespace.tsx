@@ -8,7 +8,7 @@ import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
 import { Copy, definition, Figure, Link, Meter, Panel, Scroll, Shown } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
-import { Trend } from "../parts/trend";
+import { Trends } from "../parts/trend";
 import { href } from "../state/url";
 import { t } from "../words";
 import { GpuTable } from "./gpus";
@@ -103,15 +103,15 @@ function Namespace({ data, name }: { data: NamespaceDetail; name: string }) {
         <GpuTable rows={data.gpus} name="namespace-gpus" parts={data.parts} plain />
       </Panel>
       <div class="columns">
+        <Trends query={{ namespace: [name] }} />
         <div class="half">
           <Course query={{ namespace: name }} />
         </div>
         <div class="half">
-          <Trend title={t("gpu.use")} query={{ namespace: [name] }} quantities={["use", "use_max"]} />
+          <Panel title={t("namespace.quotas")} stale={!hasCluster}>
+            <Quotas data={data} />
+          </Panel>
         </div>
-        <Panel title={t("namespace.quotas")} stale={!hasCluster}>
-          <Quotas data={data} />
-        </Panel>
       </div>
     </div>
   );

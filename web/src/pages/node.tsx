@@ -10,7 +10,7 @@ import { Copy, definition, Empty, Facts, Figure, Link, Panel, Scroll, Shown, Tag
 import { PROMQL } from "../parts/promql";
 import { findingText } from "../parts/sentences";
 import { Subject } from "../parts/subject";
-import { Trend } from "../parts/trend";
+import { Trends } from "../parts/trend";
 import { scope } from "../state/scope";
 import { named } from "../state/vocabulary";
 import { t, word } from "../words";
@@ -100,21 +100,7 @@ function Node({ data }: { data: NodeDetail }) {
         <WorkloadTable rows={data.workloads} name="node-workloads" parts={data.parts} plain without={["nodes"]} />
       </Panel>
       <div class="columns">
-        <div class="half">
-          <Trend
-            title={t("gpu.use")}
-            query={{ node: node.name, namespace: scope.value }}
-            quantities={["use", "use_max"]}
-          />
-        </div>
-        <div class="half">
-          <Trend
-            title={t("gpu.memory")}
-            query={{ node: node.name, namespace: scope.value }}
-            quantities={["memory_used"]}
-            top={node.memory_total ?? 0}
-          />
-        </div>
+        <Trends query={{ node: node.name, namespace: scope.value }} memory={node.memory_total} />
         <Panel title={t("node.fits")} stale={!hasCluster}>
           <Fits types={data.types} />
         </Panel>

@@ -1,10 +1,9 @@
 /** Why one pod waits: each reason in words, the numbers behind it, and what would make it fit. */
-import { useApi } from "../api/client";
 import type { PendingDetail, PendingRow } from "../api/shapes";
 import { duration, number } from "../parts/format";
-import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { Age, Command, Copy, Facts, Link, Panel, Prose, Shown, Tag } from "../parts/pieces";
+import { Age, Command, Facts, Link, Panel, Prose, Tag } from "../parts/pieces";
+import { PodPage, Sentences } from "../parts/podpage";
 import { asks } from "../parts/sentences";
 import { language } from "../state/preferences";
 import { pathOf } from "../state/url";
@@ -12,26 +11,10 @@ import { named } from "../state/vocabulary";
 import { t } from "../words";
 
 export function PendingPage({ names }: { names: string[] }) {
-  const [namespace, pod] = names as [string, string];
-  const found = useApi<PendingDetail>(
-    `/api/v1/scheduling/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`,
-    { lang: language.value },
-  );
   return (
-    <>
-      <PageHead
-        title={
-          <>
-            {pod} <Copy text={pod} />
-          </>
-        }
-        about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>}
-        back={["scheduling", "nav.scheduling"]}
-      />
-      <Shown of={found} rows={10}>
-        {(data) => <Pending data={data} />}
-      </Shown>
-    </>
+    <PodPage<PendingDetail> names={names} list="scheduling">
+      {(data) => <Pending data={data} />}
+    </PodPage>
   );
 }
 
@@ -52,11 +35,7 @@ function Pending({ data }: { data: PendingDetail }) {
       </Panel>
       {data.changes.length > 0 && (
         <Panel title={t("pending.changes")}>
-          <ul class="sentences">
-            {data.changes.map((line) => (
-              <li key={line}>{line}</li>
-            ))}
-          </ul>
+          <Sentences lines={data.changes.map((one) => one[language.value])} />
         </Panel>
       )}
       {data.reasons.map((one) => (
@@ -69,13 +48,7 @@ function Pending({ data }: { data: PendingDetail }) {
             </>
           }
         >
-          {one.facts.length > 0 && (
-            <ul class="sentences">
-              {one.facts.map((line) => (
-                <li key={line}>{line}</li>
-              ))}
-            </ul>
-          )}
+          <Sentences lines={one.facts.map((fact) => fact[language.value])} />
           {one.advice && (
             <p>
               <Prose text={one.advice[language.value]} names={names} />
@@ -117,7 +90,7 @@ export function PendingFacts({ row }: { row: PendingRow }) {
         <Tag tone={row.outcome === "scheduled" ? "good" : "warn"}>{named("outcome", row.outcome)}</Tag>{" "}
         {row.meaning?.[language.value] ?? named("scheduling", row.code)}
       </p>
-      {row.fact && language.value === "en" && <p>{row.fact}</p>}
+      {row.fact && <p>{row.fact[language.value]}</p>}
       {row.advice && (
         <p>
           <Prose

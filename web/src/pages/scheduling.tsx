@@ -87,7 +87,7 @@ function All({ data }: { data: Scheduling }) {
         name="pending"
         label={t("scheduling.pending")}
         rows={data.pending}
-        columns={shownColumns()}
+        columns={COLUMNS}
         tall
         parts={data.parts}
         source={withQuery("/api/v1/scheduling", { namespace: scope.value })}
@@ -155,8 +155,7 @@ const COLUMNS: readonly Column<PendingRow>[] = [
     key: "fact",
     title: "col.fact",
     part: "cluster",
-    value: (row) => row.fact,
-    show: (row) => <span title={row.fact ?? ""}>{row.fact ?? "–"}</span>,
+    value: (row) => row.fact?.[language.value],
     wrap: true,
     width: 260,
   },
@@ -173,10 +172,6 @@ const COLUMNS: readonly Column<PendingRow>[] = [
   { key: "owner", title: "col.owner", value: (row) => realOwner(row.owner), optional: true },
   { key: "advice", title: "col.advice", value: (row) => row.advice?.[language.value], wrap: true, optional: true },
 ];
-
-/** The numbers of the details are in English only: in Chinese the page of the pod has them. */
-const shownColumns = (): readonly Column<PendingRow>[] => (language.value === "en" ? COLUMNS : WITHOUT_FACT);
-const WITHOUT_FACT = COLUMNS.filter((column) => column.key !== "fact");
 
 function Stages({ data }: { data: Scheduling }) {
   if (data.stages.length === 0) return <div class="empty small">{t("empty.stages")}</div>;

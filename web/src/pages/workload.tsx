@@ -5,25 +5,11 @@ import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
 import { bytes, number, percent, watts } from "../parts/format";
 import { realOwner } from "../parts/owner";
-import { PageHead } from "../parts/pagehead";
 import { current, PartNotes, part } from "../parts/partnote";
-import {
-  About,
-  Age,
-  ClassBadge,
-  Copy,
-  definition,
-  Facts,
-  Figure,
-  Link,
-  Meter,
-  Panel,
-  Shown,
-  Tag,
-} from "../parts/pieces";
+import { About, Age, ClassBadge, definition, Facts, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
+import { PodPage, Sentences } from "../parts/podpage";
 import { PROMQL } from "../parts/promql";
-import { Trend } from "../parts/trend";
-import { language } from "../state/preferences";
+import { Trends } from "../parts/trend";
 import { pathOf } from "../state/url";
 import { t, word } from "../words";
 import { highest } from "./gpu";
@@ -31,26 +17,10 @@ import { GpuLink } from "./gpus";
 import { PendingFacts } from "./pending";
 
 export function WorkloadPage({ names }: { names: string[] }) {
-  const [namespace, pod] = names as [string, string];
-  const found = useApi<WorkloadDetail>(
-    `/api/v1/workloads/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`,
-    { lang: language.value },
-  );
   return (
-    <>
-      <PageHead
-        title={
-          <>
-            {pod} <Copy text={pod} />
-          </>
-        }
-        about={<Link to={pathOf("namespaces", namespace)}>{namespace}</Link>}
-        back={["workloads", "nav.workloads"]}
-      />
-      <Shown of={found} rows={12}>
-        {(data) => <Workload data={data} />}
-      </Shown>
-    </>
+    <PodPage<WorkloadDetail> names={names} list="workloads">
+      {(data) => <Workload data={data} />}
+    </PodPage>
   );
 }
 
@@ -136,11 +106,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
           <div class="columns">
             <div class="half">
               <h3>{t("gpu.why", { verdict: t(`verdict.${one.detail.tenant.verdict}`) })}</h3>
-              <ul class="sentences">
-                {one.detail.why.map((line) => (
-                  <li key={line}>{line}</li>
-                ))}
-              </ul>
+              <Sentences lines={one.detail.why} />
             </div>
             <div class="half">
               <Facts
@@ -169,21 +135,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
         </Panel>
       ))}
       <div class="columns">
-        <div class="half">
-          <Trend
-            title={t("gpu.use")}
-            query={{ namespace: [workload.namespace], pod: workload.pod }}
-            quantities={["use", "use_max"]}
-          />
-        </div>
-        <div class="half">
-          <Trend
-            title={t("gpu.memory")}
-            query={{ namespace: [workload.namespace], pod: workload.pod }}
-            quantities={["memory_used"]}
-            {...(workload.memory_limit ? { top: workload.memory_limit } : {})}
-          />
-        </div>
+        <Trends query={{ namespace: [workload.namespace], pod: workload.pod }} memory={workload.memory_limit} />
         {data.scheduling && (
           <div class="half">
             <Panel

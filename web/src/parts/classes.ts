@@ -54,6 +54,6 @@ export function signInk(name: UseClass): string {
   return variable ? getComputedStyle(document.documentElement).getPropertyValue(variable).trim() : "#16191d";
 }
 
-export function ink(name: "ink" | "ink-2" | "ink-3" | "line" | "paper" | "accent" | "raised"): string {
+export function ink(name: "ink" | "ink-2" | "ink-3" | "line" | "paper" | "accent" | "raised" | "warn"): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888";
 }

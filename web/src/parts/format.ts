@@ -46,7 +46,15 @@ export function exactBytes(value: Maybe<number>): string {
 }
 
 export function watts(value: Maybe<number>): string {
-  return value === null || value === undefined ? NONE : `${number(value)} W`;
+  if (value === null || value === undefined) return NONE;
+  return Math.abs(value) < 1000 ? `${number(value)} W` : `${number(value / 1000, 1)} kW`;
+}
+
+/** Joules, as people pay for them: watt-hours. */
+export function energy(joules: Maybe<number>): string {
+  if (joules === null || joules === undefined) return NONE;
+  const hours = joules / 3600;
+  return Math.abs(hours) < 1000 ? `${number(hours)} Wh` : `${number(hours / 1000, 1)} kWh`;
 }
 
 export function degrees(value: Maybe<number>): string {

@@ -20,7 +20,7 @@ export function attentionText(row: AttentionRow): string {
     case "idle-long":
       return t("attend.idle-long", { reason: named("reason", row.code) });
     case "pending-long":
-      return whyPending(row.code, row.message);
+      return (language.value === "zh" ? row.message_zh : row.message) ?? named("scheduling", row.code);
     case "finding":
       return findingText(row.code ?? "", row.message ?? "");
     case "unattributed":
@@ -28,11 +28,6 @@ export function attentionText(row: AttentionRow): string {
     default:
       return t(`attend.${row.kind}`);
   }
-}
-
-/** Why a pod waits: the numbers, which the API gives in English, or the meaning of the code. */
-export function whyPending(code: string | null, fact: string | null): string {
-  return fact && language.value === "en" ? fact : named("scheduling", code);
 }
 
 /** A contradiction between scheduler, kubelet and pods. */

@@ -1,49 +1,83 @@
-/** One chart of the history, for any object. */
+/** How a GPU, node, pod or namespace was used, how much memory it had, and what power it drew: three charts of one answer. */
 import { useMemo } from "preact/hooks";
 import { useApi } from "../api/client";
 import type { SeriesHistory } from "../api/shapes";
 import { span } from "../state/scope";
-import { t } from "../words";
+import { type Key, t } from "../words";
 import { Chart } from "./chart";
 import { ink } from "./classes";
-import { bytes, duration, number, percent, watts } from "./format";
+import { bytes, duration, energy, number, percent, watts } from "./format";
 import { useDark } from "./heatmap";
 import { PartNotes } from "./partnote";
 import { About, definition, Empty, Panel, Shown } from "./pieces";
 import { rangeText } from "./topbar";
 
-type Quantity = SeriesHistory["columns"][number]["quantity"];
+type Column = SeriesHistory["columns"][number];
+type Quantity = Column["quantity"];
 
 interface Props {
-  readonly title: string;
   readonly query: Record<string, string | null | readonly string[]>;
-  readonly quantities: readonly Quantity[];
-  readonly top?: number;
+  readonly memory?: number | null; // the axis of memory reaches at least to here
 }
 
-export function Trend({ title, query, quantities, top = 0 }: Props) {
+const CHARTS: readonly { readonly title: Key; readonly quantities: readonly Quantity[] }[] = [
+  { title: "gpu.use", quantities: ["use", "use_max", "cores_allocated"] },
+  { title: "gpu.memory", quantities: ["memory_used", "memory_allocated"] },
+  { title: "gpu.power", quantities: ["power", "power_max"] },
+];
+const WANTED: readonly Quantity[] = [...CHARTS.flatMap((one) => one.quantities), "energy"];
+
+/** To be put into a grid of twelve columns. */
+export function Trends({ query, memory = 0 }: Props) {
   const found = useApi<SeriesHistory>("/api/v1/history/series", {
     ...span.value,
     points: 240,
-    quantity: quantities,
+    quantity: WANTED,
     ...query,
   });
   return (
-    <Panel title={title} note={rangeText()} actions={found.data && <Origin data={found.data} />}>
-      <Shown of={found} rows={5}>
-        {(data) => <TrendOf data={data} quantities={quantities} title={title} top={top} />}
-      </Shown>
-    </Panel>
+    <>
+      {CHARTS.map(({ title, quantities }) => (
+        <div key={title} class="third">
+          <Panel
+            title={t(title)}
+            note={title === "gpu.power" ? powerNote(found.data) : rangeText()}
+            actions={found.data && <Origin data={found.data} quantities={quantities} />}
+          >
+            <Shown of={found} rows={5}>
+              {(data) => (
+                <TrendOf
+                  data={data}
+                  quantities={quantities}
+                  title={t(title)}
+                  top={title === "gpu.memory" ? memory : 0}
+                />
+              )}
+            </Shown>
+          </Panel>
+        </div>
+      ))}
+    </>
   );
 }
 
+/** The energy of all steps together. */
+function powerNote(data: SeriesHistory | null | undefined): string {
+  const steps = data?.columns.find((one) => one.quantity === "energy")?.values ?? [];
+  const known = steps.filter((value) => value !== null);
+  if (known.length === 0) return rangeText();
+  const all = known.reduce((sum, value) => sum + value, 0);
+  return `${rangeText()} · ${energy(all)}`;
+}
+
 /** Where the points come from, and their PromQL if it is Prometheus. */
-function Origin({ data }: { data: SeriesHistory }) {
+function Origin({ data, quantities }: { data: SeriesHistory; quantities: readonly Quantity[] }) {
   const text = t("chart.source", { source: t(`chart_source.${data.source}`), step: duration(data.step_seconds) });
   return (
     <About>
       {definition(text, {
         promql: data.columns
+          .filter((one) => quantities.includes(one.quantity))
           .map((one) => one.promql)
           .filter(Boolean)
           .join("\n"),
@@ -52,7 +86,13 @@ function Origin({ data }: { data: SeriesHistory }) {
   );
 }
 
-const DASHED = new Set<Quantity>(["use_max", "memory_max"]);
+/** The colour of each line but the first; dashed are limits and extremes. */
+const SECOND: Partial<Record<Quantity, { readonly colour: "ink-3" | "warn"; readonly dashed: boolean }>> = {
+  use_max: { colour: "ink-3", dashed: true },
+  power_max: { colour: "ink-3", dashed: true },
+  cores_allocated: { colour: "warn", dashed: true },
+  memory_allocated: { colour: "warn", dashed: true },
+};
 
 function TrendOf({
   data,
@@ -63,25 +103,23 @@ function TrendOf({
   data: SeriesHistory;
   quantities: readonly Quantity[];
   title: string;
-  top: number;
+  top: number | null;
 }) {
   const dark = useDark();
-  const columns = data.columns.filter((one) => quantities.includes(one.quantity));
+  const columns = data.columns.filter((one) => quantities.includes(one.quantity) && measured(one));
   // biome-ignore lint/correctness/useExhaustiveDependencies: the columns belong to the answer
   const lines = useMemo(
     () =>
       columns.map((one) => ({
         name: t(`quantity.${one.quantity}`),
-        colour: DASHED.has(one.quantity) ? ink("ink-3") : ink("accent"),
+        colour: ink(SECOND[one.quantity]?.colour ?? "accent"),
         values: one.values,
-        dashed: DASHED.has(one.quantity),
+        dashed: SECOND[one.quantity]?.dashed ?? false,
       })),
     [data, dark],
   );
   const unit = columns[0]?.unit ?? "ratio";
-  const show = (value: number | null): string =>
-    ({ ratio: percent(value), bytes: bytes(value), score: number(value, 1), watts: watts(value) })[unit];
-  if (data.source === "none" || lines.every((line) => line.values.every((value) => value === null))) {
+  if (data.source === "none" || lines.length === 0) {
     return (
       <>
         <PartNotes parts={data.parts} names={["history", "prometheus"]} />
@@ -94,9 +132,19 @@ function TrendOf({
       times={data.times}
       lines={lines}
       label={title}
-      show={show}
+      show={(value) => SHOW[unit](value)}
       top={top || (unit === "ratio" ? 1 : 0)}
       binary={unit === "bytes"}
     />
   );
 }
+
+const measured = (one: Column): boolean => one.values.some((value) => value !== null);
+
+const SHOW: Record<Column["unit"], (value: number | null) => string> = {
+  ratio: percent,
+  bytes,
+  score: (value) => number(value, 1),
+  watts,
+  joules: energy,
+};

@@ -29,7 +29,7 @@ export function UserMenu() {
     );
   }
   return (
-    <Menu label={who.user} icon="user" kind="button quiet">
+    <Menu label={who.user} icon="user" kind="button quiet user">
       {() => (
         <div class="choices">
           <p class="muted">{t(`role.${who.role ?? "none"}`)}</p>

@@ -11,6 +11,11 @@ export const language = signal<Language>(
   stored("language", ["en", "zh"], navigator.language.startsWith("zh") ? "zh" : "en"),
 );
 export const refresh = signal<Refresh>(Number(stored("refresh", REFRESH.map(String), "15")) as Refresh);
+const system = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+const systemIsDark = signal(system?.matches ?? false);
+system?.addEventListener("change", (event) => {
+  systemIsDark.value = event.matches;
+});
 export const narrow = signal(stored("nav", ["wide", "narrow"], "wide") === "narrow");
 
 /** Hidden columns of a table. */
@@ -29,8 +34,7 @@ effect(() => set("nav", narrow.value ? "narrow" : "wide"));
 effect(() => {
   const root = document.documentElement;
   root.lang = language.value === "zh" ? "zh-CN" : "en";
-  if (theme.value === "system") root.removeAttribute("data-theme");
-  else root.dataset.theme = theme.value;
+  root.dataset.theme = theme.value === "system" ? (systemIsDark.value ? "dark" : "light") : theme.value;
 });
 
 function stored<T extends string>(name: string, allowed: readonly T[], otherwise: T): T {

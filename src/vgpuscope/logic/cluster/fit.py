@@ -10,10 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from vgpuscope.knowledge.vendors import VENDORS, Vendor
-from vgpuscope.model.cluster import DeviceLedger, NodeLedger
+from vgpuscope.model.cluster import DeviceLedger, LostReason, NodeLedger
 from vgpuscope.model.quantity import MIB, Bytes
+from vgpuscope.model.words import NO_WORDS, Words
 
 _GIB = 1 << 30
+LOST_ZH: dict[LostReason, str] = {
+    "unhealthy": "不健康",
+    "cordoned": "已停止调度",
+    "kubelet-zero": "kubelet 提供 0 个",
+    "node-not-ready": "节点未就绪",
+    "node-unschedulable": "节点已停止调度",
+}
 
 
 class _Wish(Struct, frozen=True):
@@ -29,7 +37,9 @@ class _Card(Struct, frozen=True):
     one: DeviceLedger
 
 
-def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker: str = "") -> tuple[str, ...]:
+def advice(
+    requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker: Words | None = None
+) -> tuple[Words, ...]:
     """Sentences that say why the pod fits nowhere, or which GPU has room; empty if neither is certain.
 
     `blocker` names what keeps the pod pending if capacity is not the problem.
@@ -37,13 +47,16 @@ def advice(requests: Mapping[str, int], nodes: Iterable[NodeLedger], *, blocker:
     known = list(nodes)
     lines = [line for vendor in VENDORS for line in _of_vendor(vendor, requests, known)]
     lines = lines or list(_counted(requests, known))
-    return tuple(f"{line} The blocker is {blocker}." if blocker and line.startswith(_ROOM) else line for line in lines)
+    if blocker is None:
+        return tuple(lines)
+    cause = Words(f" The blocker is {blocker.en}.", f"阻塞原因是{blocker.zh}。")
+    return tuple(line + cause if line.en.startswith(_ROOM.en) else line for line in lines)
 
 
-_ROOM = "Capacity is not the problem"
+_ROOM = Words("Capacity is not the problem: ", "容量不是问题：")
 
 
-def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
+def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[Words]:
     """Advice for GPUs that the kubelet only counts; a pod that requests memory or cores needs HAMi."""
     if len(requests) != 1:
         return
@@ -53,15 +66,20 @@ def _counted(requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[s
         return
     free, name, one = max(offers, key=lambda offer: offer[:2])
     if free >= count:
-        yield f"{_ROOM}: {name} has {free} of {one.offer.capacity} {resource} free."
+        total = one.offer.capacity
+        yield _ROOM + Words(
+            f"{name} has {free} of {total} {resource} free.", f"{name} 的 {resource} 空闲 {free} / {total}。"
+        )
     elif not any(node.devices for node in nodes):  # otherwise GPUs registered by HAMi may fit
-        yield (
+        yield Words(
             f"The pod asks for {count} {resource} on one node; the most that is free is {free} of "
-            f"{one.offer.capacity} ({name}): {count - free} missing."
+            f"{one.offer.capacity} ({name}): {count - free} missing.",
+            f"Pod 在一个节点上申请 {count} 个 {resource}；空闲最多的节点是 {name}，{free} / {one.offer.capacity}，"
+            f"缺少 {count - free} 个。",
         )
 
 
-def _of_vendor(vendor: Vendor, requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[str]:
+def _of_vendor(vendor: Vendor, requests: Mapping[str, int], nodes: list[NodeLedger]) -> Iterator[Words]:
     count = requests.get(vendor.count, 0)
     cards = [_Card(node.name, one) for node in nodes for one in node.devices if one.device.vendor == vendor.word]
     if not count or not cards:
@@ -83,53 +101,74 @@ def _wish(vendor: Vendor, requests: Mapping[str, int]) -> _Wish:
     )
 
 
-def _several(count: int, usable: list[_Card]) -> Iterator[str]:
+def _several(count: int, usable: list[_Card]) -> Iterator[Words]:
     """Advice for several GPUs: each one takes a slot, and all GPUs of a pod are on one node."""
     slots: dict[str, int] = {}
     for card in usable:
         slots[card.node] = slots.get(card.node, 0) + card.one.slots_free
     best = max(slots, key=lambda node: (slots[node], node), default=None)
     if best is None:
-        yield f"The pod asks for {count} GPUs on one node; no GPU is in service."
+        yield Words(
+            f"The pod asks for {count} GPUs on one node; no GPU is in service.",
+            f"Pod 在一个节点上申请 {count} 张 GPU；没有可用的 GPU。",
+        )
     elif slots[best] < count:
-        yield f"The pod asks for {count} GPUs on one node; no node has more than {slots[best]} free slots ({best})."
+        yield Words(
+            f"The pod asks for {count} GPUs on one node; no node has more than {slots[best]} free slots ({best}).",
+            f"Pod 在一个节点上申请 {count} 张 GPU；没有节点的空闲份数超过 {slots[best]}（{best}）。",
+        )
 
 
-def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[str]:
+def _single(wish: _Wish, cards: list[_Card], usable: list[_Card]) -> Iterator[Words]:
     short = list(_too_small(wish, [card for card in usable if card.one.slots_free]))
     yield from short
     roomy = [card for card in usable if _has_room(card.one, wish)]
     if roomy and not short:
         card = roomy[0]
-        free = f"{card.one.memory_free / _GIB:.1f} GiB{_scaled(card)} and {min(100, card.one.cores_free)}% of its cores"
-        yield f"{_ROOM}: {_named(card)} has a free slot, {free} free."
+        memory, cores, scaled = f"{card.one.memory_free / _GIB:.1f} GiB", min(100, card.one.cores_free), _scaled(card)
+        yield _ROOM + Words(
+            f"{_named(card)} has a free slot, {memory}{scaled.en} and {cores}% of its cores free.",
+            f"{_named(card)} 有空闲份数，空闲显存 {memory}{scaled.zh}，空闲算力 {cores}%。",
+        )
     for card in [card for card in cards if card.one.lost and _has_room(card.one, wish)][:3] if not roomy else ():
-        yield f"{_named(card)} would have room, but accepts no pods: {card.one.lost}."
+        yield Words(
+            f"{_named(card)} would have room, but accepts no pods: {card.one.lost}.",
+            f"{_named(card)} 的容量足够，但不接受 Pod：{LOST_ZH.get(card.one.lost or 'cordoned', card.one.lost)}。",
+        )
 
 
-def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[str]:
+def _too_small(wish: _Wish, usable: list[_Card]) -> Iterator[Words]:
     """One sentence for each resource of which no GPU has enough.
 
     For a MIG GPU the free amount is an upper bound.
     """
     if not usable:
-        yield "No GPU in service has a free slot."
+        yield Words("No GPU in service has a free slot.", "可用的 GPU 都没有空闲份数。")
         return
     if wish.memory is not None:
         most = max(usable, key=lambda card: card.one.memory_free)
         if most.one.memory_free < wish.memory:
             asked, free, missing = _sizes(wish.memory, most.one.memory_free)
-            largest = f"{free}{_scaled(most)} ({_named(most)})"
-            yield f"The pod asks for {asked} of one GPU; the largest free piece is {largest}: {missing} missing."
+            scaled, name = _scaled(most), _named(most)
+            yield Words(
+                f"The pod asks for {asked} of one GPU; the largest free piece is {free}{scaled.en} ({name}): "
+                f"{missing} missing.",
+                f"Pod 在一张 GPU 上申请 {asked}；最大的空闲显存是 {name} 的 {free}{scaled.zh}，缺少 {missing}。",
+            )
     if wish.cores:
         most = max(usable, key=lambda card: _cores(card.one))
         if _cores(most.one) < wish.cores:
-            missing = f"{wish.cores - _cores(most.one)}% missing"
-            alone = " A request for all cores needs a GPU without tenants." if wish.cores == 100 else ""
-            yield (
-                f"The pod asks for {wish.cores}% of a GPU's cores; no GPU gives more than {_cores(most.one)}% "
-                f"({_named(most)}): {missing}.{alone}"
-            )
+            most_free = _cores(most.one)
+            missing = f"{wish.cores - most_free}%"
+            yield Words(
+                f"The pod asks for {wish.cores}% of a GPU's cores; no GPU gives more than {most_free}% "
+                f"({_named(most)}): {missing} missing.",
+                f"Pod 申请一张 GPU 的 {wish.cores}% 算力；GPU 最多能提供 {most_free}%（{_named(most)}），"
+                f"缺少 {missing}。",
+            ) + (_ALONE if wish.cores == 100 else NO_WORDS)
+
+
+_ALONE = Words(" A request for all cores needs a GPU without tenants.", "申请全部算力需要一张没有租户的 GPU。")
 
 
 def _has_room(one: DeviceLedger, wish: _Wish) -> bool:
@@ -152,10 +191,10 @@ def _named(card: _Card) -> str:
     return f"{card.node} GPU {card.one.device.index}"
 
 
-def _scaled(card: _Card) -> str:
+def _scaled(card: _Card) -> Words:
     """The memory scaling, which explains why more memory can be free than the GPU has."""
     scaling = card.one.device.memory_scaling
-    return f" with memory scaling ×{scaling:.3g}" if scaling else ""
+    return Words(f" with memory scaling ×{scaling:.3g}", f"（显存超分 ×{scaling:.3g}）") if scaling else NO_WORDS
 
 
 def _sizes(one: Bytes, other: Bytes) -> tuple[str, str, str]:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, structs
 
 from vgpuscope.knowledge.vendors import BY_RESOURCE, NVIDIA, Vendor, vendor_by_resource
+from vgpuscope.logic.cluster.fit import LOST_ZH
 from vgpuscope.model.cluster import DeviceLedger, NamespaceLedger, NodeLedger, OfferLedger, QuotaUse
 from vgpuscope.model.decision import BY_CODE, Code
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.model.quantity import MIB, Bytes
+from vgpuscope.model.words import NO_WORDS, Words
 
 MOST_NODES = 5  # listed for one code
 _MOST_DEVICES = 4  # listed for one node
@@ -26,7 +28,7 @@ def facts(
     *,
     node_of: Callable[[str], NodeLedger | None],
     namespace: NamespaceLedger,
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, tuple[Words, ...]]:
     """Sentences with numbers and names for each currently reported code about which the ledger has numbers.
 
     `names` are the nodes to look at for a reason that names no nodes.
@@ -146,7 +148,7 @@ class _Case(Struct, frozen=True):
 # --- quotas -----------------------------------------------------------------------------------------------------------
 
 
-def _quota(case: _Case) -> Iterator[str]:
+def _quota(case: _Case) -> Iterator[Words]:
     """Exceeded quotas; if no quota is exceeded by our numbers, all quotas that limit the pod's requests."""
     limited = [(one, asked) for one in case.namespace.quotas if one.limit is not None and (asked := _total(case, one))]
     over = [(one, asked) for one, asked in limited if one.used + asked > _limit(one)]
@@ -155,11 +157,13 @@ def _quota(case: _Case) -> Iterator[str]:
         name = min(one.limits, key=lambda limit: limit.limit).name
         least = "" if case.asked.each else "at least "
         missing = one.used + asked - _limit(one)
-        verdict = f": {missing}{unit} too much." if missing > 0 else ", which fits now."
-        yield (
+        too_much = Words(f": {missing}{unit} too much.", f"，超出 {missing}{unit}。")
+        yield Words(
             f"Quota {name} of namespace {case.namespace.name}: {one.resource} {one.used} of {_limit(one)}{unit} used; "
-            f"the pod asks for {least}{asked}{unit}{verdict}"
-        )
+            f"the pod asks for {least}{asked}{unit}",
+            f"命名空间 {case.namespace.name} 的配额 {name}：{one.resource} 已用 {one.used}，上限 {_limit(one)}{unit}；"
+            f"Pod {'' if case.asked.each else '至少'}申请 {asked}{unit}",
+        ) + (too_much if missing > 0 else _FITS)
 
 
 def _limit(quota: QuotaUse) -> int:
@@ -178,11 +182,18 @@ def _total(case: _Case, quota: QuotaUse) -> int:
 class _Line(Struct, frozen=True):
     """A sentence about a node, and a number that is higher the closer the node comes to the request."""
 
-    text: str
+    text: Words
     best: float = 0.0
 
 
-def _memory(case: _Case) -> Iterator[str]:
+_FITS = Words(", which fits now.", "，现在可以满足。")
+
+
+def _missing(what: str) -> Words:
+    return Words(f": {what} missing.", f"，缺少 {what}。")
+
+
+def _memory(case: _Case) -> Iterator[Words]:
     yield from _each_node(case, _memory_of)
 
 
@@ -194,19 +205,28 @@ def _memory_of(case: _Case, node: NodeLedger) -> _Line:
     asked = case.asked.of(best)
     if asked is None:
         free, total = _sizes(best.memory_free, best.device.memory)
-        rest = "the pod names no amount, so HAMi allocates a whole GPU by default." if case.asked.each else ""
-        rest = rest or "how much the pod wants on each GPU is unknown."
+        rest = _WHOLE_BY_DEFAULT if case.asked.each else _AMOUNT_UNKNOWN
     else:
         missing = asked - best.memory_free
         free, total, wanted, lacking = _sizes(best.memory_free, best.device.memory, asked, max(0, missing))
-        rest = f"the pod asks for {wanted}" + (f": {lacking} missing." if missing > 0 else ", which fits now.")
-    total += f" with memory scaling ×{best.device.memory_scaling:.3g}" if best.device.memory_scaling else ""
-    return _Line(
-        f"{node.name}: {_gpu(best)} has the most free memory, {free} of {total}; {rest}", float(best.memory_free)
+        rest = Words(f"the pod asks for {wanted}", f"Pod 申请 {wanted}") + (_missing(lacking) if missing > 0 else _FITS)
+    scaling = best.device.memory_scaling
+    scaled = Words(f" with memory scaling ×{scaling:.3g}", f"（显存超分 ×{scaling:.3g}）") if scaling else NO_WORDS
+    most = Words(
+        f"{node.name}: {_gpu(best)} has the most free memory, {free} of {total}",
+        f"{node.name}：{_gpu(best)} 的空闲显存最多，{free} / {total}",
     )
+    return _Line(most + scaled + Words("; ", "；") + rest, float(best.memory_free))
 
 
-def _cores(case: _Case) -> Iterator[str]:
+_WHOLE_BY_DEFAULT = Words(
+    "the pod names no amount, so HAMi allocates a whole GPU by default.",
+    "Pod 没有写明显存，HAMi 默认分配整张 GPU。",
+)
+_AMOUNT_UNKNOWN = Words("how much the pod wants on each GPU is unknown.", "Pod 在每张 GPU 上需要多少显存未知。")
+
+
+def _cores(case: _Case) -> Iterator[Words]:
     if case.asked.cores is not None:
         yield from _each_node(case, _cores_of)
 
@@ -218,16 +238,17 @@ def _cores_of(case: _Case, node: NodeLedger) -> _Line:
     best, asked = max(open_, key=lambda one: one.cores_free), case.asked.cores or 0
     alone = asked == 100 and best.device.cores == 100 and best.shared > 0
     missing = asked - min(100, best.cores_free)
-    rest = ", which needs a GPU without tenants" if alone else ""
-    rest += f": {missing}% missing." if missing > 0 else "." if alone else ", which fits now."
-    free = f"{best.cores_free}% of {best.device.cores}%"
-    return _Line(
-        f"{node.name}: {_gpu(best)} has the most free cores, {free}; the pod asks for {asked}%{rest}",
-        float(best.cores_free),
+    rest = Words(", which needs a GPU without tenants", "，这需要一张没有租户的 GPU") if alone else NO_WORDS
+    rest += _missing(f"{missing}%") if missing > 0 else Words(".", "。") if alone else _FITS
+    most = Words(
+        f"{node.name}: {_gpu(best)} has the most free cores, {best.cores_free}% of {best.device.cores}%; "
+        f"the pod asks for {asked}%",
+        f"{node.name}：{_gpu(best)} 的空闲算力最多，{best.cores_free}% / {best.device.cores}%；Pod 申请 {asked}%",
     )
+    return _Line(most + rest, float(best.cores_free))
 
 
-def _count(case: _Case) -> Iterator[str]:
+def _count(case: _Case) -> Iterator[Words]:
     yield from _each_node(case, _count_of)
 
 
@@ -239,16 +260,27 @@ def _count_of(case: _Case, node: NodeLedger) -> _Line | None:
     if not devices:
         return _Line(_closed(case, node), -1.0) if case.named else None
     fits = sum(_has_room(one, asked) for one in devices)
-    wants = [_size(asked.memory)] if asked.memory is not None else []
-    wants += [f"{asked.percentage}% of the memory"] if asked.percentage is not None else []
-    wants += [f"{asked.cores}% of the cores"] if asked.cores is not None else []
-    room = f"room for {' and '.join(wants)}" if wants else "a free slot"
-    verb = "has" if 1 in {fits, len(devices)} else "have"
-    return _Line(
-        f"{node.name}: {fits} of {_many(len(devices), 'GPU')} {verb} {room}; the pod asks for {asked.count}"
-        + (f": {asked.count - fits} missing." if asked.count > fits else ", which fits now."),
-        float(fits),
+    room, verb = _room(asked), "has" if 1 in {fits, len(devices)} else "have"
+    text = Words(
+        f"{node.name}: {fits} of {_many(len(devices), 'GPU')} {verb} {room.en}; the pod asks for {asked.count}",
+        f"{node.name}：{len(devices)} 张 GPU 中有 {fits} 张{room.zh}；Pod 申请 {asked.count} 张",
     )
+    lacking = asked.count - fits
+    return _Line(
+        text + (Words(f": {lacking} missing.", f"，缺少 {lacking} 张。") if lacking > 0 else _FITS), float(fits)
+    )
+
+
+def _room(asked: _Asked) -> Words:
+    """What each GPU must have."""
+    wants = [Words(_size(asked.memory), f"{_size(asked.memory)} 显存")] if asked.memory is not None else []
+    if asked.percentage is not None:
+        wants.append(Words(f"{asked.percentage}% of the memory", f"{asked.percentage}% 显存"))
+    if asked.cores is not None:
+        wants.append(Words(f"{asked.cores}% of the cores", f"{asked.cores}% 算力"))
+    if not wants:
+        return Words("a free slot", "有空闲份数")
+    return Words(f"room for {' and '.join(one.en for one in wants)}", f"能容纳 {'和 '.join(one.zh for one in wants)}")
 
 
 def _has_room(one: DeviceLedger, asked: _Asked) -> bool:
@@ -259,61 +291,85 @@ def _has_room(one: DeviceLedger, asked: _Asked) -> bool:
     return one.lost is None and one.slots_free > 0 and enough and alone
 
 
-def _slots(case: _Case) -> Iterator[str]:
+def _slots(case: _Case) -> Iterator[Words]:
     for node in _with_devices(case):
         devices = case.devices(node)
         used, total = sum(one.shared for one in devices), sum(one.device.slots for one in devices)
-        yield f"{node.name}: {used} of {total} slots used on {_many(len(devices), 'GPU')}."
+        yield Words(
+            f"{node.name}: {used} of {total} slots used on {_many(len(devices), 'GPU')}.",
+            f"{node.name}：{len(devices)} 张 GPU 共 {total} 份，已用 {used} 份。",
+        )
 
 
-def _exclusive(case: _Case) -> Iterator[str]:
+def _exclusive(case: _Case) -> Iterator[Words]:
     for node in _with_devices(case):
         devices = case.devices(node)
         free = sum(not one.shared for one in devices)
-        held = _listed([f"{_gpu(one)} has {one.containers}" for one in devices if one.shared])
+        shared = [one for one in devices if one.shared]
+        held = _listed(
+            [Words(f"{_gpu(one)} has {one.containers}", f"{_gpu(one)} 有 {one.containers} 个") for one in shared]
+        )
         verb = "has" if 1 in {free, len(devices)} else "have"
-        yield f"{node.name}: {free} of {_many(len(devices), 'GPU')} {verb} no tenant{f'; {held}' if held else ''}."
+        yield Words(
+            f"{node.name}: {free} of {_many(len(devices), 'GPU')} {verb} no tenant{f'; {held.en}' if shared else ''}.",
+            f"{node.name}：{len(devices)} 张 GPU 中有 {free} 张没有租户{f'；{held.zh}' if shared else ''}。",
+        )
 
 
 # --- properties of GPUs and nodes -------------------------------------------------------------------------------------
 
 
-def _types(case: _Case) -> Iterator[str]:
+def _types(case: _Case) -> Iterator[Words]:
     for node in _with_devices(case):
-        types = dict.fromkeys(one.device.type or "no type" for one in case.devices(node))
-        yield f"{node.name}: {', '.join(types)}."
+        types = dict.fromkeys(one.device.type for one in case.devices(node))
+        yield Words(
+            f"{node.name}: {', '.join(one or 'no type' for one in types)}.",
+            f"{node.name}：{'、'.join(one or '无型号' for one in types)}。",
+        )
 
 
-def _uuids(case: _Case) -> Iterator[str]:
+def _uuids(case: _Case) -> Iterator[Words]:
     for node in _with_devices(case):
-        yield f"{node.name}: {_listed([one.device.id for one in case.devices(node)])}."
+        yield _of_node(node, _listed([Words(one.device.id, one.device.id) for one in case.devices(node)]))
 
 
-def _modes(case: _Case) -> Iterator[str]:
+def _modes(case: _Case) -> Iterator[Words]:
     for node in _with_devices(case):
-        modes = [f"{_gpu(one)} is {one.device.mode or 'in no mode'}" for one in case.devices(node)]
-        yield f"{node.name}: {_listed(modes)}."
+        modes = [
+            Words(
+                f"{_gpu(one)} is {one.device.mode or 'in no mode'}", f"{_gpu(one)} 的模式是 {one.device.mode or '无'}"
+            )
+            for one in case.devices(node)
+        ]
+        yield _of_node(node, _listed(modes))
 
 
-def _unhealthy(case: _Case) -> Iterator[str]:
-    yield from _lost_devices(case, "unhealthy")
+def _of_node(node: NodeLedger, listed: Words) -> Words:
+    return Words(f"{node.name}: {listed.en}.", f"{node.name}：{listed.zh}。")
 
 
-def _cordoned(case: _Case) -> Iterator[str]:
-    yield from _lost_devices(case, "cordoned")
+def _unhealthy(case: _Case) -> Iterator[Words]:
+    yield from _lost_devices(case, Words("unhealthy", "不健康"))
 
 
-def _lost_devices(case: _Case, why: str) -> Iterator[str]:
+def _cordoned(case: _Case) -> Iterator[Words]:
+    yield from _lost_devices(case, Words("cordoned", "已停止调度"))
+
+
+def _lost_devices(case: _Case, why: Words) -> Iterator[Words]:
     found = [
-        f"{node.name}: {_gpu(one)} ({one.device.id}) is {why}."
+        Words(
+            f"{node.name}: {_gpu(one)} ({one.device.id}) is {why.en}.",
+            f"{node.name}：{_gpu(one)}（{one.device.id}）{why.zh}。",
+        )
         for node in case.nodes
         for one in case.devices(node)
-        if (one.device.cordoned if why == "cordoned" else not one.device.healthy)
+        if (one.device.cordoned if why.en == "cordoned" else not one.device.healthy)
     ]
-    yield from _at_most(found, "GPU", "are out of service too")
+    yield from _at_most(found, "GPU", Words("are out of service too", "也不可用"))
 
 
-def _mig(case: _Case) -> Iterator[str]:
+def _mig(case: _Case) -> Iterator[Words]:
     lines = []
     for node in case.nodes:
         offer = _offer(case, node)
@@ -323,24 +379,31 @@ def _mig(case: _Case) -> Iterator[str]:
             if one.device.mode == "mig":
                 held = _many(len(one.instances), "MIG instance")
                 free, total = _sizes(one.memory_free, one.device.memory)
-                lines.append(f"{node.name}: {_gpu(one)} holds {held}, {free} of {total} free.")
-    yield from _at_most(lines, "GPU", "are not listed")
+                lines.append(
+                    Words(
+                        f"{node.name}: {_gpu(one)} holds {held}, {free} of {total} free.",
+                        f"{node.name}：{_gpu(one)} 有 {len(one.instances)} 个 MIG 实例，空闲 {free} / {total}。",
+                    )
+                )
+    yield from _at_most(lines, "GPU", Words("are not listed", "未列出"))
 
 
-def _unregistered(case: _Case) -> Iterator[str]:
+def _unregistered(case: _Case) -> Iterator[Words]:
     for node in case.nodes[:MOST_NODES] if case.named else ():
         if not case.devices(node):
             yield _closed(case, node)
 
 
-def _not_ready(case: _Case) -> Iterator[str]:
-    found = [f"{node.name} is not ready." for node in _of_interest(case) if not node.ready]
-    yield from _at_most(found, "node", "are not ready either")
+def _not_ready(case: _Case) -> Iterator[Words]:
+    bad = [node.name for node in _of_interest(case) if not node.ready]
+    found = [Words(f"{name} is not ready.", f"{name} 未就绪。") for name in bad]
+    yield from _at_most(found, "node", Words("are not ready either", "也未就绪"))
 
 
-def _unschedulable(case: _Case) -> Iterator[str]:
-    found = [f"{node.name} is cordoned." for node in _of_interest(case) if not node.schedulable]
-    yield from _at_most(found, "node", "are cordoned too")
+def _unschedulable(case: _Case) -> Iterator[Words]:
+    closed = [node.name for node in _of_interest(case) if not node.schedulable]
+    found = [Words(f"{name} is cordoned.", f"{name} 已停止调度。") for name in closed]
+    yield from _at_most(found, "node", Words("are cordoned too", "也已停止调度"))
 
 
 def _of_interest(case: _Case) -> Iterator[NodeLedger]:
@@ -348,12 +411,13 @@ def _of_interest(case: _Case) -> Iterator[NodeLedger]:
     return (node for node in case.nodes if case.named or node.devices or node.offers)
 
 
-def _claims(case: _Case) -> Iterator[str]:
+def _claims(case: _Case) -> Iterator[Words]:
     if case.pod.claims:
-        yield f"ResourceClaims of the pod: {', '.join(case.pod.claims)}."
+        claims = case.pod.claims
+        yield Words(f"ResourceClaims of the pod: {', '.join(claims)}.", f"Pod 的 ResourceClaim：{'、'.join(claims)}。")
 
 
-_MAKERS: dict[str, Callable[[_Case], Iterator[str]]] = {
+_MAKERS: dict[str, Callable[[_Case], Iterator[Words]]] = {
     "SCHED_QUOTA_EXCEEDED": _quota,
     "SCHED_INSUFFICIENT_GPU_MEMORY": _memory,
     "SCHED_INSUFFICIENT_GPU_CORES": _cores,
@@ -376,31 +440,40 @@ _MAKERS: dict[str, Callable[[_Case], Iterator[str]]] = {
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
-def _each_node(case: _Case, make: Callable[[_Case, NodeLedger], _Line | None]) -> Iterator[str]:
+def _each_node(case: _Case, make: Callable[[_Case, NodeLedger], _Line | None]) -> Iterator[Words]:
     """A sentence for each named node; if no node is named, for those that come closest to the request."""
     nodes = case.nodes if case.named else [node for node in case.nodes if case.devices(node) or _offer(case, node)]
     lines = [line for node in nodes if (line := make(case, node)) is not None]
     if not case.named:
         lines.sort(key=lambda line: -line.best)
-    yield from _at_most([line.text for line in lines], "node", "have less" if not case.named else "are not listed")
+    rest = Words("are not listed", "未列出") if case.named else Words("have less", "更少")
+    yield from _at_most([line.text for line in lines], "node", rest)
 
 
-def _at_most(lines: Sequence[str], what: str, verb: str) -> Iterator[str]:
+_COUNTED = {"node": "个节点", "GPU": "张 GPU"}
+
+
+def _at_most(lines: Sequence[Words], what: str, verb: Words) -> Iterator[Words]:
     yield from lines[:MOST_NODES]
     rest = len(lines) - MOST_NODES
     if rest > 0:
-        yield f"{rest} more {what}{'' if rest == 1 else 's'} {verb}."
+        yield Words(
+            f"{rest} more {what}{'' if rest == 1 else 's'} {verb.en}.", f"另有 {rest} {_COUNTED[what]}{verb.zh}。"
+        )
 
 
 def _with_devices(case: _Case) -> list[NodeLedger]:
     return [node for node in case.nodes if case.devices(node)][:MOST_NODES]
 
 
-def _closed(case: _Case, node: NodeLedger) -> str:
+def _closed(case: _Case, node: NodeLedger) -> Words:
     if case.devices(node):
-        return f"{node.name}: no GPU in service has a free slot."
+        return Words(f"{node.name}: no GPU in service has a free slot.", f"{node.name}：可用的 GPU 都没有空闲份数。")
     offered = [f"{one.offer.capacity} {one.offer.resource}" for one in node.offers]
-    return f"{node.name}: registers no GPU" + (f"; its kubelet offers {', '.join(offered)}." if offered else ".")
+    return Words(
+        f"{node.name}: registers no GPU" + (f"; its kubelet offers {', '.join(offered)}." if offered else "."),
+        f"{node.name}：没有注册 GPU" + (f"；kubelet 提供 {'、'.join(offered)}。" if offered else "。"),
+    )
 
 
 def _offer(case: _Case, node: NodeLedger) -> OfferLedger | None:
@@ -409,17 +482,26 @@ def _offer(case: _Case, node: NodeLedger) -> OfferLedger | None:
     return next((one for one in node.offers if whole and one.offer.resource == case.asked.resource), None)
 
 
-def _offered(case: _Case, node: NodeLedger, one: OfferLedger) -> str:
-    asked, lost = case.asked.count, f" ({one.lost})" if one.lost else ""
-    return (
-        f"{node.name}: {one.free} of {one.offer.capacity} {one.offer.resource} free{lost}; the pod asks for {asked}"
-        + (f": {asked - one.free} missing." if asked > one.free else ", which fits now.")
+def _offered(case: _Case, node: NodeLedger, one: OfferLedger) -> Words:
+    asked, free, offer = case.asked.count, one.free, one.offer
+    lost = Words(f" ({one.lost})", f"（{LOST_ZH[one.lost]}）") if one.lost else NO_WORDS
+    text = (
+        Words(
+            f"{node.name}: {free} of {offer.capacity} {offer.resource} free",
+            f"{node.name}：{offer.resource} 空闲 {free} / {offer.capacity}",
+        )
+        + lost
+        + Words(f"; the pod asks for {asked}", f"；Pod 申请 {asked}")
     )
+    return text + (_missing(str(asked - free)) if asked > free else _FITS)
 
 
-def _listed(words: Sequence[str]) -> str:
-    rest = len(words) - _MOST_DEVICES
-    return ", ".join(words[:_MOST_DEVICES]) + (f" and {rest} more" if rest > 0 else "")
+def _listed(words: Sequence[Words]) -> Words:
+    first, rest = words[:_MOST_DEVICES], len(words) - _MOST_DEVICES
+    return Words(
+        ", ".join(one.en for one in first) + (f" and {rest} more" if rest > 0 else ""),
+        "、".join(one.zh for one in first) + (f" 等 {len(words)} 个" if rest > 0 else ""),
+    )
 
 
 def _gpu(one: DeviceLedger) -> str:

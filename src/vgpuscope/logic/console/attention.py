@@ -95,6 +95,7 @@ def _pending(pod: PendingPod, now: UnixTime) -> Iterator[AttentionRow]:
             number=seconds,
             unit="seconds",
             message=pod.fact or None,
+            message_zh=pod.fact_zh or None,
         )
 
 

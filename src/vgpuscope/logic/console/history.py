@@ -11,6 +11,7 @@ from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 MOST_GROUPS = 12  # that are shown separately; the others are added up
 OTHERS = "others"
 _INSTANT = 0.001  # seconds
+_PERCENT = 100.0
 
 
 class Grid:
@@ -92,7 +93,7 @@ class ClassFold:
         for (place, *_), found in seconds.items():
             covered[place] = max(covered.get(place, 0.0), found)
         for place, found in covered.items():
-            self._covered[place] = min(self._grid.step, self._covered[place] + found)
+            self._covered[place] += found  # can be more than the step: an hour has all of an analysis that ends in it
 
     def merge(self, at: UnixTime, hour: ClassHour) -> None:
         """Add what another fold found in one stored hour or day."""
@@ -156,83 +157,90 @@ def grouped(by: ClassGroup) -> Callable[[HistoryPoint], str]:
 
 
 class SeriesFold:
-    """Adds up points of GPUs or pods: means over time, sums over GPUs."""
+    """Adds up points of GPUs or pods, first over time, then over GPUs, as _QUANTITIES says."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, wanted: Sequence[str] = ()) -> None:
+        """`wanted`: quantities; none for all."""
         self._grid = grid
-        self._cells: list[dict[tuple[str, ...], _Cell]] = [{} for _ in grid.times]
+        self._rules = [(name, rule) for name, rule in _QUANTITIES.items() if not wanted or name in wanted]
+        self._cells: list[dict[tuple[str, ...], list[_Cell]]] = [{} for _ in grid.times]
 
     def add(self, points: Iterable[HistoryPoint]) -> None:
         for point, place, seconds in self._grid.pieces(points):
             of = (point.gpu_id, point.mig, point.namespace, point.pod)
-            self._cells[place].setdefault(of, _Cell()).add(point, seconds or _INSTANT)
+            cells = self._cells[place].setdefault(of, [])
+            if not cells:
+                cells.extend(_Cell() for _ in self._rules)
+            for cell, (_, rule) in zip(cells, self._rules, strict=True):
+                value = getattr(point, rule.field)
+                if value is not None:
+                    rule.over_time(cell, value, seconds or _INSTANT, point)
 
-    def columns(self, wanted: Sequence[str]) -> tuple[SeriesColumn, ...]:
-        """The quantities that the history knows; power is not one of them."""
+    def columns(self) -> tuple[SeriesColumn, ...]:
         return tuple(
-            SeriesColumn(quantity=quantity, unit=UNITS[quantity], values=tuple(map(make, self._cells)))
-            for quantity, make in _COLUMNS.items()
-            if not wanted or quantity in wanted
+            SeriesColumn(quantity=name, unit=UNITS[name], values=tuple(self._values(at, rule)))
+            for at, (name, rule) in enumerate(self._rules)
         )
+
+    def _values(self, at: int, rule: "_Rule") -> Iterator[float | None]:
+        for step in self._cells:
+            known = [value for cells in step.values() if (value := cells[at].value) is not None]
+            yield round(rule.over_gpus(known) / rule.scale, rule.digits) if known else None
 
 
 class _Cell:
-    """One GPU, or one pod on a GPU, in one step."""
+    """One quantity of one GPU, or of one pod on a GPU, in one step."""
 
-    __slots__ = ("score", "score_weight", "used", "used_max", "used_weight", "util", "util_max", "util_weight")
+    __slots__ = ("total", "weight")
 
     def __init__(self) -> None:
-        self.util = self.util_weight = self.used = self.used_weight = self.score = self.score_weight = 0.0
-        self.util_max: float | None = None
-        self.used_max: float | None = None
+        self.total = self.weight = 0.0
 
-    def add(self, point: HistoryPoint, seconds: Seconds) -> None:
-        if point.util is not None:
-            self.util += point.util * seconds
-            self.util_weight += seconds
-        if point.memory_used is not None:
-            self.used += point.memory_used * seconds
-            self.used_weight += seconds
-        if point.score is not None:
-            self.score += point.score * seconds
-            self.score_weight += seconds
-        self.util_max = _larger(self.util_max, point.util_max)
-        self.used_max = _larger(self.used_max, point.memory_max)
+    @property
+    def value(self) -> float | None:
+        return self.total / self.weight if self.weight else None
 
 
-_Cells = dict[tuple[str, ...], _Cell]
+def _mean_over_time(cell: _Cell, value: float, seconds: Seconds, _: HistoryPoint) -> None:
+    cell.total += value * seconds
+    cell.weight += seconds
 
 
-def _use(cells: _Cells) -> float | None:
-    known = [one.util / one.util_weight for one in cells.values() if one.util_weight]
-    return round(sum(known) / len(known), 4) if known else None
+def _max_over_time(cell: _Cell, value: float, _seconds: Seconds, _: HistoryPoint) -> None:
+    cell.total, cell.weight = max(cell.total, value) if cell.weight else value, 1.0
 
 
-def _use_max(cells: _Cells) -> float | None:
-    return max((round(one.util_max, 4) for one in cells.values() if one.util_max is not None), default=None)
+def _sum_over_time(cell: _Cell, value: float, seconds: Seconds, point: HistoryPoint) -> None:
+    """The part of the value that belongs to this step."""
+    cell.total += value * (min(1.0, seconds / point.seconds) if point.seconds else 1.0)
+    cell.weight = 1.0
 
 
-def _memory(cells: _Cells) -> float | None:
-    known = [one.used / one.used_weight for one in cells.values() if one.used_weight]
-    return float(round(sum(known))) if known else None
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
-def _memory_max(cells: _Cells) -> float | None:
-    known = [one.used_max for one in cells.values() if one.used_max is not None]
-    return float(round(sum(known))) if known else None
+class _Rule(NamedTuple):
+    """How a quantity is computed from a field of HistoryPoint."""
+
+    field: str
+    over_time: Callable[[_Cell, float, Seconds, HistoryPoint], None]
+    over_gpus: Callable[[Sequence[float]], float]
+    digits: int
+    scale: float = 1.0
 
 
-def _score(cells: _Cells) -> float | None:
-    known = [one.score / one.score_weight for one in cells.values() if one.score_weight]
-    return round(sum(known) / len(known), 1) if known else None
-
-
-_COLUMNS: dict[Quantity, Callable[[_Cells], float | None]] = {
-    "use": _use,
-    "use_max": _use_max,
-    "memory_used": _memory,
-    "memory_max": _memory_max,
-    "score": _score,
+_QUANTITIES: dict[Quantity, _Rule] = {
+    "use": _Rule("util", _mean_over_time, _mean, 4),
+    "use_max": _Rule("util_max", _max_over_time, max, 4),
+    "cores_allocated": _Rule("cores_allocated", _mean_over_time, _mean, 4, _PERCENT),
+    "memory_used": _Rule("memory_used", _mean_over_time, sum, 0),
+    "memory_max": _Rule("memory_max", _max_over_time, sum, 0),
+    "memory_allocated": _Rule("memory_allocated", _mean_over_time, sum, 0),
+    "score": _Rule("score", _mean_over_time, _mean, 1),
+    "power": _Rule("power", _mean_over_time, sum, 1),
+    "power_max": _Rule("power_max", _max_over_time, sum, 1),
+    "energy": _Rule("energy", _sum_over_time, sum, 1),
 }
 
 
@@ -248,7 +256,3 @@ def _parts(pieces: Iterable[Piece]) -> dict[tuple[int, str], Ratio]:
     for (place, *_), seconds in each.items():
         longest[place] = max(longest.get(place, 0.0), seconds)
     return {of: longest[of[0]] / seconds if seconds > longest[of[0]] else 1.0 for of, seconds in spent.items()}
-
-
-def _larger(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else max(one, other)

@@ -10,12 +10,12 @@ from vgpuscope.logic.console.moments import iso_or_none
 from vgpuscope.model.cluster import Amount, Capacity, LostReason, NodeLedger
 from vgpuscope.model.console.facts import Seen
 from vgpuscope.model.console.namespaces import QuotaRow
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.console.scheduling import FailureCount, FreeCapacity, PendingRow, ReasonRow, StageTimes
 from vgpuscope.model.decision import Code
-from vgpuscope.model.pending import PendingPod, Said
+from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.scheduling import STEPS, Step
+from vgpuscope.model.words import Words
 
 Page = Sequence[tuple[Seen, float]]
 Say = Callable[[str], tuple[Words, Words] | None]  # code → meaning and advice in both languages
@@ -48,7 +48,7 @@ def pending_row(pod: PendingPod, *, now: UnixTime, codes: Mapping[str, Code], sa
         stage=codes[pod.code].stage if pod.code in codes else None,
         meaning=words[0] if words else None,
         advice=_filled(words[1], pod) if words else None,
-        fact=pod.fact or None,
+        fact=Words(pod.fact, pod.fact_zh or pod.fact) if pod.fact else None,
         created=iso_or_none(pod.created),
         ended=iso_or_none(pod.ended),
         waited_seconds=waited(pod, now),
@@ -58,7 +58,7 @@ def pending_row(pod: PendingPod, *, now: UnixTime, codes: Mapping[str, Code], sa
 
 
 def reason_row(
-    one: Said, pod: PendingPod, *, codes: Mapping[str, Code], facts: Mapping[str, Sequence[str]], say: Say
+    one: Said, pod: PendingPod, *, codes: Mapping[str, Code], facts: Mapping[str, Sequence[Words]], say: Say
 ) -> ReasonRow:
     """One reason that a scheduler reported."""
     reason, words = one.reason, say(one.reason.code)
@@ -77,6 +77,18 @@ def reason_row(
         node_count=reason.node_count,
         facts=tuple(facts.get(reason.code, ())),
     )
+
+
+def both(english: Sequence[str], chinese: Sequence[str]) -> tuple[Words, ...]:
+    """Sentences in both languages; those of an older cluster exporter are in English only."""
+    return tuple(
+        Words(*pair) for pair in zip(english, chinese if len(chinese) == len(english) else english, strict=True)
+    )
+
+
+def facts_of(found: PendingList) -> dict[str, tuple[Words, ...]]:
+    """The numbers behind the reasons of one pod, by code."""
+    return {code: both(lines, found.facts_zh.get(code, ())) for code, lines in found.facts.items()}
 
 
 def _filled(words: Words, pod: PendingPod, nodes: Sequence[str] = ()) -> Words:

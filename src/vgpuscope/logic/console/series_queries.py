@@ -1,7 +1,8 @@
-"""The PromQL of a chart: our own queries over our agents' metrics, for one GPU, node, pod, namespace or the fleet."""
+"""The PromQL of a chart: queries over metrics of our agents and cluster exporter, for one thing or the fleet."""
 
 from msgspec import Struct
 
+from vgpuscope.catalog import cluster
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.metric import Metric
 from vgpuscope.formats.prom import promql
@@ -31,6 +32,10 @@ _OF_GPUS: dict[Quantity, tuple[Metric, str, str]] = {
     "memory_used": (m.GPU_MEMORY_USED, "avg_over_time", "sum"),
     "memory_max": (m.GPU_MEMORY_USED, "max_over_time", "sum"),
     "power": (m.GPU_POWER, "avg_over_time", "sum"),
+    "power_max": (m.GPU_POWER, "max_over_time", "sum"),
+    "energy": (m.GPU_ENERGY, "rate", "sum"),
+    "memory_allocated": (cluster.DEVICE_MEMORY_ALLOCATED, "avg_over_time", "sum"),
+    "cores_allocated": (cluster.DEVICE_CORES_ALLOCATED, "avg_over_time", "avg"),
 }
 _OF_INSTANCES: dict[Quantity, tuple[Metric, str, str]] = {
     "memory_used": (m.MIG_MEMORY_USED, "avg_over_time", "sum"),
@@ -42,12 +47,18 @@ _OF_PODS: dict[Quantity, tuple[Metric, str, str]] = {
     "memory_used": (m.CONTAINER_MEMORY_USED, "avg_over_time", "sum"),
     "memory_max": (m.CONTAINER_MEMORY_USED, "max_over_time", "sum"),
     "power": (m.CONTAINER_POWER, "avg_over_time", "sum"),
+    "power_max": (m.CONTAINER_POWER, "max_over_time", "sum"),
+    "energy": (m.CONTAINER_ENERGY, "rate", "sum"),
+    "memory_allocated": (cluster.HOLDER_MEMORY, "avg_over_time", "sum"),
+    "cores_allocated": (cluster.HOLDER_CORES, "avg_over_time", "avg"),
 }
 _ONE_GPU, _ONE_POD = "gpu_uuid, mig_uuid", "gpu_uuid, mig_uuid, namespace, pod, container"
 
 
-def series_queries(of: Subject, *, window: Seconds) -> dict[Quantity, str]:
+def series_queries(of: Subject, *, window: Seconds, step: Seconds) -> dict[Quantity, str]:
     """The queries for each quantity; empty if the engine cannot know the subject, as the owner of pods.
+
+    A value is that of the `window` before it; energy is that of one `step`.
 
     Two scrapes of one agent are one series, so the larger of both is taken before GPUs are added up.
     """
@@ -59,6 +70,7 @@ def series_queries(of: Subject, *, window: Seconds) -> dict[Quantity, str]:
     within = promql.window(window)
     return {
         quantity: f"{over}(max by ({alike}) ({samples}({promql.selector(metric.name, matchers)}[{within}])))"
+        + (f" * {step:g}" if samples == "rate" else "")
         for quantity, (metric, samples, over) in table.items()
     }
 

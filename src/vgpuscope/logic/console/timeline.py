@@ -72,7 +72,7 @@ def between(before: Digest, after: Digest, *, at: UnixTime) -> Iterator[Timeline
     """Changed verdicts, new XIDs, changed health, GPUs and targets that went away or came back."""
     moment = iso(at)
     for place, fields in enumerate(_events(before, after)):
-        yield TimelineEvent(id=f"{after.number}-{place}", at=moment, **fields)  # type: ignore[arg-type]
+        yield TimelineEvent(id=f"{at:.3f}-{place}", at=moment, **fields)  # type: ignore[arg-type]
 
 
 def _events(before: Digest, after: Digest) -> Iterator[dict[str, object]]:

@@ -10,16 +10,31 @@ from vgpuscope.model.quantity import Seconds
 
 ClassGroup: TypeAlias = Literal["none", "namespace", "node", "owner", "model"]
 ChartSource: TypeAlias = Literal["prometheus", "analyses", "hours", "days", "none"]
-Quantity: TypeAlias = Literal["use", "use_max", "memory_used", "memory_max", "score", "power"]
+Quantity: TypeAlias = Literal[
+    "use",
+    "use_max",
+    "cores_allocated",
+    "memory_used",
+    "memory_max",
+    "memory_allocated",
+    "score",
+    "power",
+    "power_max",
+    "energy",
+]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
-Unit: TypeAlias = Literal["ratio", "bytes", "score", "watts"]
+Unit: TypeAlias = Literal["ratio", "bytes", "score", "watts", "joules"]
 UNITS: dict[Quantity, Unit] = {
     "use": "ratio",
     "use_max": "ratio",
+    "cores_allocated": "ratio",
     "memory_used": "bytes",
     "memory_max": "bytes",
+    "memory_allocated": "bytes",
     "score": "score",
     "power": "watts",
+    "power_max": "watts",
+    "energy": "joules",
 }
 
 

@@ -61,6 +61,7 @@ class AttentionRow(Struct, frozen=True, kw_only=True):
     number: float | None = None  # seconds, bytes, a ratio or a count: see `unit`
     unit: Literal["seconds", "bytes", "ratio", "xid"] | None = None
     message: str | None = None
+    message_zh: str | None = None  # the same in Chinese, if it is a sentence
 
 
 class WasteBy(Struct, frozen=True, kw_only=True):

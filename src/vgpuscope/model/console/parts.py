@@ -30,10 +30,3 @@ class PartList(Struct, frozen=True, kw_only=True):
     """The state of every part now."""
 
     parts: tuple[Part, ...]
-
-
-class Words(Struct, frozen=True):
-    """One text in both languages."""
-
-    en: str
-    zh: str

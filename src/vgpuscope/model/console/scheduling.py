@@ -3,11 +3,12 @@
 from msgspec import Struct
 
 from vgpuscope.model.cluster import Amount, LostReason
-from vgpuscope.model.console.parts import Part, Words
+from vgpuscope.model.console.parts import Part
 from vgpuscope.model.decision import Stage
 from vgpuscope.model.pending import Outcome
 from vgpuscope.model.quantity import Bytes, Ratio, Seconds
 from vgpuscope.model.scheduling import Step
+from vgpuscope.model.words import Words
 
 
 class PendingRow(Struct, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class PendingRow(Struct, frozen=True, kw_only=True):
     stage: Stage | None  # null: the code is not known here
     meaning: Words | None
     advice: Words | None  # what to do about it
-    fact: str | None  # the number behind the code
+    fact: Words | None  # the number behind the code
     created: str | None
     ended: str | None  # when the waiting ended
     waited_seconds: Seconds | None
@@ -48,7 +49,7 @@ class ReasonRow(Struct, frozen=True, kw_only=True):
     last: str | None
     nodes: tuple[str, ...]
     node_count: int | None
-    facts: tuple[str, ...]  # the numbers behind the code
+    facts: tuple[Words, ...]  # the numbers behind the code
 
 
 class StageTimes(Struct, frozen=True, kw_only=True):
@@ -109,5 +110,5 @@ class PendingDetail(Struct, frozen=True, kw_only=True):
 
     pod: PendingRow
     reasons: tuple[ReasonRow, ...]
-    changes: tuple[str, ...]  # what would have to change for it to fit
+    changes: tuple[Words, ...]  # what would have to change for it to fit
     parts: tuple[Part, ...]

@@ -13,7 +13,7 @@ EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
 class TimelineEvent(Struct, frozen=True, kw_only=True, gc=False):
     """One event."""
 
-    id: str  # unique, and ascending with the time of the events that this replica recorded
+    id: str  # unique
     at: str
     kind: EventKind
     code: str | None = None  # of the reason, if there is one

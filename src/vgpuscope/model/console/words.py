@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from vgpuscope.model.console.parts import Words
+from vgpuscope.model.words import Words
 
 
 class Word(Struct, frozen=True, kw_only=True):

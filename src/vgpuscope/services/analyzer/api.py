@@ -18,8 +18,10 @@ from vgpuscope.http.openapi import METRICS, document
 from vgpuscope.http.operations import EVENTS, Call, Method, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.request_places import Places
+from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
+from vgpuscope.model.doctor import AnalyzerFacts, DoctorReport
 from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
@@ -27,6 +29,7 @@ from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
+from vgpuscope.services.analyzer.doctor import Doctor
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,
@@ -153,6 +156,7 @@ class AnalyzerApi:
     def __init__(self, desk: AnalyzerState, *, guarded: bool = False, more: Sequence[Operation] = ()) -> None:
         """`guarded`: a web configuration file requires credentials for every operation; `more`: other operations."""
         self._state = desk
+        self._doctor = Doctor(console=lambda: self._state.console, config=self._settings_now, analyzer=self._own_facts)
         self._histories, self._wastes = Places(MOST_HISTORIES), Places(MOST_WASTES, waiting=WASTES_WAITING)
         own = (*self._service(), *self._seed_tables(), *self._v1(), *more)
         made = cache(self.document)
@@ -223,6 +227,13 @@ class AnalyzerApi:
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             self._data(
+                "/api/v1/doctor",
+                "the chain of checks: what is broken or misleading, why, and what to do",
+                self._doctor.answer,
+                DoctorReport,
+                statuses=(503,),
+            ),
+            self._data(
                 "/api/v1/history",
                 "the course of GPUs and pods, a page at a time",
                 self._history,
@@ -271,6 +282,35 @@ class AnalyzerApi:
         """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
         more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
         return _row("GET", path, summary, handler, answer, **more)
+
+    def _settings_now(self) -> Config:
+        return self._state.config()
+
+    async def _own_facts(self) -> AnalyzerFacts:
+        """What doctor can know of this analyzer."""
+        state, config, board = self._state.state(), self._state.config(), await self._state.board()
+        up, down = shapes.target_counts(state.last)
+        error = state.error
+        return AnalyzerFacts(
+            url=TITLE,
+            version=__version__,
+            interval=config.scheduler.interval,
+            window=config.prometheus.time_window_min * 60,
+            condition=config.prometheus.query_condition,
+            source_up=state.connected,
+            error_code=error.code if error else "",
+            error=str(error) if error else "",
+            analysed=state.last is not None,
+            old=state.old,
+            leader=state.leader,
+            stored=None if config.analyzer.history in {"", "none"} else state.history,
+            failing=state.failing,
+            targets_up=up,
+            targets_down=down,
+            down=_names_down(state.last),
+            gpus=board.stats.total_gpus,
+            unknown=board.stats.unknown_count,
+        )
 
     def _stale_header(self) -> dict[str, str]:
         stale = self._state.state().stale
@@ -409,7 +449,7 @@ class AnalyzerApi:
     async def _sum_of_waste(self, call: Call[WasteQuery, None]) -> Waste:
         """One hour or day is read at a time, so that memory use does not grow with the period."""
         end = time.time()
-        asked, caller = call.asked, call.caller
+        asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         step, begin = _period(asked.since, end)
         analysis = (await self._board(call)).analysis
         ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
@@ -419,7 +459,7 @@ class AnalyzerApi:
             begin=begin,
             end=end,
             history=stored,
-            sees=caller.sees if caller.restricted else None,
+            sees=None if scope is None else scope.__contains__,
         )
         return msgspec.structs.replace(found, rows=found.rows[: asked.limit])
 
@@ -515,6 +555,11 @@ def _later(at: float | None, last: Analysis | None) -> float | None:
     """The later of this replica's own time and that of the last analysis, which may be another replica's."""
     told = last.started if last else None
     return max((moment for moment in (at, told) if moment is not None), default=None)
+
+
+def _names_down(last: Analysis | None) -> tuple[str, ...]:
+    targets = last.targets if last else ()
+    return tuple(f"{one.name}: {one.reason}" for one in targets if not one.up)
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -37,7 +38,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.services.analyzer.agent_facts import AgentSource, EngineFacts, PageFacts
 from vgpuscope.services.analyzer.cycle import Board, Source, Stale
-from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
+from vgpuscope.services.analyzer.own_scrapes import LastPage, ScrapeSource
 from vgpuscope.services.analyzer.past_hours import PastHours
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.setting_rows import setting_list
@@ -49,6 +50,7 @@ from vgpuscope.sources.console.cluster import ClusterPart
 from vgpuscope.sources.console.parts import Held, PartReader
 from vgpuscope.sources.fleet.promapi import PromApi
 from vgpuscope.store.results.wanted import Wanted
+from vgpuscope.store.timeline import MOST_IN_MEMORY, EventLog
 
 T = TypeVar("T")
 
@@ -59,7 +61,6 @@ _PAST_KEPT: Seconds = 300.0
 _PAST_LONGEST: Seconds = 600.0
 _FACTS_WITHIN: Seconds = 3.0  # for the facts of one GPU
 _HOUR, _DAY = 3600, 86400
-_EVENTS = 5000  # kept in memory
 _HOURS = 49  # kept in memory: two days, each hour up to 1 MB for 40,000 pods
 _CLASS_HOURS = 5000  # kept in memory: sums, some bytes each
 _CHARTS = 64  # kept in memory, and waiting to be read
@@ -85,6 +86,10 @@ class Desk(Protocol):
     def last_error(self) -> ScopeError | None: ...
     def source(self) -> Source: ...
     def settings(self) -> Settings: ...
+    def records(self) -> bool:
+        """Whether this replica analyses, and so records what happened."""
+
+    def event_log(self) -> EventLog: ...
     async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
     async def judged_by(self, changes: Mapping[str, Any]) -> tuple[Sequence[GpuUse], Sequence[GpuUse]]:
         """The GPUs of now, judged by the settings in effect and by changed ones."""
@@ -165,8 +170,10 @@ class Console:
         self.class_hours: PastHours[ClassHour] = PastHours(wall, most=_CLASS_HOURS)
         self._digest: timeline.Digest | None = None
         self._noted = 0
-        self.events: deque[TimelineEvent] = deque(maxlen=_EVENTS)
-        self.recorded_since = iso(wall())
+        self._recent: deque[TimelineEvent] = deque(maxlen=MOST_IN_MEMORY)  # of this process
+        self._unsaved: deque[TimelineEvent] = deque(maxlen=MOST_IN_MEMORY)
+        self._recorded: PartReader[list[TimelineEvent]] = PartReader("history", self._read_events, wall=wall)
+        self._began = iso(wall())
         self.kept = KeptAnswers()
 
     # ── views ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,6 +242,11 @@ class Console:
         """The PromQL engine; None without one."""
         return self._wired().engine
 
+    def pages(self) -> dict[str, LastPage]:
+        """The last page of each target that we scrape ourselves; empty with an engine."""
+        source = self._desk.source()
+        return source.last_pages() if isinstance(source, ScrapeSource) else {}
+
     @property
     def config(self) -> Config:
         return self._desk.config()
@@ -297,7 +309,8 @@ class Console:
         """End what is under way."""
         if self._wiring is not None:
             await _let_go(self._wiring)
-        for reader in (self._past, *self._charts.values()):
+        readers: list[PartReader[Any]] = [self._past, self._recorded, *self._charts.values()]
+        for reader in readers:
             await reader.close()
         if self._closing:
             await asyncio.wait(self._closing)
@@ -415,24 +428,54 @@ class Console:
         if analysis is None:
             return
         before, self._digest = self._digest, await asyncio.to_thread(timeline.digest, analysis)
-        if before is not None:
-            self.events.extend(await asyncio.to_thread(_between, before, self._digest, analysis.window.end))
+        if before is not None and self._desk.records():
+            self._note(await asyncio.to_thread(_between, before, self._digest, analysis.window.end))
+        await self._save_events()
 
-    def settings_changed(self, changes: Mapping[str, tuple[Any, Any]]) -> None:
+    async def events(self) -> tuple[list[TimelineEvent], str]:
+        """The recorded events of this and former processes, newest first, and since when they are recorded."""
+        held = await self._recorded.read()
+        found = {event.id: event for event in (*reversed(self._recent), *(held.value or ()))}
+        newest = sorted(found.values(), key=lambda event: event.at, reverse=True)
+        return newest, min(self._began, newest[-1].at) if newest else self._began
+
+    async def _read_events(self) -> list[TimelineEvent]:
+        return await self._desk.event_log().newest(MOST_IN_MEMORY)
+
+    def _note(self, events: Sequence[TimelineEvent]) -> None:
+        self._recent.extend(events)
+        self._unsaved.extend(events)
+
+    async def _save_events(self) -> None:
+        """Save what is not saved yet; HistoryDown if it has to wait."""
+        some = tuple(self._unsaved)
+        if some:
+            await self._desk.event_log().add(some)
+            saved = {event.id for event in some}
+            rest = [event for event in self._unsaved if event.id not in saved]
+            self._unsaved.clear()
+            self._unsaved.extend(rest)
+
+    async def settings_changed(self, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """Record changed settings: path → value before and after."""
-        at = iso(self._wall())
+        now = self._wall()
+        at = iso(now)
         for path, (before, after) in changes.items():
             self._noted += 1
-            self.events.append(
-                TimelineEvent(
-                    id=f"setting-{self._noted}",
-                    at=at,
-                    kind="settings",
-                    code=path,
-                    before=_text(before),
-                    after=_text(after),
-                )
+            self._note(
+                [
+                    TimelineEvent(
+                        id=f"setting-{now:.3f}-{self._noted}",
+                        at=at,
+                        kind="settings",
+                        code=path,
+                        before=_text(before),
+                        after=_text(after),
+                    )
+                ]
             )
+        with suppress(HistoryDown):  # it is saved after the next analysis
+            await self._save_events()
 
 
 def _join(board: Board, cluster: ClusterFacts | None, facts: Facts | None) -> tuple[Ledgers | None, tuple[GpuRow, ...]]:

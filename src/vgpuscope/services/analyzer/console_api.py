@@ -30,6 +30,7 @@ from vgpuscope.model.console.workloads import WorkloadDetail, WorkloadList, Work
 from vgpuscope.model.errors import Unknown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.wording import nearest, sentences
+from vgpuscope.model.words import NO_WORDS
 from vgpuscope.services.analyzer.console import JOINED, Console, View
 from vgpuscope.services.analyzer.console_answers import (
     gpu_detail,
@@ -116,7 +117,12 @@ class ConsoleApi:
             ),
             get("/api/v1/namespaces/{name}", "one namespace", self._namespace, NamespaceDetail, **one),
             get("/api/v1/history/classes", "GPUs by class over time, as columns", self._classes, ClassHistory),
-            get("/api/v1/history/series", "use, memory, score and power over time", self._series, SeriesHistory),
+            get(
+                "/api/v1/history/series",
+                "use, memory, score, power, energy and allocation over time",
+                self._series,
+                SeriesHistory,
+            ),
             get("/api/v1/timeline", "what happened, newest first", self._timeline, Timeline),
             get("/api/v1/words", "the names of all codes in English and Chinese", self._words, Vocabulary),
             self._data("/api/v1/settings", "every setting, with bounds and origin", self._settings, SettingList),
@@ -255,18 +261,20 @@ class ConsoleApi:
         if not found.pending:
             raise _no_pod(asked)
         pod = min(found.pending, key=lambda one: (one.outcome != "waiting", -(one.created or 0.0)))
+        facts = scheduling.facts_of(found)
+        fact = next(iter(facts.get(pod.code, ())), NO_WORDS)
         return PendingDetail(
             pod=scheduling.pending_row(
-                replace(pod, fact=pod.fact or next(iter(found.facts.get(pod.code, ())), "")),
+                pod if pod.fact else replace(pod, fact=fact.en, fact_zh=fact.zh),
                 now=found.now,
                 codes=found.codes,
                 say=scheduling_words,
             ),
             reasons=tuple(
-                scheduling.reason_row(one, pod, codes=found.codes, facts=found.facts, say=scheduling_words)
+                scheduling.reason_row(one, pod, codes=found.codes, facts=facts, say=scheduling_words)
                 for one in pod.said
             ),
-            changes=found.advice,
+            changes=scheduling.both(found.advice, found.advice_zh),
             parts=view.part("cluster"),
         )
 
@@ -312,7 +320,8 @@ class ConsoleApi:
     async def _timeline(self, call: Call[TimelineQuery, None]) -> Timeline:
         asked, scope = call.asked, allowed(call.caller, call.asked.namespace)
         view = await self._console.view()
-        events = [*waits(pods_in(view.pending or (), scope)), *self._console.events]
+        recorded, since = await self._console.events()
+        events = [*waits(pods_in(view.pending or (), scope)), *recorded]
         found = [
             event
             for event in events
@@ -323,7 +332,7 @@ class ConsoleApi:
         found.sort(key=lambda event: event.at, reverse=True)
         return Timeline(
             total=len(found),
-            since=self._console.recorded_since,
+            since=since,
             rows=tuple(found[asked.offset : asked.offset + asked.limit]),
             parts=view.part("analysis", "cluster"),
         )

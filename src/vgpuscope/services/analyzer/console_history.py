@@ -131,7 +131,7 @@ def _fold_classes(fold: ClassFold, gpus: Sequence[HistoryPoint], points: Sequenc
 
 
 async def series_history(console: Console, asked: SeriesQuery, scope: Namespaces) -> SeriesHistory:
-    """Use, memory, score and power of one thing."""
+    """Use, memory, score, power, energy and allocation of one thing."""
     of = _subject(asked, scope)
 
     async def fetch() -> _Series:
@@ -171,7 +171,7 @@ async def _from_engine(console: Console, asked: SeriesQuery, of: Subject) -> tup
     end = asked.end if asked.end is not None else console.now()
     scrape = console.config.prometheus.step
     grid = Grid(end - span, end, least=scrape, points=asked.points)
-    queries = series_queries(of, window=max(grid.step, 2 * scrape))
+    queries = series_queries(of, window=max(grid.step, 2 * scrape), step=grid.step)
     wanted = {name: text for name, text in queries.items() if not asked.quantity or name in asked.quantity}
     try:
         columns = await asyncio.gather(*(_column(engine, grid, name, text) for name, text in wanted.items()))
@@ -202,11 +202,11 @@ async def _column(engine: PromApi, grid: Grid, quantity: Quantity, query: str) -
 async def _from_store(console: Console, asked: SeriesQuery, of: Subject, error: ScopeError | None) -> _Series:
     one = of.gpu_id is not None or of.pod is not None
     period = await _period(console, asked.range, asked.end, asked.points, pods=of.of_pods, one=one)
-    fold = SeriesFold(period.grid)
+    fold = SeriesFold(period.grid, asked.quantity)
     only = {"gpu_id": of.gpu_id, "mig": of.mig, "pod": of.pod}
     async for gpus, tenants in _pieces(console, period, gpus=not of.of_pods, pods=of.of_pods, **only):
         await asyncio.to_thread(fold.add, [point for point in (*gpus, *tenants) if _of(point, of)])
-    columns = await asyncio.to_thread(fold.columns, asked.quantity)
+    columns = await asyncio.to_thread(fold.columns)
     return _Series(period.grid, period.begin, period.end, _SOURCES[period.step], columns, error)
 
 

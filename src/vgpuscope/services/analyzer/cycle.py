@@ -13,13 +13,14 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from vgpuscope.config import Config
+from vgpuscope.logic.fleet.allocated import with_allocations
 from vgpuscope.logic.fleet.assembly import assemble, remembered
 from vgpuscope.logic.fleet.fleet_limits import within_limits
 from vgpuscope.logic.fleet.presence import Present, expected, kept, split
 from vgpuscope.logic.fleet.scoring import Thresholds, Weights
 from vgpuscope.logic.fleet.sightings import Key, PreviousVerdict
 from vgpuscope.logic.fleet.verdict import VerdictRules
-from vgpuscope.model.analysis import Analysis, Fault, GpuUse, Reading, Target
+from vgpuscope.model.analysis import Allocations, Analysis, Fault, GpuUse, Reading, Target
 from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
@@ -76,7 +77,7 @@ class AnalysisCounts(Struct, frozen=True, kw_only=True):
 
 
 async def _no_list() -> None:
-    """The nodes of the cluster are not known."""
+    """Nothing is known of the cluster."""
 
 
 class Cycle:
@@ -90,15 +91,16 @@ class Cycle:
         owners: Callable[[], Awaitable[Owners]],
         done: Callable[[Board], Awaitable[bool | None]],
         nodes: Callable[[], Awaitable[Collection[str] | None]] = _no_list,
+        allocations: Callable[[], Awaitable[Allocations | None]] = _no_list,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`done` is called with each successful analysis after it is on the board, and never raises.
 
         If `done` returns True, a part of it failed, and the analysis is counted as one with an error. `nodes` returns
-        the nodes of the cluster, or None if they are not known.
+        the nodes of the cluster, or None if they are not known; `allocations` what is allocated there.
         """
         self._config, self._source, self._owners, self._done, self._clock = config, source, owners, done, clock
-        self._nodes = nodes
+        self._nodes, self._allocations = nodes, allocations
         self._fleet: object = None  # the fleet of the last analysis; None: not known
         self._running: asyncio.Task[None] | None = None
         self._previous: dict[Key, PreviousVerdict] = {}
@@ -211,6 +213,7 @@ class Cycle:
         reading, omitted, beyond = await asyncio.to_thread(within_limits, reading)
         gpus = await asyncio.to_thread(self._judged, reading, config, owners)
         gpus, targets = await self._with_missed(gpus, reading, config)
+        gpus = await asyncio.to_thread(with_allocations, gpus, await self._allocations())
         return Analysis(
             number=self.tally.analyses + 1,
             started=began,

@@ -147,5 +147,8 @@ class WasteQuery(Struct, frozen=True, kw_only=True):
         ),
     ] = "24h"
     group_by: Annotated[GroupBy, Meta(description="What a row is.")] = "tenant"
+    namespace: tuple[
+        Annotated[str, Meta(description="Only pods of these namespaces; all figures are theirs.")], ...
+    ] = ()
     limit: Annotated[Count | None, Meta(description="Most rows to send.")] = None
     format: Format = None

@@ -54,6 +54,7 @@ from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
+from vgpuscope.store.timeline import EventLog
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
@@ -144,6 +145,7 @@ class Analyzer(Service):
             owners=self._sources.owners,
             done=self._after,
             nodes=self._sources.nodes,
+            allocations=self._sources.allocations,
         )
         self.console = Console(self)
         self._look: SourceCheck | None = None  # the last check of the source
@@ -267,10 +269,16 @@ class Analyzer(Service):
         async with self._changing:
             before = self._settings.loaded
             done = await asyncio.to_thread(self._settings.update, changes)
-        self.console.settings_changed(changed(before, self._settings.loaded))
+        await self.console.settings_changed(changed(before, self._settings.loaded))
         log.info("settings changed", extra=fields(**{path.replace(".", "_"): value for path, value in done.items()}))
         self._apply()
         return done
+
+    def records(self) -> bool:
+        return self._analyses
+
+    def event_log(self) -> EventLog:
+        return self._history.events
 
     async def page(self, wanted: Wanted) -> HistoryPage:
         return await self._history.page(wanted)
@@ -403,7 +411,7 @@ class Analyzer(Service):
             log.warning("settings rejected", extra=error_fields(e))
             return
         log.info("settings reloaded")
-        self.console.settings_changed(changed(before, self._settings.loaded))
+        await self.console.settings_changed(changed(before, self._settings.loaded))
         if late:
             log.warning("settings take effect after a restart", extra=fields(settings=", ".join(late)))
         self._apply()
@@ -414,6 +422,7 @@ class Analyzer(Service):
             if self._leads:
                 try:
                     await self._history.prune(time.time())
+                    await self._history.events.prune(time.time())
                 except HistoryDown as e:
                     self._history_failed(e, "write")
 

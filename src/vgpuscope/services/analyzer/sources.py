@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from vgpuscope.config import Config
 from vgpuscope.config.analyzer import PrometheusConfig
 from vgpuscope.formats.prom.promql import chosen_by, parse_condition
+from vgpuscope.model.analysis import Allocations
 from vgpuscope.model.errors import ConfigInvalid, ScopeError
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import error_fields, fields
@@ -135,6 +136,18 @@ class Sources:
             return None
         except Exception as e:
             self._units.failed("nodes", e)
+            return None
+
+    async def allocations(self) -> Allocations | None:
+        """What the scheduler has allocated; None if no cluster exporter reports it."""
+        if self._nodes is None:
+            return None
+        try:
+            return await self._nodes.allocations()
+        except ScopeError:  # as above
+            return None
+        except Exception as e:
+            self._units.failed("allocations", e)
             return None
 
     async def close(self) -> None:

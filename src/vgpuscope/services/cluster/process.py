@@ -47,6 +47,7 @@ from vgpuscope.model.cluster_event import (
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
 from vgpuscope.model.pending import PendingList, PendingPod, PodEvent
 from vgpuscope.model.quantity import PodUID
+from vgpuscope.model.words import NO_WORDS, Words
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.log import DEBUG, OnChange, fields
 from vgpuscope.runtime.units import Units
@@ -167,7 +168,14 @@ class ClusterExporter(Service):
         nodes = {node.name: node for node in self._state.settled_nodes()}
         numbers = facts(one, nodes, node_of=nodes.get, namespace=self._state.settled_namespace(one.namespace))
         tips = advice(one.requests, nodes.values(), blocker=_blocker(one))
-        return structs.replace(answer, codes=codes, facts=numbers, advice=tips)
+        return structs.replace(
+            answer,
+            codes=codes,
+            facts={code: tuple(line.en for line in lines) for code, lines in numbers.items()},
+            facts_zh={code: tuple(line.zh for line in lines) for code, lines in numbers.items()},
+            advice=tuple(line.en for line in tips),
+            advice_zh=tuple(line.zh for line in tips),
+        )
 
     def _with_facts(self, found: Sequence[PendingPod]) -> Iterator[PendingPod]:
         """Adds the number behind the code to the first waiting pods, if their reason names nodes or a quota."""
@@ -178,7 +186,8 @@ class ClusterExporter(Service):
             first = structs.replace(pod, said=pod.said[:1])
             namespace = self._state.settled_namespace(pod.namespace)
             numbers = facts(first, (), node_of=self._state.settled_node, namespace=namespace)
-            yield structs.replace(pod, fact=next(iter(numbers.get(pod.code, ())), ""))
+            fact = next(iter(numbers.get(pod.code, ())), NO_WORDS)
+            yield structs.replace(pod, fact=fact.en, fact_zh=fact.zh)
 
     async def owners(self, call: Call[NoQuery, None]) -> dict[str, str]:
         if not self.readiness().ready:
@@ -427,7 +436,7 @@ class ClusterExporter(Service):
                 self.counters.count(AnnotationMalformed(fault))
 
 
-def _blocker(pod: PendingPod) -> str:
+def _blocker(pod: PendingPod) -> Words | None:
     """What keeps a pod pending although there is room."""
-    quota = pod.code == "SCHED_QUOTA_EXCEEDED"
-    return f"the quota of namespace {pod.namespace}" if quota else ""
+    quota = Words(f"the quota of namespace {pod.namespace}", f"命名空间 {pod.namespace} 的配额")
+    return quota if pod.code == "SCHED_QUOTA_EXCEEDED" else None

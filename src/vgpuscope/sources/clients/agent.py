@@ -31,7 +31,7 @@ class AgentApi(ServedApi[NodeSnapshot]):
     async def snapshot(self) -> NodeSnapshot:
         """The agent's latest sample; raises SourceDown if it cannot be fetched."""
         sample, headers = await self.fetch()
-        self.clock_offset = _clock_offset(headers.get("date"), time.time())
+        self.clock_offset = clock_offset(headers.get("date"), time.time())
         return sample
 
 
@@ -41,7 +41,8 @@ def addresses(url: str) -> tuple[str, str]:
     return name, base + AGENT.path
 
 
-def _clock_offset(date: str | None, now: float) -> float:
+def clock_offset(date: str | None, now: float) -> float:
+    """Seconds that a clock is ahead of ours, from the Date header of its answer; 0 if within the noise."""
     try:
         offset = parsedate_to_datetime(date or "").timestamp() - now
     except ValueError:

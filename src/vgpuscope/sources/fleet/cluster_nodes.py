@@ -1,10 +1,11 @@
-"""The nodes of the cluster, fetched from the cluster exporter: a GPU is gone when its node is gone."""
+"""The nodes of the cluster and what is allocated there, fetched from the cluster exporter."""
 
 import asyncio
 
 import httpx2
 from msgspec import Struct
 
+from vgpuscope.model.analysis import Allocated, Allocations
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.sources.clients.cluster import CLUSTER, ClusterApi
@@ -12,11 +13,31 @@ from vgpuscope.sources.clients.cluster import CLUSTER, ClusterApi
 _KEPT = 60.0  # seconds
 
 
+class _Registered(Struct, gc=False):
+    id: str
+
+
+class _Device(Struct, gc=False):
+    device: _Registered
+    memory_allocated: int = 0
+    cores_allocated: int = 0
+
+
+class _Holder(Struct, gc=False):
+    namespace: str
+    pod: str
+    device: str
+    memory: int
+    cores: int = 0  # 0: not specified
+
+
 class _Node(Struct):
     """The fields of a node's ledger that are needed here."""
 
     name: str
     known: bool = True  # False: only pods refer to it
+    devices: tuple[_Device, ...] = ()
+    holders: tuple[_Holder, ...] = ()
 
 
 class ClusterNodes(ClusterApi[list[_Node]]):
@@ -26,19 +47,51 @@ class ClusterNodes(ClusterApi[list[_Node]]):
         super().__init__(CLUSTER, url, content=list[_Node], timeout=timeout, token=token)
         self._kept, self._due = kept, float("-inf")
         self._nodes: frozenset[str] = frozenset()
+        self._allocations = Allocations({}, {})
 
     async def read(self) -> frozenset[str]:
         """The names of all nodes; raises SourceDown if they cannot be fetched or are not all listed yet."""
-        clock = asyncio.get_running_loop().time
-        if clock() >= self._due:
-            self._nodes = await self._listed()
-            self._due = clock() + self._kept
+        await self._refresh()
         return self._nodes
 
-    async def _listed(self) -> frozenset[str]:
+    async def allocations(self) -> Allocations:
+        """What is allocated of each GPU; raises SourceDown if it cannot be fetched or is not all listed yet."""
+        await self._refresh()
+        return self._allocations
+
+    async def _refresh(self) -> None:
+        clock = asyncio.get_running_loop().time
+        if clock() >= self._due:
+            listed = await self._listed()
+            self._nodes = frozenset(node.name for node in listed if node.known)
+            self._allocations = await asyncio.to_thread(_allocations, listed)
+            self._due = clock() + self._kept
+
+    async def _listed(self) -> list[_Node]:
         if missing := await self.missing():
             raise SourceDown(f"the cluster exporter has not listed {', '.join(missing)} yet")
         answer = await self.get(CLUSTER.path)
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        return frozenset(node.name for node in self._decoded(answer) if node.known)
+        return self._decoded(answer)
+
+
+def _allocations(nodes: list[_Node]) -> Allocations:
+    gpus = {
+        one.device.id: Allocated(one.memory_allocated, one.cores_allocated) for node in nodes for one in node.devices
+    }
+    pods: dict[tuple[str, str, str], Allocated] = {}
+    for node in nodes:
+        for one in node.holders:
+            key, cores = (one.device, one.namespace, one.pod), one.cores or None
+            known = pods.get(key)
+            pods[key] = (
+                Allocated(known.memory + one.memory, _sum(known.cores, cores))
+                if known
+                else Allocated(one.memory, cores)
+            )
+    return Allocations(gpus, pods)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other

@@ -149,6 +149,10 @@ class PromApi:
         asked = self._asked(f"/api/v1/label/{label}/values", form, by, _NAMES, budget)
         return await self._patiently(asked, sent=sent, verb="GET")
 
+    async def rules(self, *, by: float) -> bytes:
+        """The response with all loaded rules. Raises QueryFailed and its subclasses."""
+        return await self._patiently(self._asked("/api/v1/rules", {}, by, _NAMES, None), sent=lambda: None, verb="GET")
+
     def _asked(self, path: str, form: dict[str, str], by: float, most: int | None, budget: Budget | None) -> _Asked:
         most = self._largest if most is None else min(most, self._largest)
         return _Asked(path, form, by, most, budget or Budget(self._largest))

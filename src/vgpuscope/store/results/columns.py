@@ -1,7 +1,7 @@
 """The columns of the results' tables, each described once. Schema, SQL and points follow from the descriptions.
 
 Stored numbers are integers. Their sums are exact in any order, so a roll-up does not depend on when its parts arrive.
-Scores are stored to 1/1000 of a point, ratios to 1/10000, times to a millisecond.
+Scores are stored to 1/1000 of a point, ratios to 1/10000, times to a millisecond, power to a milliwatt.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from vgpuscope.model.analysis import Status, UseClass, Verdict
 
 Millis: TypeAlias = int
-SCORE, RATIO, TIME = 1000, 10_000, 1000  # divisors of stored integers
+SCORE, RATIO, TIME, POWER = 1000, 10_000, 1000, 1000  # divisors of stored integers
 
 # A word is stored as its index in these tuples. Never reorder them; add new words at the end, with a migration.
 STATUS_CODES: tuple[Status, ...] = ("idle", "low", "normal", "high", "unknown")
@@ -57,10 +57,16 @@ class Row(NamedTuple):
     coverage: int | None
     seconds: Millis
     held: Millis
+    power: int | None = None
+    power_max: int | None = None
+    energy: int | None = None  # millijoules
+    memory_allocated: int | None = None
+    cores_allocated: int | None = None  # percent of one GPU
 
 
-# rows: number of rows; count: number of rows with a value; time: the seconds of the rows that have this code
-Kind: TypeAlias = Literal["rows", "count", "sum", "min", "max", "time"]
+# rows: number of rows; count: number of rows with a value; total: a sum that is NULL if nothing was measured;
+# time: the seconds of the rows that have this code
+Kind: TypeAlias = Literal["rows", "count", "sum", "total", "min", "max", "time"]
 Sums: TypeAlias = Sequence[int | None]  # a stored roll-up: one value for each column of ROLLUP
 
 
@@ -82,7 +88,7 @@ class Column(NamedTuple):
     @property
     def optional(self) -> bool:
         """Whether the column is NULL if nothing was measured; sums and counts are 0 then."""
-        return self.kind in {"min", "max"}
+        return self.kind in {"total", "min", "max"}
 
 
 def _times(prefix: str, of: str, words: Sequence[str], *, added: dict[str, int] | None = None) -> tuple[Column, ...]:
@@ -121,6 +127,23 @@ ROLLUP: tuple[Column, ...] = (
     *_times("status", "status", STATUS_CODES),
     *_times("verdict", "verdict", VERDICT_CODES),
     *_times("class", "use_class", CLASS_CODES, added={"stalled": 2, "not-started": 2}),
+    Column("power_samples", "count", "power", field="power_samples", since=3),
+    Column("power_sum", "sum", "power", "bigint", field="power", scale=POWER, over="power_samples", since=3),
+    Column("power_max", "max", "power_max", field="power_max", scale=POWER, since=3),
+    Column("energy", "total", "energy", "bigint", field="energy", scale=POWER, since=3),
+    Column("allocated_samples", "count", "memory_allocated", field="allocated_samples", since=3),
+    Column(
+        "allocated_sum",
+        "sum",
+        "memory_allocated",
+        "bigint",
+        field="memory_allocated",
+        over="allocated_samples",
+        whole=True,
+        since=3,
+    ),
+    Column("cores_samples", "count", "cores_allocated", field="cores_samples", since=3),
+    Column("cores_sum", "sum", "cores_allocated", "bigint", field="cores_allocated", over="cores_samples", since=3),
 )
 
 
@@ -130,6 +153,7 @@ def aggregate(column: Column) -> str:
         "rows": "count(*)",
         "count": f"count(r.{column.of})",
         "sum": f"coalesce(sum(r.{column.of}), 0)",
+        "total": f"sum(r.{column.of})",
         "min": f"min(r.{column.of})",
         "max": f"max(r.{column.of})",
         "time": f"sum(CASE WHEN r.{column.of} = {column.code} THEN r.seconds ELSE 0 END)",
@@ -140,6 +164,8 @@ def aggregate(column: Column) -> str:
 def joined_sql(column: Column, table: str) -> str:
     """SQL for ON CONFLICT DO UPDATE that merges a new part of a roll-up with the stored one."""
     old, new = f"{table}.{column.name}", f"excluded.{column.name}"
+    if column.kind == "total":
+        return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL THEN {old} ELSE {old} + {new} END"
     if column.kind in {"min", "max"}:
         better = "<" if column.kind == "min" else ">"
         return f"CASE WHEN {old} IS NULL OR {new} {better} {old} THEN {new} ELSE {old} END"

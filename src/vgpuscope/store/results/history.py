@@ -9,12 +9,14 @@ from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
+from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
 
 
 class History(Protocol):
     """A store of results. Every call may raise HistoryDown, and none blocks the event loop."""
 
     lease: Lease  # lease for the replica that analyses and saves
+    events: EventLog  # of the same store
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
@@ -52,6 +54,7 @@ def open_history(
     return StoredHistory(
         engine,
         lease_in(engine),
+        events=StoredEvents(engine, keep=keep_hours),
         keep_results=keep_results,
         keep_hours=keep_hours,
         keep_days=keep_days,
@@ -64,6 +67,7 @@ class Unstored:
 
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease: Lease = lease or LocalLease()
+        self.events: EventLog = LocalEvents()
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass

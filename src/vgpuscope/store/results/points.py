@@ -55,7 +55,7 @@ _FROM_SUMS = [(column.field, _of_sums(column)) for column in _NUMBERS]
 _ROW_VALUES = [
     (column.field, Row._fields.index(column.of), column.scale)
     for column in _NUMBERS
-    if column.kind in {"sum", "min", "max"}
+    if column.kind in {"sum", "total", "min", "max"}
 ]
 _ROW_COUNTS = [(column.field, Row._fields.index(column.of)) for column in _NUMBERS if column.kind == "count"]
 _ROW_ITSELF = {column.field: 1 for column in _NUMBERS if column.kind == "rows"}

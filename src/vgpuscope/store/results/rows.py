@@ -2,13 +2,14 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from vgpuscope.model.analysis import Analysis, GpuUse, Stat, TenantUse, Term, Window
+from vgpuscope.model.analysis import Allocated, Analysis, GpuUse, Stat, TenantUse, Term, Window
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.store.results.columns import (
     CLASS_CODES,
+    POWER,
     RATIO,
     SCORE,
     STATUS_CODES,
@@ -70,6 +71,7 @@ def rows(analysis: Analysis, stands_for: Span) -> Iterator[Named]:
 
 def _card(gpu: GpuUse, stands_for: Span) -> Row:
     util, memory = gpu.terms.get("gpu_util"), gpu.terms.get("mem_used")
+    seconds = stands_for.end - stands_for.begin
     return Row(
         scaled(gpu.score.value, SCORE),
         _STATUS[gpu.status],
@@ -79,9 +81,33 @@ def _card(gpu: GpuUse, stands_for: Span) -> Row:
         scaled(util.max, RATIO) if util else None,
         scaled(memory.mean, 1, most=_INT64) if memory else None,
         scaled(gpu.evidence.coverage, RATIO),
-        stands_for.end - stands_for.begin,
+        seconds,
         _held((*gpu.tenants, *gpu.former), stands_for) if gpu.tenants or gpu.former else 0,
+        *_drawn(*_power(gpu), seconds),
+        *_allocated(gpu.allocated),
     )
+
+
+def _power(gpu: GpuUse) -> tuple[float | None, float | None]:
+    """Mean and max in watts. A MIG instance has none of its own: exporters report that of the whole GPU."""
+    return (None, None) if gpu.mig else _watts(gpu.terms)
+
+
+def _watts(terms: Mapping[Term, Stat]) -> tuple[float | None, float | None]:
+    """Mean and max in watts; the energy counter also covers the time between two samples."""
+    sampled, top = _numbers(terms.get("power"))
+    counted, _ = _numbers(terms.get("energy"))
+    return sampled if counted is None else counted, top
+
+
+def _drawn(power: float | None, top: float | None, seconds: Millis) -> tuple[int | None, int | None, int | None]:
+    """Power, its maximum and the energy, as they are stored."""
+    energy = None if power is None else power * seconds / TIME
+    return scaled(power, POWER), scaled(top, POWER), scaled(energy, POWER, most=_INT64)
+
+
+def _allocated(found: Allocated | None) -> tuple[int | None, int | None]:
+    return (None, None) if found is None else (scaled(found.memory, 1, most=_INT64), scaled(found.cores, 1))
 
 
 def _pods(gpu: GpuUse, name: Name, about: About, stands_for: Span) -> Iterable[Named]:
@@ -113,6 +139,7 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
     if alone:
         util, util_max = (util, util_max) if util is not None else _numbers(gpu.terms.get("gpu_util"))
         memory = memory if memory is not None else _numbers(gpu.terms.get("mem_used"))[0]
+    power, power_max = _pods_power(gpu, uses, alone=alone)
     return Row(
         scaled(gpu.score.value, SCORE) if alone else None,
         _STATUS[gpu.status if alone else "unknown"],
@@ -124,7 +151,19 @@ def _pod(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool, held: Millis) -
         scaled(chosen.evidence.coverage, RATIO),
         held,
         held,
+        *_drawn(power, power_max, held),
+        *_allocated(next((use.allocated for use in uses if use.allocated), None)),
     )
+
+
+def _pods_power(gpu: GpuUse, uses: Sequence[TenantUse], *, alone: bool) -> tuple[float | None, float | None]:
+    """The containers' own parts of the GPU's power together; the GPU's, if the pod had it alone."""
+    if not all(use.own for use in uses):
+        return _power(gpu) if alone else (None, None)
+    means, tops = zip(*(_watts(use.terms) for use in uses), strict=True)
+    if any(mean is None for mean in means):
+        return _power(gpu) if alone else (None, None)
+    return sum(means), max((top for top in tops if top is not None), default=None)
 
 
 def _least_idle(uses: Sequence[TenantUse]) -> TenantUse:

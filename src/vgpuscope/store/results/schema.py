@@ -100,6 +100,17 @@ CREATE TABLE history_latest (
         2,
         _added_to_rollups(2),
     ),
+    Migration(
+        3,
+        (
+            "ALTER TABLE history_results ADD COLUMN power integer",
+            "ALTER TABLE history_results ADD COLUMN power_max integer",
+            "ALTER TABLE history_results ADD COLUMN energy bigint",
+            "ALTER TABLE history_results ADD COLUMN memory_allocated bigint",
+            "ALTER TABLE history_results ADD COLUMN cores_allocated integer",
+            *_added_to_rollups(3),
+        ),
+    ),
 )
 
 TABLES = TableSet("history", MIGRATIONS)

@@ -20,6 +20,7 @@ from vgpuscope.store.results.rows import Named, millis, rows, span
 from vgpuscope.store.results.schema import TABLES, Rollup
 from vgpuscope.store.results.series import SeriesCache
 from vgpuscope.store.results.wanted import AnalysisKey, Cursor, Wanted
+from vgpuscope.store.timeline import EventLog, LocalEvents
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class StoredHistory:
         engine: Engine,
         lease: Lease,
         *,
+        events: EventLog | None = None,
         keep_results: Seconds,
         keep_hours: Seconds,
         keep_days: Seconds,
@@ -45,6 +47,7 @@ class StoredHistory:
         engine.register(tables)
         self._engine = engine
         self.lease = lease
+        self.events: EventLog = events or LocalEvents()
         self._limits = limits
         self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
         self._keep_names = max(keep_results, keep_hours, keep_days)

@@ -1,5 +1,6 @@
 """The evidence for a verdict in sentences: one for each reason code, with its numbers, in English and Chinese."""
 
+import re
 from math import ceil
 from typing import Literal, TypeAlias
 
@@ -182,7 +183,17 @@ def sentences(evidence: Evidence, lang: Language) -> tuple[str, ...]:
     """One sentence for each reason, the deciding one first; a code without a sentence is shown itself."""
     which = LANGUAGES.index(lang)
     words = _words(evidence, which)
-    return tuple(SENTENCES[code][which].format_map(words) if code in SENTENCES else code for code in evidence.reasons)
+    return tuple(
+        _spaced(SENTENCES[code][which].format_map(words)) if code in SENTENCES else code for code in evidence.reasons
+    )
+
+
+_NARROW = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])")
+
+
+def _spaced(text: str) -> str:
+    """Chinese with a space around Latin words and numbers, also around those that were filled in."""
+    return _NARROW.sub(" ", text)
 
 
 def _words(evidence: Evidence, which: int) -> dict[str, str]:

@@ -1,0 +1,158 @@
+"""`vgpuscope doctor`: collect facts with a line of progress, judge them, and print or pack the report."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from vgpuscope.commands.clients.access import token
+from vgpuscope.commands.clients.bundle import write_bundle
+from vgpuscope.config import Config, Loaded, load, settings_file
+from vgpuscope.logic.console.moments import iso
+from vgpuscope.logic.doctor.chain import judged
+from vgpuscope.model.doctor import DoctorReport, Missing
+from vgpuscope.model.errors import ConfigInvalid
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
+from vgpuscope.services.analyzer.sources import prom_api
+from vgpuscope.sources.doctor.collect import Address, Collected, Looked, Progress, collect
+from vgpuscope.sources.doctor.local import LocalPlaces
+from vgpuscope.sources.doctor.prometheus import open_prometheus
+from vgpuscope.sources.doctor.services import read_report
+from vgpuscope.sources.fleet.promapi import PromApi
+from vgpuscope.terminal.printing import print_drawn, print_json
+from vgpuscope.terminal.screen import speak_plainly
+from vgpuscope.version import __version__
+from vgpuscope.views.doctor.report import merged, report
+from vgpuscope.views.doctor.terminal import Language, drawn
+
+_EXIT = {"pass": 0, "warn": 1, "fail": 2, "skipped": 3}
+_SHORTEST, _LONGEST = 1.0, 600.0  # seconds
+_ANSWER = 256 * 2**20  # bytes
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the command line names."""
+
+    agents: tuple[str, ...] = ()
+    cluster: str | None = None
+    analyzer: str | None = None
+    prometheus: str | None = None
+    kubeconfig: str | None = None
+    condition: str | None = None
+    deadline: Seconds = 20.0
+
+
+def main(asked: Asked, *, everything: bool, language: str | None, as_json: bool, bundle: str | None) -> int:
+    """Print the report; the exit code by the worst finding."""
+    speak_plainly()
+    if not _SHORTEST <= asked.deadline <= _LONGEST:
+        raise ConfigInvalid(f"--deadline: {asked.deadline:g} is not from {_SHORTEST:g} to {_LONGEST:g} seconds")
+    chosen = language_of(language, os.environ)
+    loaded = _loaded(os.environ)
+    looked = places(asked, loaded.config, os.environ)
+    began = time.monotonic()
+    with _progress() as progress:
+        collected, remote = asyncio.run(_collected(looked, progress))
+    checks = judged(collected.facts)
+    found = report(
+        checks,
+        at=iso(collected.facts.at),
+        version=__version__,
+        place=collected.facts.place,
+        seconds=time.monotonic() - began,
+    )
+    found = merged(found, remote) if remote else found
+    if bundle:
+        write_bundle(bundle, found, collected.answers, loaded=loaded, secrets=_secrets(asked))
+    if as_json:
+        print_json(found)
+    else:
+        print_drawn(lambda _: drawn(found, chosen, everything=everything))
+        if bundle:
+            print(f"\n{bundle}")
+    return _EXIT[found.status]
+
+
+def places(asked: Asked, config: Config, environ: Mapping[str, str]) -> Looked:
+    """Where to look: what was named here or in the settings, otherwise the default addresses."""
+    kubeconfig = asked.kubeconfig or next((path for path in environ.get("KUBECONFIG", "").split(":") if path), None)
+    usual = Path("~/.kube/config").expanduser().is_file() or Path(_SERVICE_ACCOUNT).is_file()
+    named = asked.prometheus or config.prometheus.url
+    return Looked(
+        agents=tuple(map(Address, asked.agents)) or (Address(default_url(AGENT_PORT), given=False),),
+        cluster=_address(asked.cluster or config.analyzer.cluster_url, CLUSTER_PORT),
+        analyzer=_address(asked.analyzer, ANALYZER_PORT),
+        prometheus=Address(named) if named else None,
+        kubeconfig=Address(kubeconfig) if kubeconfig else None,
+        kubernetes=bool(kubeconfig) or usual,
+        local=LocalPlaces(config.agent.hook_path, config.agent.proc_root, config.agent.podresources_socket),
+        condition=asked.condition,
+        token=token(),
+        within=asked.deadline,
+        open_prometheus=_opener(config),
+    )
+
+
+def _address(url: str | None, port: int) -> Address:
+    return Address(url) if url else Address(default_url(port), given=False)
+
+
+def _opener(config: Config) -> Callable[[str], PromApi]:
+    """Opens a Prometheus. The credentials of the settings are sent only to the address that the settings name."""
+
+    def opened(url: str) -> PromApi:
+        if url == config.prometheus.url:
+            return prom_api(config, largest=_ANSWER, at_once=4)
+        return open_prometheus(url)
+
+    return opened
+
+
+def _loaded(environ: Mapping[str, str]) -> Loaded:
+    file = settings_file(None, environ, sections=Config.__struct_fields__).path
+    return load(flags={}, environ=environ, file=file, sections=("agent", "prometheus"))
+
+
+def language_of(chosen: str | None, environ: Mapping[str, str]) -> Language:
+    """The language to speak: as chosen, or that of the locale."""
+    locale = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
+    return "zh" if (chosen or locale[:2].lower()) == "zh" else "en"
+
+
+async def _collected(looked: Looked, progress: Progress) -> tuple[Collected, DoctorReport | None]:
+    """The facts, and what the analyzer finds by itself: it sees more of the fleet than an outsider."""
+    collected = await collect(looked, progress=progress)
+    if isinstance(collected.facts.analyzer, Missing) or looked.analyzer is None:
+        return collected, None
+    progress(("analyzer",))
+    return collected, await read_report(looked.analyzer.url, token=looked.token, within=looked.within)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """One line on standard error in a terminal; elsewhere nothing, so that logs stay short."""
+    live = sys.stderr.isatty()
+
+    def waiting(names: tuple[str, ...]) -> None:
+        if live and names:
+            print(f"\r\x1b[Klooking at: {', '.join(names)} …", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield waiting
+    finally:
+        if live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _secrets(asked: Asked) -> tuple[str, ...]:
+    """Texts that no file may hold: tokens and passwords of the addresses."""
+    urls = (*asked.agents, asked.cluster, asked.analyzer, asked.prometheus)
+    parts = [url.partition("://")[2].rpartition("@")[0] for url in urls if url and "@" in url]
+    return tuple(filter(None, (token(), *parts, *(part.partition(":")[2] for part in parts))))

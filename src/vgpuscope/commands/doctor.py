@@ -1,0 +1,81 @@
+"""`vgpuscope doctor`."""
+
+import argparse
+
+from vgpuscope.commands.arguments import add_json
+from vgpuscope.commands.command import Command
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT, default_url
+
+_NOTE = (
+    "exit code: 0 if nothing was found, 1 for warnings, 2 for failures (and for wrong arguments), 3 if nothing "
+    "could be looked at. VGPUSCOPE_TOKEN is sent to our own services. Nothing is changed anywhere."
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--agent",
+        metavar="URL",
+        action="append",
+        help=f"Address of an agent; can be repeated (default: {default_url(AGENT_PORT)}).",
+    )
+    parser.add_argument(
+        "--cluster", metavar="URL", help=f"Address of the cluster exporter (default: {default_url(CLUSTER_PORT)})."
+    )
+    parser.add_argument(
+        "--analyzer", metavar="URL", help=f"Address of an analyzer (default: {default_url(ANALYZER_PORT)})."
+    )
+    parser.add_argument(
+        "--prometheus", metavar="URL", help="Address of Prometheus (default: the one that the analyzer reads)."
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig (default: KUBECONFIG, ~/.kube/config or the service account)."
+    )
+    parser.add_argument(
+        "--condition", metavar="{…}", help="Matchers that select series, as prometheus.query_condition does."
+    )
+    parser.add_argument("--deadline", metavar="SECONDS", type=float, default=20.0, help="For everything (default: 20).")
+    parser.add_argument("--all", action="store_true", help="Also list what passed, and what was skipped and why.")
+    parser.add_argument("--lang", choices=("en", "zh"), help="Language of the report (default: that of LANG).")
+    parser.add_argument(
+        "--bundle", metavar="FILE", help="Write an archive (.tar.gz) for a bug report, without secrets."
+    )
+    add_json(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from vgpuscope.commands.clients import doctor
+
+    return doctor.main(
+        doctor.Asked(
+            agents=tuple(args.agent or ()),
+            cluster=args.cluster,
+            analyzer=args.analyzer,
+            prometheus=args.prometheus,
+            kubeconfig=args.kubeconfig,
+            condition=args.condition,
+            deadline=args.deadline,
+        ),
+        everything=args.all,
+        language=args.lang,
+        as_json=args.json,
+        bundle=args.bundle,
+    )
+
+
+COMMAND = Command(
+    name="doctor",
+    synopsis="doctor",
+    help="find out why numbers are missing or wrong",
+    description="Check the whole chain: driver, HAMi regions, agents, scrape, labels, units, freshness, rights, "
+    "analyzer and history. Each finding has a code, its cause and its fix, with commands to copy. Run it on a GPU "
+    "node, or anywhere with the addresses of the services.",
+    examples=(
+        ("vgpuscope doctor", "this node, and the services at their default addresses"),
+        ("vgpuscope doctor --prometheus http://prometheus:9090", "a cluster from outside"),
+        ("vgpuscope doctor --bundle report.tar.gz", "an archive for a bug report"),
+    ),
+    arguments=_arguments,
+    run=_run,
+    note=_NOTE,
+)

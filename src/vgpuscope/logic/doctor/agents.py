@@ -1,0 +1,140 @@
+"""The agents and the other parts that run in the cluster."""
+
+from vgpuscope.catalog import node as m
+from vgpuscope.logic.doctor.judging import (
+    any_agent,
+    failed,
+    named,
+    nothing,
+    passed,
+    skipped,
+    sources_down,
+    warned,
+)
+from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
+from vgpuscope.model.quantity import Seconds
+
+_OLD: Seconds = 60.0  # an agent samples each second
+_OLD_STORED: Seconds = 600.0  # a sample's time in Prometheus; clocks and scrapes have their share in it
+_MANY_RESTARTS = 5
+
+
+def down(facts: DoctorFacts) -> Judgement:
+    """An agent does not answer."""
+    if isinstance(facts.agents, Missing):
+        return _no_answer(facts.agents)
+    return passed(count=len(facts.agents))
+
+
+def _no_answer(missing: Missing) -> Judgement:
+    if missing.reason in {"no-answer", "unreadable"}:
+        return failed([missing.detail], place=missing.place)
+    if missing.reason in {"refused", "wrong-service"}:
+        return passed(place=missing.place)  # something answers: another check's business
+    return skipped(missing)
+
+
+def wrong_service(facts: DoctorFacts) -> Judgement:
+    """An address was given, and another service answers there."""
+    asked = (facts.agents, facts.cluster, facts.analyzer)
+    wrong = [
+        f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "wrong-service"
+    ]
+    if wrong:
+        return failed(wrong, count=len(wrong))
+    if all(isinstance(one, Missing) for one in asked):
+        known(facts.analyzer)
+    return passed()
+
+
+def sample_old(facts: DoctorFacts) -> Judgement:
+    """An agent answers, and its last sample is old."""
+    found = []
+    if not isinstance(facts.agents, Missing):
+        found += [
+            f"{agent.node}: {agent.sample_age:.0f} s"
+            for agent in facts.agents
+            if agent.sample_age is not None and agent.sample_age > _OLD
+        ]
+    if not isinstance(facts.series, Missing):
+        times = named(facts.series, m.SAMPLE_TIME.name)
+        if not times and isinstance(facts.agents, Missing):
+            return nothing(facts.series, m.SAMPLE_TIME.name)
+        found += [
+            f"{one.labels.get('node', '?')}: {facts.at - one.value:.0f} s"
+            for one in times
+            if facts.at - one.value > _OLD_STORED
+        ]
+    elif isinstance(facts.agents, Missing):
+        known(facts.agents)
+    return failed(found, count=len(found)) if found else passed()
+
+
+def pods_unknown(facts: DoctorFacts) -> Judgement:
+    """An agent cannot read pods, so its series have no names of pods."""
+    any_agent(facts)
+    found = sources_down(facts, "pods")
+    return failed(found, count=len(found)) if found else passed()
+
+
+def podresources_down(facts: DoctorFacts) -> Judgement:
+    """The kubelet's PodResources socket does not answer."""
+    found = []
+    if isinstance(facts.podresources, Missing) and facts.podresources.code == "PODRESOURCES_DOWN":
+        found.append(facts.podresources.detail)
+    if isinstance(facts.podresources, Missing):
+        if not found:
+            any_agent(facts)
+        found += sources_down(facts, "podresources")
+    return failed(found, count=len(found)) if found else passed()
+
+
+def proc_unreadable(facts: DoctorFacts) -> Judgement:
+    """An agent cannot read the host's /proc."""
+    any_agent(facts)
+    found = sources_down(facts, "proc")
+    return failed(found, count=len(found)) if found else passed()
+
+
+def not_running(facts: DoctorFacts) -> Judgement:
+    """Pods of HAMi or vgpuscope that do not run."""
+    pods = known(facts.kubernetes).pods
+    if not pods:
+        return skipped(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
+    found = [f"{pod.namespace}/{pod.name}: {pod.waiting or 'not ready'}" for pod in pods if not pod.ready]
+    return failed(found, count=len(found)) if found else passed(count=len(pods))
+
+
+def restarts(facts: DoctorFacts) -> Judgement:
+    """Exporters that were killed for their memory, or restart again and again."""
+    pods = known(facts.kubernetes).pods
+    if not pods:
+        return skipped(Missing(fact="kubernetes", reason="no-data", detail="pods of HAMi or vgpuscope"))
+    found = [
+        f"{pod.namespace}/{pod.name}: {pod.restarts} × {pod.ended_by or 'restart'}"
+        for pod in pods
+        if pod.ended_by == "OOMKilled" or pod.restarts >= _MANY_RESTARTS
+    ]
+    return warned(found, count=len(found)) if found else passed(count=len(pods))
+
+
+def versions_differ(facts: DoctorFacts) -> Judgement:
+    """Parts of different versions."""
+    versions: dict[str, set[str]] = {}
+    if not isinstance(facts.series, Missing):
+        for one in named(facts.series, m.BUILD_INFO.name):
+            versions.setdefault(one.labels.get("version", "?"), set()).add(one.labels.get("instance", "?"))
+    if not isinstance(facts.agents, Missing):
+        for agent in facts.agents:
+            if agent.version:
+                versions.setdefault(agent.version, set()).add(agent.url)
+    if not isinstance(facts.analyzer, Missing) and facts.analyzer.version:
+        versions.setdefault(facts.analyzer.version, set()).add(facts.analyzer.url)
+    if not versions:
+        return skipped(facts.agents if isinstance(facts.agents, Missing) else _unversioned())
+    shown = [f"{version}: {len(places)}" for version, places in versions.items()]
+    return warned(shown, versions=len(versions)) if len(versions) > 1 else passed(version=next(iter(versions)))
+
+
+def _unversioned() -> Missing:
+    return Missing(fact="agent", reason="no-data", detail=m.BUILD_INFO.name)

@@ -1,0 +1,158 @@
+"""What all checks use: judgements, and what the labels of a series say."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from vgpuscope.catalog import node as m
+from vgpuscope.catalog.gpu_series import DEVICES, UUID_LABELS
+from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, Series, SeriesFacts, known
+
+K = TypeVar("K")
+V = TypeVar("V")
+Judge = Callable[[DoctorFacts], Judgement]
+
+_EXAMPLES = 5  # objects that a finding names
+_TENANT = (("namespace", "podnamespace"), ("pod", "podname"), ("container", "ctrname"))
+
+
+def passed(**numbers: float | str) -> Judgement:
+    """In order."""
+    return Judgement(status="pass", numbers=numbers)
+
+
+def warned(examples: Iterable[str] = (), **numbers: float | str) -> Judgement:
+    """It works, but numbers can mislead."""
+    return Judgement(status="warn", numbers=numbers, examples=few(examples))
+
+
+def failed(examples: Iterable[str] = (), **numbers: float | str) -> Judgement:
+    """Something is broken."""
+    return Judgement(status="fail", numbers=numbers, examples=few(examples))
+
+
+def skipped(missing: Missing) -> Judgement:
+    """It could not be looked at."""
+    return Judgement(status="skipped", missing=missing)
+
+
+def few(examples: Iterable[str]) -> tuple[str, ...]:
+    """The first examples, each once, in order."""
+    return tuple(sorted(dict.fromkeys(examples))[:_EXAMPLES])
+
+
+def nothing(facts: SeriesFacts, *names: str) -> Judgement:
+    """Skipped: there is no series of these names to judge."""
+    shown = ", ".join(sorted(names)[:3])
+    return skipped(Missing(fact="series", reason="no-data", detail=shown, place=facts.origin))
+
+
+def named(facts: SeriesFacts, *names: str) -> list[Series]:
+    """The series of these metrics."""
+    wanted = frozenset(names)
+    return [one for one in facts.now if one.name in wanted]
+
+
+def grouped(items: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """The items by key, in order."""
+    found: dict[K, list[V]] = defaultdict(list)
+    for one in items:
+        found[key(one)].append(one)
+    return dict(found)
+
+
+def gpu_of(labels: Mapping[str, str]) -> str:
+    """The UUID of the GPU; "" if none is named."""
+    return next((labels[name] for name in UUID_LABELS if labels.get(name)), "")
+
+
+def tenant_of(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    """Namespace, pod and container as the exporter wrote them; "" for each that is not there."""
+    displaced = "exported_pod" in labels or "exported_namespace" in labels
+    if displaced:
+        namespace, pod, container = (labels.get(f"exported_{one}", "") for one, _ in _TENANT)
+    else:
+        namespace, pod, container = (labels.get(one) or labels.get(other, "") for one, other in _TENANT)
+    return namespace, pod, container
+
+
+def target_of(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Job and instance that were scraped."""
+    return labels.get("job", ""), labels.get("instance", "")
+
+
+def ours(facts: SeriesFacts) -> frozenset[tuple[str, str]]:
+    """Targets that are vgpuscope's own."""
+    return frozenset(target_of(one.labels) for one in named(facts, m.BUILD_INFO.name, m.SAMPLE_TIME.name))
+
+
+def nodes_with_series(facts: SeriesFacts) -> frozenset[str]:
+    """Nodes that some GPU series names."""
+    labels = ("node", "nodeid", "Hostname", "hostname", "kubernetes_node", "exported_node", "nodename")
+    return frozenset(
+        one.labels[name]
+        for one in facts.now
+        if one.name in DEVICES or one.name == m.SAMPLE_TIME.name
+        for name in labels
+        if one.labels.get(name)
+    )
+
+
+def faults_with(facts: DoctorFacts, *codes: str) -> list[str]:
+    """Agents whose source is down with one of these codes, with the message."""
+    return [
+        f"{agent.node or agent.url}: {message or code}"
+        for agent in known(facts.agents)
+        for _, code, message in agent.faults
+        if code in codes
+    ]
+
+
+def sources_down(facts: DoctorFacts, source: str) -> list[str]:
+    """Nodes on which an agent cannot read a source that should be there."""
+    found = []
+    if not isinstance(facts.agents, Missing):
+        found += [
+            f"{agent.node or agent.url}: {code or 'down'}"
+            for agent in facts.agents
+            for name, code, _ in agent.faults
+            if name == source and not code.endswith("_ABSENT")
+        ]
+    if not isinstance(facts.series, Missing):
+        series = facts.series
+        absent = {one.labels.get("node") for one in named(series, m.SOURCE_ABSENT.name) if one.value == 1}
+        found += [
+            node
+            for one in named(series, m.SOURCE_UP.name)
+            if one.value == 0 and one.labels.get("source") == source and not _absent(series, one, absent)
+            for node in [one.labels.get("node", "")]
+            if not any(known.startswith(f"{node}:") for known in found)
+        ]
+    return found
+
+
+def _absent(series: SeriesFacts, up: Series, nodes: set[str | None]) -> bool:
+    if up.labels.get("node") not in nodes:
+        return False
+    same = ("node", "source")
+    return any(
+        one.value == 1 and all(one.labels.get(name) == up.labels.get(name) for name in same)
+        for one in named(series, m.SOURCE_ABSENT.name)
+    )
+
+
+def any_agent(facts: DoctorFacts) -> None:
+    """Raises Absent unless an agent can be judged, by asking it or by its series."""
+    seen = not isinstance(facts.series, Missing) and named(facts.series, m.SOURCE_UP.name)
+    if not seen:
+        known(facts.agents)
+
+
+def gpu_nodes(facts: DoctorFacts) -> set[str]:
+    """Nodes that have GPUs, by the scheduler's ledger or the API server; empty if neither is known."""
+    found: set[str] = set()
+    if not isinstance(facts.cluster, Missing):
+        found |= {node.name for node in facts.cluster.nodes if node.known and (node.devices or node.offers)}
+    if not isinstance(facts.kubernetes, Missing):
+        found |= {node.name for node in facts.kubernetes.nodes if node.offered or node.registered}
+    return found

@@ -1,0 +1,103 @@
+"""Rights: may each part read what it needs?"""
+
+from vgpuscope.catalog import cluster as c
+from vgpuscope.logic.doctor.judging import failed, gpu_nodes, named, passed, skipped, warned
+from vgpuscope.model.doctor import DoctorFacts, Judgement, Missing, known
+
+
+def api_down(facts: DoctorFacts) -> Judgement:
+    """The API server does not answer."""
+    found = facts.kubernetes
+    if not isinstance(found, Missing):
+        return passed(nodes=len(found.nodes))
+    return failed([found.detail], place=found.place) if found.reason == "no-answer" else skipped(found)
+
+
+def rights_missing(facts: DoctorFacts) -> Judgement:
+    """Requests that the API server rejects."""
+    found: list[str] = []
+    looked = False
+    if not isinstance(facts.kubernetes, Missing):
+        found, looked = [*facts.kubernetes.denied], True
+    elif facts.kubernetes.reason == "refused":
+        found.append(facts.kubernetes.detail)
+    if not isinstance(facts.agents, Missing):
+        looked = True
+        found += [
+            f"{agent.node}: {message}"
+            for agent in facts.agents
+            for _, code, message in agent.faults
+            if code == "KUBE_FORBIDDEN"
+        ]
+    watches = _watches(facts)
+    found += [f"{kind}: watch_up 0" for kind, up in watches.items() if not up]
+    if found:
+        return failed(found, count=len(found))
+    if not looked and not watches:
+        known(facts.kubernetes)
+    return passed(kinds=len(watches))
+
+
+def _watches(facts: DoctorFacts) -> dict[str, bool]:
+    """The kinds that the cluster exporter watches, and whether each watch works."""
+    if not isinstance(facts.cluster, Missing) and facts.cluster.page is not None:
+        samples = [(seen.labels, value) for seen, value in facts.cluster.page if seen.name == c.WATCH_UP.name]
+        return {labels.get("kind", "?"): value == 1 for labels, value in samples}
+    if not isinstance(facts.series, Missing):
+        return {one.labels.get("kind", "?"): one.value == 1 for one in named(facts.series, c.WATCH_UP.name)}
+    return {}
+
+
+def cluster_exporter_missing(facts: DoctorFacts) -> Judgement:
+    """Nothing tells why pods wait, and what is allocated."""
+    found = facts.cluster
+    if not isinstance(found, Missing):
+        return passed(nodes=len(found.nodes), pending=sum(pod.outcome == "waiting" for pod in found.pending.pending))
+    if found.reason in {"no-answer", "unreadable"}:
+        return failed([found.detail], place=found.place)
+    if found.reason in {"refused", "wrong-service"}:
+        return passed(place=found.place)
+    if isinstance(facts.series, Missing):
+        return skipped(found)
+    return passed() if named(facts.series, c.WATCH_UP.name) else warned([found.place] if found.place else ())
+
+
+def credentials_refused(facts: DoctorFacts) -> Judgement:
+    """Services that reject the credentials of this caller."""
+    asked = (facts.agents, facts.cluster, facts.analyzer, facts.prometheus)
+    refused = [f"{one.place}: {one.detail}" for one in asked if isinstance(one, Missing) and one.reason == "refused"]
+    if refused:
+        return failed(refused, count=len(refused))
+    answered = [one for one in asked if not isinstance(one, Missing)]
+    return passed(count=len(answered)) if answered else skipped(_first_missing(facts))
+
+
+def _first_missing(facts: DoctorFacts) -> Missing:
+    assert isinstance(facts.analyzer, Missing)
+    return facts.analyzer
+
+
+def not_registered(facts: DoctorFacts) -> Judgement:
+    """GPU nodes that do not register their GPUs with HAMi, or whose kubelet offers none."""
+    found = []
+    if not isinstance(facts.kubernetes, Missing):
+        nodes = facts.kubernetes.nodes
+        found += [node.name for node in nodes if node.registered is False and node.ready]
+        found += [
+            f"{node.name}: allocatable 0" for node in nodes if node.registered and not node.offered and node.ready
+        ]
+    if not isinstance(facts.cluster, Missing):
+        found += [
+            f"{one.node}: {one.kind}"
+            for node in facts.cluster.nodes
+            for one in node.findings
+            if one.kind == "kubelet-zero" and f"{one.node}: allocatable 0" not in found
+        ]
+    elif isinstance(facts.kubernetes, Missing):
+        known(facts.cluster)
+    if found:
+        return failed(found, count=len(set(found)))
+    nodes_found = gpu_nodes(facts)
+    if not nodes_found:
+        return skipped(Missing(fact="cluster", reason="no-data", detail="nodes"))
+    return passed(nodes=len(nodes_found))

@@ -1,0 +1,306 @@
+"""What doctor looks at, and what it says: facts that may be missing with a reason, and one judgement for each check."""
+
+from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from vgpuscope.model.console.facts import ClusterFacts
+from vgpuscope.model.console.parts import Words
+from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
+
+T = TypeVar("T")
+
+Status: TypeAlias = Literal["pass", "warn", "fail", "skipped"]
+Stage: TypeAlias = Literal[
+    "driver", "regions", "agent", "scrape", "labels", "units", "freshness", "rights", "analyzer", "history"
+]
+STAGES: tuple[Stage, ...] = (
+    "driver",
+    "regions",
+    "agent",
+    "scrape",
+    "labels",
+    "units",
+    "freshness",
+    "rights",
+    "analyzer",
+    "history",
+)
+Place: TypeAlias = Literal["node", "outside", "analyzer"]  # where doctor runs
+
+# ── facts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FactName: TypeAlias = Literal[
+    "driver",
+    "regions",
+    "processes",
+    "podresources",
+    "agent",
+    "cluster",
+    "prometheus",
+    "series",
+    "kubernetes",
+    "analyzer",
+    "history",
+]
+Reason: TypeAlias = Literal[
+    "not-given",  # no address was given, and nothing answers at the default one
+    "no-answer",  # nothing answers in time
+    "refused",  # the credentials are rejected
+    "wrong-service",  # something else answers there
+    "unreadable",  # the answer has another form
+    "not-here",  # this machine has no such thing
+    "no-data",  # it answers, but has nothing to judge
+    "elsewhere",  # only known in another place: on the node, or with another argument
+    "internal",  # the check itself failed
+]
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """A fact that could not be had, and why. A check that needs it is skipped, never passed."""
+
+    fact: FactName
+    reason: Reason
+    code: str = ""  # of our error, if there was one
+    detail: str = ""  # the error in its own words
+    place: str = ""  # where it was looked for
+
+
+class Absent(Exception):
+    """Raised where a check needs a fact that is missing."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__(missing.detail)
+        self.missing = missing
+
+
+def known(fact: T | Missing) -> T:
+    """The fact; Absent if it is missing."""
+    if isinstance(fact, Missing):
+        raise Absent(fact)
+    return fact
+
+
+class DriverFacts(Struct, frozen=True, kw_only=True):
+    """The driver of this machine."""
+
+    gpus: int
+    version: str | None = None
+    unhealthy: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()  # processes that the driver lists
+
+
+class RegionFacts(Struct, frozen=True, kw_only=True):
+    """HAMi's regions of this machine."""
+
+    directory: str
+    containers: int
+    without_file: tuple[str, ...] = ()  # containers without a region file
+    refused: tuple[str, ...] = ()  # file: reason
+
+
+class ProcessFacts(Struct, frozen=True, kw_only=True):
+    """The processes of this machine, as they can be seen here."""
+
+    root: str
+    seen: int  # of the processes that the driver lists
+    listed: int
+
+
+class AgentFacts(Struct, frozen=True, kw_only=True):
+    """One agent that was asked itself."""
+
+    url: str
+    node: str
+    version: str | None = None
+    sample_age: Seconds | None = None
+    clock_offset: Seconds = 0.0  # how far its clock is ahead of ours
+    faults: tuple[tuple[str, str, str], ...] = ()  # sources that are down or absent: source, code, message
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """One series with a value: on a page, or in Prometheus."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+    @property
+    def job(self) -> str:
+        return self.labels.get("job", "")
+
+
+class SeriesFacts(Struct, frozen=True, kw_only=True):
+    """The series about GPUs, or a part of them."""
+
+    now: tuple[Series, ...]
+    whole: bool = True  # of the whole fleet; False: of the agents that were named
+    gpus: int = 0  # GPUs that were looked at
+    all_gpus: int = 0  # GPUs that there are
+    flapping: tuple[str, ...] | None = None  # GPUs whose series change between two sets of labels; None: not known here
+    origin: str = ""
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One job of Prometheus that scrapes GPUs, or should."""
+
+    name: str
+    up: int
+    down: int
+    interval: Seconds | None = None  # None: too few scrapes to tell
+    examples: tuple[str, ...] = ()  # targets that are down
+    age: Seconds | None = None  # of the oldest last sample of a target that is up
+
+
+class PrometheusFacts(Struct, frozen=True, kw_only=True):
+    """What a Prometheus has and scrapes."""
+
+    url: str
+    targets: int  # of all jobs
+    jobs: tuple[Job, ...]  # those with GPU series now or in the last hour, or named after a GPU exporter
+    names: dict[str, int]  # GPU metrics that have series now, and how many
+    condition: str = ""  # query_condition of the analyzer
+    matched: int | None = None  # series that fulfil the condition; None: there is no condition
+    unmatched: int = 0  # series without the condition
+    unknown_names: tuple[tuple[str, str], ...] | None = None  # rule, GPU metric without series; None: not known
+
+
+class KubeNode(Struct, frozen=True, kw_only=True):
+    """A node with GPUs."""
+
+    name: str
+    ready: bool
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+    offered: int = 0  # GPUs in status.allocatable
+    registered: bool | None = None  # with HAMi; None: no node of this cluster is
+
+
+class KubePod(Struct, frozen=True, kw_only=True):
+    """A pod of ours or of HAMi."""
+
+    namespace: str
+    name: str
+    node: str
+    component: str
+    ready: bool
+    restarts: int = 0
+    ended_by: str = ""  # why its container ended last: OOMKilled, Error
+    waiting: str = ""  # why it does not run: CrashLoopBackOff, ImagePullBackOff
+
+
+class KubeFacts(Struct, frozen=True, kw_only=True):
+    """What the API server says to this caller."""
+
+    denied: tuple[str, ...] = ()  # "list events"
+    nodes: tuple[KubeNode, ...] = ()
+    pods: tuple[KubePod, ...] = ()
+    ended: tuple[tuple[str, str], ...] = ()  # namespace and name of pods that have ended
+
+
+class AnalyzerFacts(Struct, frozen=True, kw_only=True):
+    """What an analyzer says of itself."""
+
+    url: str
+    version: str | None = None
+    interval: Seconds | None = None
+    window: Seconds | None = None
+    condition: str = ""
+    source_up: bool = True
+    error_code: str = ""
+    error: str = ""
+    analysed: bool = False  # there was at least one analysis
+    old: bool = False
+    leader: bool = True
+    stored: bool | None = None  # the store of results answers; None: results are not stored
+    failing: tuple[str, ...] = ()
+    targets_down: int | None = None
+    targets_up: int | None = None
+    down: tuple[str, ...] = ()  # some targets that do not answer
+    gpus: int | None = None
+    unknown: int | None = None
+    clock_offset: Seconds = 0.0
+
+    @property
+    def unknown_ratio(self) -> Ratio | None:
+        return None if not self.gpus or self.unknown is None else self.unknown / self.gpus
+
+
+class DoctorFacts(Struct, frozen=True, kw_only=True):
+    """All that was found out."""
+
+    at: UnixTime
+    place: Place
+    driver: DriverFacts | Missing
+    regions: RegionFacts | Missing
+    processes: ProcessFacts | Missing
+    podresources: int | Missing  # devices that the kubelet lists
+    agents: tuple[AgentFacts, ...] | Missing
+    cluster: ClusterFacts | Missing
+    prometheus: PrometheusFacts | Missing
+    series: SeriesFacts | Missing
+    kubernetes: KubeFacts | Missing
+    analyzer: AnalyzerFacts | Missing
+
+
+# ── judgements ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """What one check found."""
+
+    status: Status
+    numbers: dict[str, float | str] = {}  # that the texts and the evidence name
+    examples: tuple[str, ...] = ()
+    missing: Missing | None = None  # why the check was skipped
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One finished check, without its words."""
+
+    code: str
+    stage: Stage
+    judgement: Judgement
+
+
+# ── the report ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DoctorFinding(Struct, frozen=True, kw_only=True):
+    """One check with its words, in both languages.
+
+    pass: looked at, and in order. warn: it works, but numbers can mislead. fail: something is broken. skipped: it could
+    not be looked at, and `cause` says why.
+    """
+
+    code: str
+    stage: Stage
+    status: Status
+    title: Words  # what is looked at
+    cause: Words | None = None
+    fix: Words | None = None
+    commands: tuple[str, ...] = ()  # to copy
+    numbers: dict[str, float | str] = {}
+    examples: tuple[str, ...] = ()
+    docs: str = ""  # part of the documentation
+
+
+class DoctorStage(Struct, frozen=True, kw_only=True):
+    """One link of the chain."""
+
+    stage: Stage
+    name: Words
+    status: Status  # the worst of its checks
+
+
+class DoctorReport(Struct, frozen=True, kw_only=True):
+    """Everything that doctor says."""
+
+    at: str
+    version: str
+    place: Place
+    status: Status  # the worst of all checks; skipped: nothing could be looked at
+    counts: dict[Status, int]
+    seconds: Seconds
+    stages: tuple[DoctorStage, ...]
+    findings: tuple[DoctorFinding, ...]

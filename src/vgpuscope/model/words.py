@@ -1,0 +1,16 @@
+"""Texts in both languages."""
+
+from msgspec import Struct
+
+
+class Words(Struct, frozen=True):
+    """One text in both languages."""
+
+    en: str
+    zh: str
+
+    def __add__(self, other: "Words") -> "Words":
+        return Words(self.en + other.en, self.zh + other.zh)
+
+
+NO_WORDS = Words("", "")

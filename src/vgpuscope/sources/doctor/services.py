@@ -1,0 +1,255 @@
+"""What our own services say of themselves: an agent, the cluster exporter, the analyzer."""
+
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.catalog import cluster as c
+from vgpuscope.formats.prom.text import PageReader
+from vgpuscope.model.console.facts import ClusterFacts, Seen
+from vgpuscope.model.console.parts import PartList
+from vgpuscope.model.doctor import AgentFacts, AnalyzerFacts, DoctorReport, Missing
+from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
+from vgpuscope.model.pending import PendingList
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.usage import NodeSnapshot
+from vgpuscope.sources.clients.agent import AGENT, clock_offset
+from vgpuscope.sources.clients.analyzer import ANALYZER
+from vgpuscope.sources.clients.served_api import Answer, ServedApi, ServiceKind
+from vgpuscope.sources.console.cluster import WANTED, ClusterPart
+from vgpuscope.sources.doctor.missing import missing
+
+_PLAIN = {"Accept-Encoding": "identity"}
+_OK = 200
+DOCTOR_PATH = "/api/v1/doctor"
+_REJECTED = frozenset({401, 403})
+
+
+class Asked(NamedTuple):
+    """What one service answered, for the bundle."""
+
+    name: str
+    body: bytes
+
+
+class _Told:
+    """Remembers that another service answered."""
+
+    another = False
+
+    def _another(self, there: str) -> SourceDown:
+        self.another = True
+        return super()._another(there)  # type: ignore[misc,no-any-return]
+
+
+class _Service(_Told, ServedApi[Any]):
+    def __init__(self, kind: ServiceKind, url: str, *, token: str | None, within: Seconds) -> None:
+        super().__init__(kind, url, content=Any, timeout=within, token=token)
+
+    async def answer(self, path: str, *, plain: bool = False) -> Answer:
+        """An answer with content; QueryForbidden or SourceDown."""
+        found = await self.get(path, headers=_PLAIN if plain else None)
+        if found.status_code in _REJECTED:
+            raise QueryForbidden(str(self._refused(found)))
+        if found.status_code != _OK:
+            raise self._refused(found)
+        return found
+
+
+class _Cluster(_Told, ClusterPart):
+    pass
+
+
+def _missing(fact: Any, error: ScopeError | TimeoutError, *, url: str, another: bool, given: bool) -> Missing:
+    if another:
+        return Missing(fact=fact, reason="wrong-service", code="SOURCE_DOWN", detail=str(error), place=url)
+    return missing(fact, error, place=url, given=given)
+
+
+class AgentAnswer(NamedTuple):
+    """One agent: its state, and its page."""
+
+    facts: AgentFacts | Missing
+    page: bytes | None = None
+
+
+async def read_agent(url: str, *, token: str | None, within: Seconds, given: bool = True) -> AgentAnswer:
+    """What an agent answers; never raises, except for an address that is none."""
+    async with _Service(AGENT, url, token=token, within=within) as api:
+        try:
+            answer = await api.answer(AGENT.path)
+            offset = clock_offset(answer.headers.get("date"), time.time())
+            snapshot = _read(answer.content, NodeSnapshot, api.url)
+            page = (await api.answer("/metrics", plain=True)).content
+        except (ScopeError, TimeoutError) as e:
+            return AgentAnswer(_missing("agent", e, url=api.url, another=api.another, given=given))
+    return AgentAnswer(_agent(snapshot, api.url, offset, now=time.time()), page)
+
+
+def _agent(snapshot: NodeSnapshot, url: str, offset: Seconds, *, now: float) -> AgentFacts:
+    return AgentFacts(
+        url=url,
+        node=snapshot.node,
+        sample_age=max(0.0, now + offset - snapshot.at),
+        clock_offset=offset,
+        faults=tuple(
+            (one.source, one.code or "SOURCE_DOWN", one.message or "") for one in snapshot.sources if not one.up
+        ),
+    )
+
+
+async def read_cluster(url: str, *, token: str | None, within: Seconds, given: bool = True) -> ClusterFacts | Missing:
+    """What a cluster exporter answers; never raises, except for an address that is none."""
+    async with _Cluster(url, token=token, timeout=within) as api:
+        try:
+            if waiting := await api.missing():
+                return await _unlisted(api, waiting)
+            return await api.read()
+        except (ScopeError, TimeoutError) as e:
+            return _missing("cluster", e, url=api.url, another=api.another, given=given)
+
+
+async def _unlisted(api: _Cluster, waiting: tuple[str, ...]) -> ClusterFacts:
+    """An exporter that has not listed everything: its page says which watches fail."""
+    answer = await api.get("/metrics", headers=_PLAIN)
+    reader: PageReader[Seen] = PageReader(wanted=WANTED, meaning=Seen)
+    page = list(reader.read(answer.content))
+    shown = {seen.labels.get("kind") for seen, _ in page if seen.name == c.WATCH_UP.name}
+    page += [(Seen(c.WATCH_UP.name, {"kind": kind}), 0.0) for kind in waiting if kind not in shown]
+    return ClusterFacts(pending=PendingList(now=time.time()), page=tuple(page))
+
+
+# ── the analyzer ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Error(Struct):
+    code: str = ""
+    message: str = ""
+
+
+class _Health(Struct):
+    prometheus_connected: bool = True
+    last_analysis: str | None = None
+    analysis_timeout: bool = False
+    interval: float | None = None
+    leader: bool = True
+    history: bool = False
+    error: _Error | None = None
+    targets_up: int | None = None
+    targets_down: int | None = None
+    stale_reason: str | None = None
+    failing: tuple[str, ...] = ()
+
+
+class _InfoConfig(Struct):
+    prometheus_url: str = ""
+    time_window_min: float | None = None
+
+
+class _Info(Struct):
+    version: str | None = None
+    config: _InfoConfig | None = None
+
+
+class _Prometheus(Struct):
+    query_condition: str = ""
+
+
+class _Config(Struct):
+    prometheus: _Prometheus | None = None
+
+
+class _Stats(Struct):
+    total_gpus: int | None = None
+    unknown_count: int | None = None
+
+
+class AnalyzerAnswer(NamedTuple):
+    """The analyzer: its state, where it reads from, and its answers for the bundle."""
+
+    facts: AnalyzerFacts | Missing
+    prometheus_url: str = ""
+    answers: tuple[Asked, ...] = ()
+
+
+async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: bool = True) -> AnalyzerAnswer:
+    """What an analyzer answers; never raises, except for an address that is none."""
+    async with _Service(ANALYZER, url, token=token, within=within) as api:
+        try:
+            answer = await api.answer("/health")
+            health = _read(answer.content, _Health, api.url)
+        except (ScopeError, TimeoutError) as e:
+            return AnalyzerAnswer(_missing("analyzer", e, url=api.url, another=api.another, given=given))
+        more = [await _optional(api, path) for path in ("/", "/config", "/results/stats", "/api/v1/parts")]
+    offset = clock_offset(answer.headers.get("date"), time.time())
+    info, config = _or_empty(more[0], _Info), _or_empty(more[1], _Config)
+    stats, parts = _or_empty(more[2], _Stats), _or_empty(more[3], PartList)
+    facts = _analyzer(health, info, config, stats, parts, url=api.url, offset=offset)
+    address = info.config.prometheus_url if info and info.config else ""
+    return AnalyzerAnswer(facts, address, (Asked("health.json", answer.content),))
+
+
+async def read_report(url: str, *, token: str | None, within: Seconds) -> DoctorReport | None:
+    """What an analyzer's own doctor finds; None if it does not say."""
+    async with _Service(ANALYZER, url, token=token, within=within) as api:
+        found: DoctorReport | None = _or_empty(await _optional(api, DOCTOR_PATH), DoctorReport)
+        return found
+
+
+def _analyzer(
+    health: _Health,
+    info: _Info | None,
+    config: _Config | None,
+    stats: _Stats | None,
+    parts: PartList | None,
+    *,
+    url: str,
+    offset: Seconds,
+) -> AnalyzerFacts:
+    state = next((part.state for part in parts.parts if part.name == "history"), None) if parts else None
+    window = info.config.time_window_min if info and info.config else None
+    return AnalyzerFacts(
+        url=url,
+        version=info.version if info else None,
+        interval=health.interval,
+        window=window * 60 if window else None,
+        condition=config.prometheus.query_condition if config and config.prometheus else "",
+        source_up=health.prometheus_connected,
+        error_code=health.error.code if health.error else "",
+        error=(health.error.message if health.error else "") or health.stale_reason or "",
+        analysed=health.last_analysis is not None,
+        old=health.analysis_timeout,
+        leader=health.leader,
+        stored=None if state == "absent" else health.history,
+        failing=health.failing,
+        targets_up=health.targets_up,
+        targets_down=health.targets_down,
+        gpus=stats.total_gpus if stats else None,
+        unknown=stats.unknown_count if stats else None,
+        clock_offset=offset,
+    )
+
+
+async def _optional(api: _Service, path: str) -> bytes | None:
+    try:
+        return (await api.answer(path)).content
+    except (ScopeError, TimeoutError):
+        return None
+
+
+def _or_empty(body: bytes | None, shape: type[Any]) -> Any:
+    if body is None:
+        return None
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _read(body: bytes, shape: type[Any], url: str) -> Any:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise SourceDown(f"{url} answers, but its answer cannot be read: {e}") from e

@@ -1,0 +1,836 @@
+"""The words of doctor, in English and Chinese: what each check looks at, the cause it names, and the fix."""
+
+from typing import Final, NamedTuple
+
+from vgpuscope.catalog import node as m
+from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
+from vgpuscope.model.console.parts import Words
+from vgpuscope.model.doctor import FactName, Reason, Stage, Status
+
+
+class Said(NamedTuple):
+    """One check in words. {braces} are filled with the numbers of a judgement."""
+
+    title: Words
+    cause: Words
+    fix: Words
+    commands: tuple[str, ...] = ()
+
+
+STAGE_NAMES: Final[dict[Stage, Words]] = {
+    "driver": Words("driver", "驱动"),
+    "regions": Words("HAMi regions", "HAMi 共享区"),
+    "agent": Words("agents", "节点代理"),
+    "scrape": Words("scrape", "采集"),
+    "labels": Words("labels", "标签"),
+    "units": Words("units", "单位"),
+    "freshness": Words("freshness", "时效"),
+    "rights": Words("API and rights", "API 与权限"),
+    "analyzer": Words("analyzer", "分析器"),
+    "history": Words("history", "历史"),
+}
+STATUS_NAMES: Final[dict[Status, Words]] = {
+    "pass": Words("pass", "通过"),
+    "warn": Words("warn", "警告"),
+    "fail": Words("FAIL", "失败"),
+    "skipped": Words("skip", "跳过"),
+}
+FACT_NAMES: Final[dict[FactName, Words]] = {
+    "driver": Words("the driver of this machine", "本机驱动"),
+    "regions": Words("HAMi's regions on this machine", "本机的 HAMi 共享区"),
+    "processes": Words("the processes of this machine", "本机进程"),
+    "podresources": Words("the kubelet's PodResources socket", "kubelet 的 PodResources 套接字"),
+    "agent": Words("an agent", "节点代理"),
+    "cluster": Words("the cluster exporter", "集群导出器"),
+    "prometheus": Words("Prometheus", "Prometheus"),
+    "series": Words("GPU series", "GPU 序列"),
+    "kubernetes": Words("the Kubernetes API", "Kubernetes API"),
+    "analyzer": Words("the analyzer", "分析器"),
+    "history": Words("stored results", "已存储的结果"),
+}
+REASONS: Final[dict[Reason, Words]] = {
+    "not-given": Words(
+        "Not looked at: no address of {fact} was given, and none answers at the default one.",
+        "未检查：没有给出{fact}的地址，默认地址也没有应答。",
+    ),
+    "no-answer": Words("Not looked at: {fact} does not answer.", "未检查：{fact}没有应答。"),
+    "refused": Words("Not looked at: {fact} rejects the credentials.", "未检查：{fact}拒绝了凭据。"),
+    "wrong-service": Words(
+        "Not looked at: another service answers at the address of {fact}.", "未检查：{fact}的地址上应答的是另一个服务。"
+    ),
+    "unreadable": Words("Not looked at: the answer of {fact} cannot be read.", "未检查：无法读取{fact}的应答。"),
+    "not-here": Words("Not looked at: this place has no {fact}.", "未检查：此处没有{fact}。"),
+    "no-data": Words("Nothing to judge: {fact} has no such data.", "没有可判断的数据：{fact}中没有这类数据。"),
+    "elsewhere": Words(
+        "Not looked at: this is known only with {fact} and its API.", "未检查：只有通过{fact}及其 API 才能得知。"
+    ),
+    "internal": Words("The check itself failed. Please report it.", "检查本身出错，请报告此问题。"),
+}
+
+_W = Words
+SAID: Final[dict[str, Said]] = {
+    # ── driver ──────────────────────────────────────────────────────────────────────────────────────────────────
+    "DRIVER_LIBRARY_MISSING": Said(
+        _W("The driver's library can be loaded", "能够加载驱动库"),
+        _W(
+            "libnvidia-ml.so.1 cannot be loaded in a place with GPUs. The driver is not mounted into the "
+            "container, or not installed.",
+            "在有 GPU 的地方无法加载 libnvidia-ml.so.1：驱动没有挂载进容器，或没有安装。",
+        ),
+        _W(
+            "Run the agent with the nvidia runtime class and `NVIDIA_DRIVER_CAPABILITIES=utility`.",
+            "用 nvidia 运行时类运行代理，并设置 `NVIDIA_DRIVER_CAPABILITIES=utility`。",
+        ),
+        ("kubectl get runtimeclass", "kubectl exec -n vgpuscope ds/vgpuscope-agent -- ls /usr/lib/x86_64-linux-gnu"),
+    ),
+    "DRIVER_FAILED": Said(
+        _W("The driver answers", "驱动有应答"),
+        _W("NVML returns an error for every GPU.", "NVML 对所有 GPU 都返回错误。"),
+        _W(
+            "Compare the versions of the kernel module and the library. After an upgrade of the driver, "
+            "restart the node.",
+            "比较内核模块与驱动库的版本。升级驱动之后请重启节点。",
+        ),
+        ("nvidia-smi", "cat /proc/driver/nvidia/version"),
+    ),
+    "DRIVER_HUNG": Said(
+        _W("Calls to the driver return", "驱动调用能够返回"),
+        _W("A call to the driver does not return within its deadline.", "一次驱动调用没有在期限内返回。"),
+        _W("Look for XIDs in the kernel log. The GPU may need a reset.", "在内核日志中查找 XID。GPU 可能需要复位。"),
+        ("dmesg | grep -i xid",),
+    ),
+    "NO_GPU": Said(
+        _W("The driver lists GPUs", "驱动列出 GPU"),
+        _W("The driver ({version}) answers, but lists no GPU.", "驱动（{version}）有应答，但没有列出任何 GPU。"),
+        _W(
+            "Check the PCI bus and the kernel log. In a container, check `NVIDIA_VISIBLE_DEVICES`.",
+            "检查 PCI 总线和内核日志。在容器中请检查 `NVIDIA_VISIBLE_DEVICES`。",
+        ),
+        ("lspci | grep -i nvidia", "nvidia-smi -L"),
+    ),
+    "GPU_UNHEALTHY": Said(
+        _W("GPUs are healthy", "GPU 健康"),
+        _W(
+            "{count:GPU is|GPUs are} lost, in need of a reset, or silent.",
+            "{count} 个 GPU 丢失、需要复位或没有应答。",
+        ),
+        _W("Drain the node, then reset the GPU or restart the node.", "先排空节点，再复位 GPU 或重启节点。"),
+        ("kubectl drain NODE --ignore-daemonsets", "nvidia-smi --gpu-reset -i INDEX"),
+    ),
+    "HOST_PID_MISSING": Said(
+        _W("Processes on GPUs can be found", "能够找到 GPU 上的进程"),
+        _W(
+            "The driver lists {listed:process|processes}, and none can be found in /proc. The driver reports "
+            "pids of the host.",
+            "驱动列出了 {listed} 个进程，但在 /proc 中一个也找不到。驱动报告的是宿主机的进程号。",
+        ),
+        _W(
+            "Set hostPID: true in the agent's DaemonSet, or mount the host's /proc and set --proc-root.",
+            "在代理的 DaemonSet 中设置 hostPID: true，或挂载宿主机的 /proc 并设置 --proc-root。",
+        ),
+        ("kubectl get ds -A -o custom-columns=NAME:.metadata.name,HOSTPID:.spec.template.spec.hostPID",),
+    ),
+    "MIG_WITHOUT_PROFILING": Said(
+        _W("MIG instances have a utilisation", "MIG 实例有利用率"),
+        _W(
+            "{count:MIG instance has|MIG instances have} no profiling metric. NVML defines no utilisation for "
+            "MIG, so it looks idle or is missing.",
+            "{count} 个 MIG 实例没有性能剖析指标。NVML 对 MIG 不定义利用率，因此它们看起来空闲或缺失。",
+        ),
+        _W(
+            "Add `DCGM_FI_PROF_GR_ENGINE_ACTIVE` to dcgm-exporter's metrics file, and run it with `SYS_ADMIN`.",
+            "在 dcgm-exporter 的指标文件中加入 `DCGM_FI_PROF_GR_ENGINE_ACTIVE`，并以 `SYS_ADMIN` 权限运行。",
+        ),
+        ("nvidia-smi mig -lgi",),
+    ),
+    "CONTAINER_SM_ZERO": Said(
+        _W("Containers on busy GPUs show their use", "繁忙 GPU 上的容器显示利用率"),
+        _W(
+            "{count:GPU is|GPUs are} busy, and HAMi's monitor shows 0 for every container there. On Blackwell, "
+            "the old call for the use of a process returns 0.",
+            "{count} 个 GPU 处于繁忙状态，而 HAMi 监控对其上的每个容器都显示 0。在 Blackwell 上，"
+            "旧的进程利用率接口返回 0。",
+        ),
+        _W(
+            "Use the series of vgpuscope's agent, or a HAMi release with HAMi-core's fix "
+            "(nvmlDeviceGetProcessesUtilizationInfo).",
+            "使用 vgpuscope 代理的序列，或使用包含 HAMi-core 修复的 HAMi "
+            "版本（nvmlDeviceGetProcessesUtilizationInfo）。",
+        ),
+        ("nvidia-smi pmon -c 1",),
+    ),
+    # ── regions ─────────────────────────────────────────────────────────────────────────────────────────────────
+    "REGIONS_UNREADABLE": Said(
+        _W("HAMi's directory can be listed", "能够列出 HAMi 目录"),
+        _W("HAMi's directory of regions exists, but cannot be listed.", "HAMi 的共享区目录存在，但无法列出。"),
+        _W(
+            "Run the agent as a user who may read <hook path>/containers.",
+            "以有权读取 <hook path>/containers 的用户运行代理。",
+        ),
+        ("ls -ld /usr/local/vgpu /usr/local/vgpu/containers",),
+    ),
+    "REGIONS_NOT_MOUNTED": Said(
+        _W("Agents see HAMi's directory", "代理能看到 HAMi 目录"),
+        _W(
+            "On {count:node|nodes} HAMi shares GPUs, and the agent sees no directory of regions.",
+            "在 {count} 个节点上 HAMi 共享 GPU，但代理看不到共享区目录。",
+        ),
+        _W(
+            "Mount /usr/local/vgpu of the host into the agent, or set --hook-path to HAMi's directory.",
+            "把宿主机的 /usr/local/vgpu 挂载进代理，或把 --hook-path 设为 HAMi 的目录。",
+        ),
+        ("ls /usr/local/vgpu/containers",),
+    ),
+    "REGION_LAYOUT_UNKNOWN": Said(
+        _W("Region files have a known layout", "共享区文件布局已知"),
+        _W(
+            "Region files have a size or version of no known HAMi release. Their containers have no limits and "
+            "no own use.",
+            "共享区文件的大小或版本不属于任何已知的 HAMi 版本，相应容器没有限额和自身用量。",
+        ),
+        _W(
+            "Compare the versions of HAMi's library and of vgpuscope. Send one file with a bug report.",
+            "比较 HAMi 库与 vgpuscope 的版本，并附上一个文件报告问题。",
+        ),
+        ("ls -l /usr/local/vgpu/containers/*/*.cache",),
+    ),
+    "REGION_NOT_MADE": Said(
+        _W("Containers with GPUs have started CUDA", "持有 GPU 的容器已启动 CUDA"),
+        _W(
+            "{count:container holds a GPU and has|containers hold GPUs and have} not called CUDA yet. HAMi's "
+            "library makes the region (.cache) at the first call; until then there are no container metrics.",
+            "{count} 个容器持有 GPU 但尚未调用 CUDA。HAMi 的库在首次调用时才创建共享区（.cache），"
+            "在此之前没有容器指标。",
+        ),
+        _W(
+            "Nothing is broken. To see metrics now, run nvidia-smi in the container. If it stays so, check "
+            "that libvgpu.so is loaded.",
+            "没有故障。要立即看到指标，请在容器内运行 nvidia-smi。若一直如此，请检查 libvgpu.so 是否已加载。",
+        ),
+        ("kubectl exec -n NAMESPACE POD -- nvidia-smi", "kubectl exec -n NAMESPACE POD -- cat /etc/ld.so.preload"),
+    ),
+    "WHOLE_GPU_UNSEEN": Said(
+        _W("Pods with whole GPUs have metrics", "独占整卡的 Pod 有指标"),
+        _W(
+            "{count:pod has|pods have} whole GPUs and no container metrics: HAMi's monitor shows only shared GPUs.",
+            "{count} 个 Pod 独占整卡而没有容器指标：HAMi 监控只显示共享的 GPU。",
+        ),
+        _W(
+            "Run vgpuscope's agent on these nodes. It shows containers of whole GPUs, too.",
+            "在这些节点上运行 vgpuscope 代理，它也显示独占整卡的容器。",
+        ),
+    ),
+    "MEMORY_OVER_LIMIT": Said(
+        _W("Containers stay within their memory limit", "容器显存未超过限额"),
+        _W(
+            "{count:container uses|containers use} more memory than the limit. CUDA contexts (100-500 MB) are "
+            "not limited by every HAMi release; more than that means that the limit is not enforced.",
+            "{count} 个容器使用的显存超过限额。并非所有 HAMi 版本都限制 CUDA 上下文（100–500 MB）；"
+            "超出更多说明限额未生效。",
+        ),
+        _W(
+            "Leave room for contexts in the request. Check that libvgpu.so is loaded and `CUDA_DISABLE_CONTROL` "
+            "is not set.",
+            "在申请量中为上下文留出余量。检查 libvgpu.so 已加载且未设置 `CUDA_DISABLE_CONTROL`。",
+        ),
+        ("kubectl exec -n NAMESPACE POD -- nvidia-smi",),
+    ),
+    "REGIONS_ORPHANED": Said(
+        _W("Regions belong to pods that exist", "共享区属于现存的 Pod"),
+        _W(
+            "{count:region directory is|region directories are} left over from pods that are gone. HAMi's "
+            "monitor removes them; where it does not run, their last values stay.",
+            "有 {count} 个共享区目录属于已消失的 Pod。HAMi 监控会删除它们；若监控未运行，最后的数值会一直保留。",
+        ),
+        _W("Check HAMi's monitor on these nodes.", "检查这些节点上的 HAMi 监控。"),
+        ("kubectl logs -n kube-system ds/hami-device-plugin -c vgpu-monitor --tail=20",),
+    ),
+    # ── agents ──────────────────────────────────────────────────────────────────────────────────────────────────
+    "AGENT_DOWN": Said(
+        _W("The agent answers", "代理有应答"),
+        _W("No agent answers at {place}.", "{place} 上没有代理应答。"),
+        _W(
+            "Check that the agent's pod runs and that port 9394 can be reached.",
+            "检查代理的 Pod 是否在运行，以及 9394 端口能否访问。",
+        ),
+        ("kubectl get pods -A -o wide | grep vgpuscope-agent", "curl -s http://NODE:9394/healthz"),
+    ),
+    "WRONG_SERVICE": Said(
+        _W("Each address is that of the right service", "每个地址都指向正确的服务"),
+        _W("Another service answers at {count:address|addresses}.", "{count} 个地址上应答的是另一个服务。"),
+        _W(
+            "Agents listen on 9394, the cluster exporter on 31993 and the analyzer on 8080 by default.",
+            "默认端口：代理 9394，集群导出器 31993，分析器 8080。",
+        ),
+        ("kubectl get svc -A | grep -E 'vgpuscope|hami'",),
+    ),
+    "AGENT_SAMPLE_OLD": Said(
+        _W("Agents take samples", "代理在持续采样"),
+        _W(
+            "{count:agent answers|agents answer}, but the last sample is old.",
+            "{count} 个代理有应答，但最近一次采样已过时。",
+        ),
+        _W("See the agent's log; a driver call may hang.", "查看代理日志，可能有驱动调用挂起。"),
+        ("kubectl logs -n vgpuscope ds/vgpuscope-agent --tail=50",),
+    ),
+    "PODS_UNKNOWN": Said(
+        _W("Agents can read pods", "代理能读取 Pod"),
+        _W(
+            "{count:agent|agents} cannot read the pods of the node, so series have no names of pods.",
+            "{count} 个代理无法读取所在节点的 Pod，因此序列没有 Pod 名称。",
+        ),
+        _W(
+            "Check --pods, and that the agent's service account may list pods (or use nodes/proxy with --pods "
+            "kubelet).",
+            "检查 --pods，以及代理的服务账号是否可以列出 Pod（或在 --pods kubelet 时使用 nodes/proxy）。",
+        ),
+        ("kubectl auth can-i list pods --as=system:serviceaccount:vgpuscope:vgpuscope-agent",),
+    ),
+    "PODRESOURCES_DOWN": Said(
+        _W("The kubelet lists devices of containers", "kubelet 能列出容器的设备"),
+        _W("The kubelet's PodResources socket does not answer.", "kubelet 的 PodResources 套接字没有应答。"),
+        _W(
+            "Mount the directory /var/lib/kubelet/pod-resources, not the socket: a restarted kubelet makes a new one.",
+            "请挂载目录 /var/lib/kubelet/pod-resources 而不是套接字：kubelet 重启后会新建套接字。",
+        ),
+        ("ls -l /var/lib/kubelet/pod-resources/kubelet.sock",),
+    ),
+    "PROC_UNREADABLE": Said(
+        _W("Agents can read the host's /proc", "代理能读取宿主机的 /proc"),
+        _W("{count:agent|agents} cannot read the host's /proc.", "{count} 个代理无法读取宿主机的 /proc。"),
+        _W(
+            "Set hostPID: true, or --proc-root to where the host's /proc is mounted.",
+            "设置 hostPID: true，或把 --proc-root 设为宿主机 /proc 的挂载位置。",
+        ),
+    ),
+    "COMPONENT_NOT_RUNNING": Said(
+        _W("Pods of HAMi and vgpuscope run", "HAMi 与 vgpuscope 的 Pod 在运行"),
+        _W("{count:pod is|pods are} not ready.", "{count} 个 Pod 未就绪。"),
+        _W("See their events and logs.", "查看其事件和日志。"),
+        ("kubectl get pods -A -o wide | grep -E 'hami|vgpuscope'", "kubectl describe pod -n NAMESPACE POD"),
+    ),
+    "EXPORTER_RESTARTS": Said(
+        _W("Exporters do not restart", "导出器没有反复重启"),
+        _W(
+            "{count:exporter was|exporters were} killed for memory, or restarted again and again. Each restart "
+            "is a gap in the series.",
+            "{count} 个导出器因内存被终止或反复重启，每次重启都会在序列中留下空隙。",
+        ),
+        _W(
+            "Raise the memory limit, then look for a leak: dcgm-exporter is known for one, and a restart each "
+            "day helps until it is mended.",
+            "先提高内存限额，再查找泄漏：dcgm-exporter 有已知的泄漏，修复之前可每天重启一次。",
+        ),
+        ("kubectl top pod -A | grep -E 'dcgm|vgpuscope|hami'",),
+    ),
+    "VERSIONS_DIFFER": Said(
+        _W("All parts have one version", "各部分版本一致"),
+        _W("Parts of {versions} versions run.", "正在运行 {versions} 个不同版本的部件。"),
+        _W("Complete the upgrade. During a roll-out this is normal.", "完成升级。滚动升级期间属于正常情况。"),
+        ("kubectl rollout status -n vgpuscope ds/vgpuscope-agent",),
+    ),
+    # ── scrape ──────────────────────────────────────────────────────────────────────────────────────────────────
+    "PROMETHEUS_DOWN": Said(
+        _W("Prometheus answers", "Prometheus 有应答"),
+        _W("Prometheus does not answer at {place}.", "{place} 上的 Prometheus 没有应答。"),
+        _W("Check prometheus.url, the network policy and the Service.", "检查 prometheus.url、网络策略和 Service。"),
+        ("curl -s 'PROMETHEUS_URL/api/v1/query?query=up' | head -c 300",),
+    ),
+    "PROMETHEUS_WRONG_SERVICE": Said(
+        _W("Prometheus' address is that of a PromQL engine", "Prometheus 地址指向 PromQL 引擎"),
+        _W(
+            "Something answers at the address of Prometheus that is no PromQL engine: another service or a login page.",
+            "Prometheus 地址上应答的不是 PromQL 引擎，而是另一个服务或登录页面。",
+        ),
+        _W(
+            "prometheus.url must end before /api/v1. Agents and cluster exporters belong in analyzer.targets.",
+            "prometheus.url 必须在 /api/v1 之前结束。代理和集群导出器应写入 analyzer.targets。",
+        ),
+        ("curl -si 'PROMETHEUS_URL/api/v1/query?query=up' | head -5",),
+    ),
+    "PROMETHEUS_EMPTY": Said(
+        _W("Prometheus scrapes something", "Prometheus 有采集目标"),
+        _W(
+            "Prometheus answers, but has no target: its service discovery finds nothing.",
+            "Prometheus 有应答但没有任何采集目标：服务发现没有找到任何对象。",
+        ),
+        _W(
+            "Check the ServiceMonitors' labels against serviceMonitorSelector, and Prometheus' own rights.",
+            "对照 serviceMonitorSelector 检查 ServiceMonitor 的标签，以及 Prometheus 自身的权限。",
+        ),
+        ("kubectl get servicemonitor -A", "kubectl get prometheus -A -o jsonpath='{..serviceMonitorSelector}'"),
+    ),
+    "GPU_METRICS_ABSENT": Said(
+        _W("Prometheus has GPU metrics", "Prometheus 有 GPU 指标"),
+        _W(
+            "Prometheus has {targets:target|targets}, and no GPU metric: no exporter of GPUs is scraped.",
+            "Prometheus 有 {targets} 个目标，但没有任何 GPU 指标：没有采集 GPU 导出器。",
+        ),
+        _W(
+            "Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it (port 9394 or 9400).",
+            "安装 vgpuscope 代理或 dcgm-exporter，并让 Prometheus 采集（端口 9394 或 9400）。",
+        ),
+        ("kubectl get pods -A | grep -E 'vgpuscope|dcgm|hami'",),
+    ),
+    "TARGETS_DOWN": Said(
+        _W("All targets with GPUs answer", "所有 GPU 采集目标都有应答"),
+        _W(
+            "{count:target does|targets do} not answer. The GPUs there are unknown.",
+            "{count} 个目标没有应答，其 GPU 状态未知。",
+        ),
+        _W(
+            "Check that the exporter's pod runs, that its port (9394, 31993 or 9400) can be reached, and TLS "
+            "and credentials of the scrape.",
+            "检查导出器的 Pod 是否运行、端口（9394、31993 或 9400）能否访问，以及采集的 TLS 与凭据。",
+        ),
+        ("kubectl get pods -A -o wide | grep -E 'vgpuscope|dcgm|hami'", "curl -s http://TARGET/metrics | head -3"),
+    ),
+    "NODES_WITHOUT_AGENT": Said(
+        _W("Every GPU node has an exporter", "每个 GPU 节点都有导出器"),
+        _W(
+            "{count} of {all:GPU node has|GPU nodes have} no series. No exporter runs there, or it is not scraped.",
+            "{all} 个 GPU 节点中有 {count} 个没有序列：那里没有运行导出器，或没有被采集。",
+        ),
+        _W(
+            "Give the nodes the label that the DaemonSet selects (gpu=on), and tolerate their taints.",
+            "给这些节点加上 DaemonSet 选择的标签（gpu=on），并容忍其污点。",
+        ),
+        ("kubectl label node NODE gpu=on", "kubectl describe node NODE | grep -A3 Taints"),
+    ),
+    "SCRAPE_INTERVAL_LONG": Said(
+        _W("Scrapes are frequent enough for the window", "采集频率满足分析窗口"),
+        _W(
+            "{count:job scrapes|jobs scrape} so rarely that a window of {window} minutes has fewer than five "
+            "samples. The GPUs are judged unknown.",
+            "有 {count} 个作业采集过疏，{window} 分钟的窗口内不足五个样本，相应 GPU 被判为未知。",
+        ),
+        _W(
+            "Scrape every 15-60 s, or set prometheus.time_window_min to at least {needed}.",
+            "每 15–60 秒采集一次，或把 prometheus.time_window_min 设为至少 {needed}。",
+        ),
+    ),
+    "HAMI_BESIDE_OURS": Said(
+        _W("HAMi's series come from one exporter", "HAMi 序列只来自一个导出器"),
+        _W(
+            "{count:HAMi metric is|HAMi metrics are} exported by HAMi and by vgpuscope. A sum over them "
+            "counts everything twice.",
+            "有 {count} 个 HAMi 指标同时由 HAMi 和 vgpuscope 导出，求和时会重复计算。",
+        ),
+        _W(
+            "Stop scraping HAMi's exporters, or set --families native on vgpuscope.",
+            "停止采集 HAMi 的导出器，或在 vgpuscope 上设置 --families native。",
+        ),
+        ("vgpuscope agent --families native",),
+    ),
+    "SCRAPED_TWICE": Said(
+        _W("Each exporter is scraped by one job", "每个导出器只被一个作业采集"),
+        _W(
+            "The jobs {jobs} scrape the same {count:GPU|GPUs}. A sum or a count has them twice.",
+            "作业 {jobs} 采集了相同的 GPU（{count} 个），求和或计数时会重复。",
+        ),
+        _W(
+            "Remove one: often a ServiceMonitor and the annotation prometheus.io/scrape name the same pods.",
+            "去掉其中一个：常见原因是 ServiceMonitor 与 prometheus.io/scrape 注解指向相同的 Pod。",
+        ),
+    ),
+    "REPLICAS_DOUBLE": Said(
+        _W("Replicas of Prometheus are deduplicated", "Prometheus 副本已去重"),
+        _W(
+            "{count:series exists|series exist} once per replica of Prometheus (label {label}).",
+            "有 {count} 个序列在每个 Prometheus 副本中各有一份（标签 {label}）。",
+        ),
+        _W(
+            "Ask through Thanos Query with --query.replica-label, or Mimir's HA tracker; or name one replica "
+            "in prometheus.query_condition.",
+            "通过设置了 --query.replica-label 的 Thanos Query 或 Mimir 的 HA tracker 查询；或在 "
+            "prometheus.query_condition 中指定一个副本。",
+        ),
+    ),
+    "CLUSTERS_WITHOUT_LABEL": Said(
+        _W("Clusters can be told apart", "能够区分不同集群"),
+        _W(
+            "{count:node name belongs|node names belong} to two machines. Two clusters are in one Prometheus, "
+            "and no label `cluster` tells them apart.",
+            "有 {count} 个节点名对应两台机器：一个 Prometheus 中有两个集群，而没有 cluster 标签加以区分。",
+        ),
+        _W(
+            "Set external_labels.cluster on each Prometheus, and name one cluster in prometheus.query_condition.",
+            "在每个 Prometheus 上设置 external_labels.cluster，并在 prometheus.query_condition 中指定一个集群。",
+        ),
+    ),
+    "RULE_NAMES_UNKNOWN": Said(
+        _W("Rules use metrics that exist", "规则使用的指标存在"),
+        _W(
+            "Loaded rules use {count:GPU metric that has|GPU metrics that have} no series. Dashboards made for "
+            "the same names are empty.",
+            "已加载的规则有 {count} 处使用了没有序列的 GPU 指标，为同样名称制作的仪表盘会是空的。",
+        ),
+        _W(
+            "Switch on the family of these names on the agent and cluster exporter (--families), or correct the rules.",
+            "在代理和集群导出器上启用这些名称所属的系列（--families），或修正规则。",
+        ),
+        ("vgpuscope agent --families native,hami,hami-legacy,handbook,pod",),
+    ),
+    # ── labels ──────────────────────────────────────────────────────────────────────────────────────────────────
+    "HONOR_LABELS_OFF": Said(
+        _W("Series name the tenant in `pod`", "序列的 pod 标签是使用者"),
+        _W(
+            "honor_labels is off for {jobs}: `pod` is the exporter's pod, and the tenant is in `exported_pod`. "
+            "vgpuscope understands that; most dashboards do not.",
+            "作业 {jobs} 未启用 honor_labels：pod 是导出器的 Pod，使用者在 exported_pod 中。vgpuscope "
+            "能够识别，但大多数仪表盘不能。",
+        ),
+        _W(
+            "Set honorLabels: true in the ServiceMonitor, or honor_labels: true in the scrape configuration.",
+            "在 ServiceMonitor 中设置 honorLabels: true，或在采集配置中设置 honor_labels: true。",
+        ),
+        ("kubectl get servicemonitor -A -o yaml | grep -n honorLabels",),
+    ),
+    "POD_LABELS_MISSING": Said(
+        _W("dcgm-exporter names pods", "dcgm-exporter 标明 Pod"),
+        _W(
+            "GPUs are busy, and no series of the job names a pod: dcgm-exporter does not reach the kubelet's "
+            "PodResources socket, or the device plugin's ids do not match.",
+            "GPU 处于繁忙状态，但该作业没有任何序列标明 Pod：dcgm-exporter 无法访问 kubelet 的 PodResources "
+            "套接字，或设备插件的标识不匹配。",
+        ),
+        _W(
+            "Set `DCGM_EXPORTER_KUBERNETES=true`, mount /var/lib/kubelet/pod-resources, and with HAMi use "
+            "vgpuscope's agent: dcgm-exporter does not know HAMi's devices.",
+            "设置 `DCGM_EXPORTER_KUBERNETES=true`，挂载 /var/lib/kubelet/pod-resources；使用 HAMi 时请用 "
+            "vgpuscope 代理：dcgm-exporter 不认识 HAMi 的设备。",
+        ),
+        ("kubectl exec ds/dcgm-exporter -- ls -l /var/lib/kubelet/pod-resources",),
+    ),
+    "LABELS_FLAPPING": Said(
+        _W("Series keep their labels", "序列标签保持不变"),
+        _W(
+            "The series of {count:GPU|GPUs} change between labels with a pod and labels without. Every change "
+            "is a new series, and each has gaps.",
+            "{count} 个 GPU 的序列在有 Pod 标签与无 Pod 标签之间来回变化，每次变化都产生新序列并留下空隙。",
+        ),
+        _W(
+            "dcgm-exporter loses the PodResources socket from time to time. Update it, or use vgpuscope's agent.",
+            "dcgm-exporter 会不时丢失 PodResources 套接字。请更新它，或使用 vgpuscope 代理。",
+        ),
+        ("kubectl logs ds/dcgm-exporter --tail=100 | grep -i -E 'kubelet|pod-resources'",),
+    ),
+    "CONTAINERS_NAMELESS": Said(
+        _W("Containers on GPUs have names", "GPU 上的容器有名称"),
+        _W(
+            "{count:pod is|pods are} known only by UID: the agent sees the processes, and cannot read the names.",
+            "有 {count} 个 Pod 只知道 UID：代理能看到其进程，但读不到名称。",
+        ),
+        _W(
+            "Give the agent a source of pods (--pods kube or kubelet), and its rights.",
+            "为代理配置 Pod 来源（--pods kube 或 kubelet）及相应权限。",
+        ),
+    ),
+    "SHARED_SAME_NUMBER": Said(
+        _W("Pods on shared GPUs have own numbers", "共享 GPU 上的 Pod 有各自的数值"),
+        _W(
+            "On {count:GPU|GPUs} every pod shows the same number: dcgm-exporter copies the GPU's value to each "
+            "pod (time-slicing or MPS).",
+            "在 {count} 个 GPU 上所有 Pod 显示相同的数值：dcgm-exporter 把整卡的值复制给了每个 Pod（时间片或 MPS）。",
+        ),
+        _W(
+            "Never add these series up. vgpuscope's agent measures each container by its processes.",
+            "不要对这些序列求和。vgpuscope 代理按进程测量每个容器。",
+        ),
+    ),
+    "HOSTNAME_IS_POD": Said(
+        _W("`Hostname` is the node", "Hostname 是节点名"),
+        _W(
+            "The label Hostname is the name of the exporter's pod, so {count:node has|nodes have} a new name "
+            "after each restart.",
+            "Hostname 标签是导出器的 Pod 名，因此 {count} 个节点在每次重启后都会换名。",
+        ),
+        _W(
+            "Set `NODE_NAME` from spec.nodeName in dcgm-exporter's DaemonSet, or hostNetwork: true.",
+            "在 dcgm-exporter 的 DaemonSet 中从 spec.nodeName 设置 `NODE_NAME`，或设置 hostNetwork: true。",
+        ),
+    ),
+    "CONDITION_MATCHES_NOTHING": Said(
+        _W("query_condition selects GPUs", "query_condition 能选中 GPU"),
+        _W(
+            "prometheus.query_condition matches none of {count} GPU series.",
+            "prometheus.query_condition 与 {count} 个 GPU 序列都不匹配。",
+        ),
+        _W(
+            "Remove one matcher after another, and compare with the labels that Prometheus shows.",
+            "逐个去掉匹配条件，并与 Prometheus 中显示的标签比较。",
+        ),
+        (f"curl -s 'PROMETHEUS_URL/api/v1/query?query={DCGM_UTILIZATION}' | head -c 600",),
+    ),
+    "UUID_UNREADABLE": Said(
+        _W("UUIDs of GPUs are text", "GPU 的 UUID 可读"),
+        _W(
+            "{count:series has|series have} a UUID that is no text: HAMi's monitor reads the region at the "
+            "wrong place (v2.8.1 with an older library).",
+            "有 {count} 个序列的 UUID 不是文本：HAMi 监控在错误的位置读取共享区（v2.8.1 与旧版库混用）。",
+        ),
+        _W(
+            "Update HAMi's device plugin, and restart the pods, so that they load the same release of libvgpu.so.",
+            "更新 HAMi 设备插件并重启 Pod，使其加载同一版本的 libvgpu.so。",
+        ),
+    ),
+    # ── units ───────────────────────────────────────────────────────────────────────────────────────────────────
+    "RATIO_SCALE_MIXED": Said(
+        _W("HAMi's ratios have one scale", "HAMi 的比率量纲一致"),
+        _W(
+            "{small:HAMi metric|HAMi metrics} named _ratio hold 0-1, and {large} hold 0-100.",
+            "名为 _ratio 的 HAMi 指标中，{small} 个取值 0–1，{large} 个取值 0–100。",
+        ),
+        _W(
+            "Compare each with its documentation before you write a threshold, or use vgpuscope's own names (all 0-1).",
+            "编写阈值前请逐个核对文档，或使用 vgpuscope 自己的指标名（全部为 0–1）。",
+        ),
+    ),
+    "DCGM_RATIO_IS_PERCENT": Said(
+        _W("DCGM's _RATIO metrics hold 0-1", "DCGM 的 _RATIO 指标取值 0–1"),
+        _W(
+            "{count:DCGM metric|DCGM metrics} named _RATIO hold 0-100: some releases before 4.7 had the new "
+            "names with the old scale.",
+            "有 {count} 个名为 _RATIO 的 DCGM 指标取值 0–100：4.7 之前的某些版本用了新名称和旧量纲。",
+        ),
+        _W(
+            "Update DCGM on all nodes. vgpuscope decides by the values; rules and dashboards do not.",
+            "在所有节点上更新 DCGM。vgpuscope 按数值判断，规则和仪表盘则不会。",
+        ),
+        ("dcgmi --version",),
+    ),
+    "UTILIZATION_ABOVE_100": Said(
+        _W("Utilisation is at most 100 %", "利用率不超过 100 %"),
+        _W(
+            "{count:series is|series are} above 100 %: HAMi adds up samples of processes that overlap in time.",
+            "有 {count} 个序列超过 100 %：HAMi 把时间上重叠的进程采样相加了。",
+        ),
+        _W(
+            f"Read it as busy. {m.CONTAINER_SM.name} adds up to the GPU's own utilisation.",
+            f"可视为繁忙。{m.CONTAINER_SM.name} 之和等于整卡的利用率。",
+        ),
+    ),
+    "ABSURD_VALUE": Said(
+        _W("Values are possible", "数值合理"),
+        _W(
+            "{count:series has|series have} impossible values: blank values of DCGM, or random numbers. One of "
+            "them spoils every average.",
+            "有 {count} 个序列取值不可能：DCGM 的空白值或随机数。一个这样的值就会毁掉所有平均值。",
+        ),
+        _W(
+            "Drop them in rules (for example `< 101`). vgpuscope drops and counts them. Update DCGM and the driver.",
+            "在规则中丢弃它们（例如 `< 101`）。vgpuscope 会丢弃并计数。请更新 DCGM 和驱动。",
+        ),
+    ),
+    "MIG_REPEATED": Said(
+        _W("Numbers of a GPU are not repeated per MIG instance", "整卡数值没有按 MIG 实例重复"),
+        _W(
+            "On {count:GPU|GPUs} the power of the whole GPU is repeated for every MIG instance. A sum is too high.",
+            "在 {count} 个 GPU 上，整卡功率在每个 MIG 实例上重复出现，求和会偏大。",
+        ),
+        _W(
+            "Aggregate with max by (UUID) first, then add up.",
+            "先用 max by (UUID) 聚合，再求和。",
+        ),
+        (f"sum(max by (UUID) ({DCGM_POWER}))",),
+    ),
+    "USED_ABOVE_ALLOCATED": Said(
+        _W("Memory in use was allocated", "已用显存均已分配"),
+        _W(
+            "On {count:GPU|GPUs} more memory is in use than the scheduler allocated. Used below allocated is "
+            "normal: the scheduler shows what was given, the monitor what is used. Used above it means users "
+            "that the scheduler does not know.",
+            "在 {count} 个 GPU 上，已用显存多于调度器的分配量。已用少于分配属于正常：调度器显示分配量，"
+            "监控显示实际用量；反之说明存在调度器不知道的使用者。",
+        ),
+        _W(
+            "Look for processes outside of pods, pods with `NVIDIA_VISIBLE_DEVICES=all`, and left-over processes.",
+            "查找 Pod 之外的进程、设置了 `NVIDIA_VISIBLE_DEVICES=all` 的 Pod，以及残留进程。",
+        ),
+        ("vgpuscope top NODE:9394", "nvidia-smi"),
+    ),
+    # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
+    "SERIES_OLD": Said(
+        _W("GPU series are current", "GPU 序列是最新的"),
+        _W(
+            "{count:job has|jobs have} targets that answer, and whose GPU series are old.",
+            "有 {count} 个作业的目标有应答，但其 GPU 序列已过时。",
+        ),
+        _W(
+            "The exporter has lost its GPUs, or repeats old values with their timestamps. Restart it, and see its log.",
+            "导出器丢失了 GPU，或带着旧时间戳重复旧值。请重启它并查看日志。",
+        ),
+    ),
+    "COMPLETED_POD_SERIES": Said(
+        _W("Series belong to pods that run", "序列属于正在运行的 Pod"),
+        _W(
+            "{count:pod has ended, and still has|pods have ended, and still have} series.",
+            "有 {count} 个 Pod 已结束但仍有序列。",
+        ),
+        _W(
+            "Use vgpuscope's agent, which ends a container's series with the container. Delete the finished pods.",
+            "使用 vgpuscope 代理，它会随容器结束而结束序列。删除已完成的 Pod。",
+        ),
+        ("kubectl get pods -A --field-selector status.phase=Succeeded",),
+    ),
+    "GHOST_ALLOCATION": Said(
+        _W("Allocations belong to pods that use them", "分配属于正在使用的 Pod"),
+        _W(
+            "{count:allocation is|allocations are} held for pods that have ended, or cannot run. The scheduler "
+            "may count the GPUs as taken.",
+            "有 {count} 个分配属于已结束或无法运行的 Pod，调度器可能仍把 GPU 计为已占用。",
+        ),
+        _W(
+            "Delete these pods. If the GPU stays taken, restart HAMi's scheduler.",
+            "删除这些 Pod。若 GPU 仍被占用，请重启 HAMi 调度器。",
+        ),
+        ("vgpuscope nodes --json", "kubectl rollout restart -n kube-system deploy/hami-scheduler"),
+    ),
+    "CLOCK_SKEW": Said(
+        _W("Clocks agree", "时钟一致"),
+        _W("{count:clock differs|clocks differ} from the others.", "有 {count} 个时钟与其他时钟不一致。"),
+        _W("Start time synchronisation on these machines.", "在这些机器上启用时间同步。"),
+        ("timedatectl", "chronyc tracking"),
+    ),
+    # ── API and rights ──────────────────────────────────────────────────────────────────────────────────────────
+    "KUBE_API_DOWN": Said(
+        _W("The Kubernetes API answers", "Kubernetes API 有应答"),
+        _W("The API server does not answer.", "API 服务器没有应答。"),
+        _W("Check the kubeconfig and the network.", "检查 kubeconfig 和网络。"),
+        ("kubectl get --raw /readyz?verbose",),
+    ),
+    "RIGHTS_MISSING": Said(
+        _W("The service accounts have their rights", "服务账号具备所需权限"),
+        _W(
+            "The API server rejects {count:kind|kinds} of requests. What they show is missing; the rest works.",
+            "API 服务器拒绝了 {count} 类请求。相应内容缺失，其余正常。",
+        ),
+        _W(
+            "Apply the ClusterRoles of the chart or of deploy/, and bind them to the service accounts.",
+            "应用 chart 或 deploy/ 中的 ClusterRole，并绑定到服务账号。",
+        ),
+        ("kubectl auth can-i --list --as=system:serviceaccount:vgpuscope:vgpuscope-cluster",),
+    ),
+    "CREDENTIALS_REFUSED": Said(
+        _W("Credentials are accepted", "凭据被接受"),
+        _W(
+            "{count:service rejects|services reject} the credentials (401 or 403).",
+            "有 {count} 个服务拒绝了凭据（401 或 403）。",
+        ),
+        _W(
+            "Set `VGPUSCOPE_TOKEN` to the bearer token, or put user and password into the URL.",
+            "把 `VGPUSCOPE_TOKEN` 设为持有者令牌，或在 URL 中写入用户名和密码。",
+        ),
+    ),
+    "CLUSTER_EXPORTER_MISSING": Said(
+        _W("The cluster exporter answers", "集群导出器有应答"),
+        _W(
+            "There is no cluster exporter. Nothing tells why pods wait, and what is allocated.",
+            "没有集群导出器，无法得知 Pod 等待的原因和分配情况。",
+        ),
+        _W(
+            "Run `vgpuscope cluster`, and set analyzer.cluster_url.",
+            "运行 `vgpuscope cluster`，并设置 analyzer.cluster_url。",
+        ),
+        ("kubectl get pods -A | grep vgpuscope-cluster", "vgpuscope cluster"),
+    ),
+    "DEVICES_NOT_REGISTERED": Said(
+        _W("GPU nodes register their GPUs", "GPU 节点已注册 GPU"),
+        _W(
+            "{count:GPU node does|GPU nodes do} not register GPUs with HAMi, or the kubelet offers none.",
+            "有 {count} 个 GPU 节点没有向 HAMi 注册 GPU，或其 kubelet 没有提供 GPU。",
+        ),
+        _W(
+            "Check HAMi's device plugin on these nodes, and the label gpu=on.",
+            "检查这些节点上的 HAMi 设备插件以及 gpu=on 标签。",
+        ),
+        (
+            "kubectl get nodes -l gpu=on -o wide",
+            "kubectl get node NODE -o jsonpath='{.status.allocatable}'",
+        ),
+    ),
+    # ── analyzer ────────────────────────────────────────────────────────────────────────────────────────────────
+    "ANALYZER_DOWN": Said(
+        _W("The analyzer answers", "分析器有应答"),
+        _W("No analyzer answers at {place}.", "{place} 上没有分析器应答。"),
+        _W(
+            "Start `vgpuscope analyzer`. If it ends at once, its log names the wrong setting.",
+            "启动 `vgpuscope analyzer`。若立即退出，日志会指出错误的设置。",
+        ),
+        ("vgpuscope config print", "kubectl logs -n vgpuscope deploy/vgpuscope-analyzer --tail=50"),
+    ),
+    "ANALYZER_SOURCE_DOWN": Said(
+        _W("The analyzer reads its source", "分析器能读取数据源"),
+        _W("The analyzer cannot read its source ({code}).", "分析器无法读取数据源（{code}）。"),
+        _W(
+            "Check prometheus.url, or analyzer.targets, and the network between them.",
+            "检查 prometheus.url 或 analyzer.targets，以及两者之间的网络。",
+        ),
+        ("curl -s http://ANALYZER:8080/health",),
+    ),
+    "ANALYSES_STOPPED": Said(
+        _W("Analyses run at their interval", "分析按间隔运行"),
+        _W(
+            "The last analysis is much older than the interval ({interval} s), though the source answers.",
+            "最近一次分析远早于分析间隔（{interval} 秒），尽管数据源有应答。",
+        ),
+        _W("See the analyzer's log, and restart it.", "查看分析器日志并重启它。"),
+        ("curl -s http://ANALYZER:8080/health",),
+    ),
+    "VERDICTS_UNKNOWN": Said(
+        _W("Most GPUs can be judged", "大多数 GPU 可以判断"),
+        _W(
+            "{unknown} of {gpus:GPU is|GPUs are} judged unknown: too little was measured in the window.",
+            "{gpus} 个 GPU 中有 {unknown} 个被判为未知：窗口内测量不足。",
+        ),
+        _W(
+            "A fresh start needs one window of samples. Otherwise the checks of scrape and labels name the cause.",
+            "刚启动时需要积累一个窗口的样本。否则请看采集与标签的检查结果。",
+        ),
+        ("vgpuscope results",),
+    ),
+    "FOLLOWER_FAILING": Said(
+        _W("Pages and logs follow each analysis", "每次分析后页面和日志都更新"),
+        _W("{count:step|steps} after an analysis failed.", "分析之后有 {count} 个步骤失败。"),
+        _W("/health names them; the log has the error.", "/health 会列出它们，日志中有错误信息。"),
+        ("curl -s http://ANALYZER:8080/health",),
+    ),
+    # ── history ─────────────────────────────────────────────────────────────────────────────────────────────────
+    "HISTORY_OFF": Said(
+        _W("Results are stored", "结果已存储"),
+        _W(
+            "analyzer.history is not set: results are lost at a restart, and there is no idle time, no trend "
+            "and no GPU-hours.",
+            "没有设置 analyzer.history：重启后结果丢失，也没有空闲时长、趋势和 GPU 小时数。",
+        ),
+        _W(
+            "Set analyzer.history to a file or a postgresql:// URL.",
+            "把 analyzer.history 设为文件或 postgresql:// 地址。",
+        ),
+        ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
+    ),
+    "HISTORY_DOWN": Said(
+        _W("The store of results can be written", "结果存储可写"),
+        _W(
+            "The store of results cannot be read or written. Analyses continue, and unsaved results wait in memory.",
+            "结果存储无法读写。分析继续进行，未保存的结果留在内存中。",
+        ),
+        _W(
+            "Check the disk, the volume's owner (fsGroup) or the database, and analyzer.history.",
+            "检查磁盘、卷的属主（fsGroup）或数据库，以及 analyzer.history。",
+        ),
+        ("kubectl exec -n vgpuscope deploy/vgpuscope-analyzer -- df -h /var/lib/vgpuscope",),
+    ),
+    "NOT_LEADER": Said(
+        _W("This replica leads", "本副本是主副本"),
+        _W(
+            "This replica follows another one: it shows the leader's results, and rejects changes.",
+            "本副本跟随另一个副本：它显示主副本的结果，并拒绝更改。",
+        ),
+        _W(
+            "Nothing is broken. Ask through the Service, or ask the leader.",
+            "没有故障。请通过 Service 访问，或直接访问主副本。",
+        ),
+        ("curl -s http://ANALYZER:8080/health | grep -o '\"leader\":[a-z]*'",),
+    ),
+}

@@ -1,0 +1,1 @@
+"""The Grafana dashboards, as tables: `boards/` says what is shown, `draw.py` how. Not shipped."""

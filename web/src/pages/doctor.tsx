@@ -1,0 +1,157 @@
+/** Can these numbers be trusted? The chain of checks, from the driver to the history, with cause and fix. */
+import "../style/doctor.css";
+import { useApi } from "../api/client";
+import type { DoctorFinding, DoctorReport } from "../api/shapes";
+import { number } from "../parts/format";
+import { PageHead } from "../parts/pagehead";
+import { Command, Panel, Prose, Scroll, Shown, Tag } from "../parts/pieces";
+import { language } from "../state/preferences";
+import { type Key, t } from "../words";
+
+type Status = DoctorFinding["status"];
+type Both = DoctorFinding["title"];
+
+const TONES = { pass: "good", warn: "warn", fail: "bad", skipped: "plain" } as const;
+const ORDER: readonly Status[] = ["fail", "warn", "pass", "skipped"];
+
+export function DoctorPage() {
+  const found = useApi<DoctorReport>("/api/v1/doctor");
+  return (
+    <>
+      <PageHead title={t("nav.doctor")} about={t("doctor.about")} />
+      <Shown of={found} rows={12}>
+        {(data) => <Report data={data} />}
+      </Shown>
+    </>
+  );
+}
+
+function Report({ data }: { data: DoctorReport }) {
+  const bad = data.findings.filter((one) => one.status === "fail" || one.status === "warn");
+  const quiet = data.findings.filter((one) => one.status === "pass" || one.status === "skipped");
+  return (
+    <div class="stack">
+      <p role="status">
+        {ORDER.map((status) => (
+          <span key={status}>
+            <Tag tone={TONES[status]}>
+              {t(`doctor.count.${status}` as Key, { n: number(data.counts[status] ?? 0) })}
+            </Tag>{" "}
+          </span>
+        ))}
+      </p>
+      <ol class="doctor-chain" aria-label={t("doctor.chain")}>
+        {data.stages.map((stage) => (
+          <li key={stage.stage}>
+            <span>{said(stage.name)}</span>
+            <State status={stage.status} />
+          </li>
+        ))}
+      </ol>
+      {bad.length === 0 && <p class="notice">{t("doctor.nothing")}</p>}
+      {data.stages.map((stage) => {
+        const here = bad.filter((one) => one.stage === stage.stage);
+        return here.length === 0 ? null : (
+          <Panel key={stage.stage} title={said(stage.name)}>
+            {here.map((one) => (
+              <Found key={one.code} finding={one} />
+            ))}
+          </Panel>
+        );
+      })}
+      <Quiet findings={quiet} />
+      <Panel title={t("doctor.elsewhere")}>
+        <p class="muted">{t("doctor.elsewhere_why")}</p>
+        <Command text="vgpuscope doctor --all" />
+        <Command text="vgpuscope doctor --bundle report.tar.gz" />
+      </Panel>
+    </div>
+  );
+}
+
+function Found({ finding }: { finding: DoctorFinding }) {
+  return (
+    <article class="doctor-finding">
+      <h3>
+        <State status={finding.status} />
+        <span>{said(finding.title)}</span>
+        <code class="small muted">{finding.code}</code>
+      </h3>
+      <dl>
+        {finding.cause && (
+          <>
+            <dt>{t("doctor.cause")}</dt>
+            <dd>
+              <Prose text={said(finding.cause)} />
+            </dd>
+          </>
+        )}
+        {finding.examples.length > 0 && (
+          <>
+            <dt>{t("doctor.examples")}</dt>
+            <dd>
+              <ul class="mono">
+                {finding.examples.map((one) => (
+                  <li key={one}>{one}</li>
+                ))}
+              </ul>
+            </dd>
+          </>
+        )}
+        {finding.fix && (
+          <>
+            <dt>{t("doctor.fix")}</dt>
+            <dd>
+              <Prose text={said(finding.fix)} />
+            </dd>
+          </>
+        )}
+      </dl>
+      {finding.commands.map((one) => (
+        <Command key={one} text={one} />
+      ))}
+    </article>
+  );
+}
+
+/** What passed, and what could not be looked at: never mistaken for each other. */
+function Quiet({ findings }: { findings: readonly DoctorFinding[] }) {
+  return (
+    <Panel title={t("doctor.quiet")} note={t("doctor.quiet_note", { n: findings.length })}>
+      <Scroll all>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("doctor.state")}</th>
+              <th scope="col">{t("doctor.check")}</th>
+              <th scope="col">{t("doctor.code")}</th>
+              <th scope="col">{t("doctor.why")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {findings.map((one) => (
+              <tr key={one.code}>
+                <td>
+                  <State status={one.status} />
+                </td>
+                <th scope="row">{said(one.title)}</th>
+                <td>
+                  <code class="small">{one.code}</code>
+                </td>
+                <td>{one.cause ? said(one.cause) : "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </Panel>
+  );
+}
+
+function State({ status }: { status: Status }) {
+  return <Tag tone={TONES[status]}>{t(`doctor.status.${status}` as Key)}</Tag>;
+}
+
+function said(words: Both): string {
+  return language.value === "zh" ? words.zh : words.en;
+}
