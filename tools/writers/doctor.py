@@ -4,8 +4,8 @@
 from typing import Literal
 
 from vgpuscope.logic.doctor.chain import CHAIN
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import STAGES, Stage
+from vgpuscope.model.words import Words
 from vgpuscope.views.doctor.words import SAID, STAGE_NAMES
 
 Language = Literal["en", "zh"]

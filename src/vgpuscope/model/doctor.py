@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from vgpuscope.model.console.facts import ClusterFacts
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
+from vgpuscope.model.words import Words
 
 T = TypeVar("T")
 

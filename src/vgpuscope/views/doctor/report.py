@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import (
     STAGES,
     Check,
@@ -16,6 +15,7 @@ from vgpuscope.model.doctor import (
     Status,
 )
 from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.words import Words
 from vgpuscope.views.doctor.words import FACT_NAMES, REASONS, SAID, STAGE_NAMES
 
 _WORST: tuple[Status, ...] = ("fail", "warn", "pass", "skipped")

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import DoctorFinding, DoctorReport, DoctorStage, Status
+from vgpuscope.model.words import Words
 from vgpuscope.views.doctor.words import STAGE_NAMES, STATUS_NAMES
 from vgpuscope.views.text import clean, fit
 

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
-from vgpuscope.model.console.parts import Words
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
+from vgpuscope.model.words import Words
 
 
 class Said(NamedTuple):
