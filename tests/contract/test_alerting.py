@@ -4,6 +4,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -136,9 +137,13 @@ def test_every_query_of_the_runbooks_is_one(demo):
             asked(demo, "query", query=query)  # an HTTP error if it is none
 
 
+def answered(demo: str, query: str) -> object:
+    return asked(demo, "query", query=query)["result"]
+
+
 def test_what_hpa_and_keda_scale_on_exists_and_is_a_share(demo):
     for rule in RULES:
-        until(lambda name=rule.name: asked(demo, "query", query=name)["result"])
+        until(partial(answered, demo, rule.name))
         values = [float(row["value"][1]) for row in asked(demo, "query", query=rule.name)["result"]]
         assert min(values) >= 0
         assert max(values) < 1.5  # contexts can exceed a limit, by little
@@ -182,4 +187,4 @@ def test_the_queries_that_are_shown_have_an_answer(demo, page):
     asks = adapter["metricsQuery"].replace("<<.GroupBy>>", "pod").replace("<<.Series>>", series)
     (trigger,) = shown(page, "ScaledObject")["spec"]["triggers"]
     for query in (asks.replace("<<.LabelMatchers>>", 'namespace="serving"'), trigger["metadata"]["query"]):
-        until(lambda query=query: asked(demo, "query", query=query)["result"])
+        until(partial(answered, demo, query))

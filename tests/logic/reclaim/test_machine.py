@@ -4,6 +4,7 @@ The machine sees only analyses. The test knows for every minute whether a worklo
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,8 +24,8 @@ def gpu(number: int, *uses: TenantUse, **more) -> GpuUse:
     return GpuUse(gpu_id=f"GPU-{number}", hostname="node", tenants=uses, **more)
 
 
-def tenant(name: str, verdict: str, *, coverage: float = 1.0, use_class: str = "", uid: str | None = None) -> TenantUse:
-    classes = {"idle": "idle", "in_use": "busy", "unknown": "unknown"}
+def tenant(name: str, verdict: Any, *, coverage: float = 1.0, use_class: Any = "", uid: str | None = None) -> TenantUse:
+    classes: dict[str, Any] = {"idle": "idle", "in_use": "busy", "unknown": "unknown"}
     return TenantUse(
         tenant=Tenant(namespace="team", pod=name, pod_uid=f"uid-{name}" if uid is None else uid),
         own=True,
@@ -228,7 +229,7 @@ def test_memory_that_is_held_saves_a_workload_unless_the_policy_includes_it():
         assert len(player.acts) == acts
 
 
-BRAKES = {
+BRAKES: dict[str, dict[str, Any]] = {
     "protected_namespace": {"policy": replace(LIVE, protected_namespaces=frozenset({"team"}))},
     "protected_priority": {"known": Known(pod=PodFacts(created=0.0, priority_class="system-node-critical"))},
     "pod_age": {"policy": replace(LIVE, min_pod_age=1e9)},

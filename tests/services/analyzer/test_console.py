@@ -12,6 +12,7 @@ from tests.logic.console.clusters import GIB, device, holder, node
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, stat, track, uuid
 from tests.services.analyzer.exporting import exporting
 from tests.services.analyzer.test_api import HOURLY, refused, shared
+from vgpuscope.model.analysis import Reading
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.cluster import Finding, FindingCount
 from vgpuscope.model.pending import PendingPod
@@ -451,7 +452,9 @@ async def test_the_timeline_survives_a_restart_and_tells_what_changed_meanwhile(
     flags = {**HOURLY, "analyzer.history": str(tmp_path / "results.db")}
     async with running(source(), **flags) as analyzer:
         await analyzer.analysed()
-        analyzer.source.answer = reading(track(0, util=IDLE), *source().answer.tracks[1:])
+        before = source().answer
+        assert isinstance(before, Reading)
+        analyzer.source.answer = reading(track(0, util=IDLE), *before.tracks[1:])
         await analyzer.analyse()
         await analyzer.client.post("/config/update", json={"verdict": {"idle_enter": 0.02}})
         before = await v1(analyzer, "timeline")

@@ -1,6 +1,7 @@
 """Hours of the past are read once, but not before all their results can have arrived."""
 
 import asyncio
+from typing import Any
 
 from vgpuscope.services.analyzer.past_hours import AGAIN, SETTLED, PastHours
 
@@ -13,7 +14,7 @@ class Reader:
     def __init__(self, *, most=10):
         self.now = 100.0 * HOUR
         self.read = []
-        self.hours = PastHours(lambda: self.now, most=most)
+        self.hours: PastHours[Any] = PastHours(lambda: self.now, most=most)
 
     def get(self, begin, key=()):
         async def make():

@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from vgpuscope.config import Config
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
-from vgpuscope.store.engine.engine import open_engine
+from vgpuscope.store.engine.engine import Engine, open_engine
 from vgpuscope.store.reclaim import ReclaimStore
 
 WINDOW = 600.0
@@ -91,7 +92,7 @@ class Effect:
 class Life:
     """A fleet of three pods on three GPUs, with replicas, a control service and an operator."""
 
-    engine: object
+    engine: Engine
     config: Config = LIVE
     now: float = 100_000.0
     verdicts: dict[str, str] = field(default_factory=lambda: dict.fromkeys(PODS, "in_use"))
@@ -115,7 +116,7 @@ class Life:
         lease = Lease(leads)
         machine = Reclaim(
             lambda: self.config,
-            store=FusedStore(self.store, self.fuse),
+            store=cast(ReclaimStore, FusedStore(self.store, self.fuse)),
             lead=lease,
             send={"control": self.send},
             look_again=self.analyse,

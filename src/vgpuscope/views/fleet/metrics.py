@@ -18,6 +18,7 @@ from vgpuscope.catalog.rows import CardRow, FleetRow, GpuPodRow, GroupRow, Subje
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.quantity import MIB, Bytes, UnixTime
+from vgpuscope.model.reclaim import State
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
@@ -40,7 +41,7 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     error_counts: Mapping[str, int]
     loop_restarts: Mapping[str, int] = {}
     follower_failures: Mapping[str, int] = {}
-    reclaim_states: Mapping[str, int] = {}
+    reclaim_states: Mapping[State, int] = {}
     reclaim_actions: Mapping[tuple[str, str], int] = {}  # by action and outcome
     reclaim_held_back: Mapping[str, int] = {}
 
