@@ -1,11 +1,12 @@
 """What doctor sees on a node: regions as files, and a driver that is not there."""
 
 from pathlib import Path
+from typing import get_args
 
 from msgspec.structs import replace
 
 from vgpuscope.logic.doctor.chain import judged
-from vgpuscope.model.doctor import DoctorFacts, DriverFacts, Missing, RegionFacts
+from vgpuscope.model.doctor import DoctorFacts, DriverFacts, FactName, Missing, RegionFacts
 from vgpuscope.sources.doctor.local import LocalPlaces, is_gpu_node, nothing_here, read_local
 
 
@@ -15,17 +16,9 @@ def places(path: Path) -> LocalPlaces:
 
 def facts(**known: object) -> DoctorFacts:
     local = nothing_here()
-    absent = {
-        name: Missing(fact=fact, reason="not-given")
-        for name, fact in (
-            ("agents", "agent"),
-            ("cluster", "cluster"),
-            ("prometheus", "prometheus"),
-            ("series", "series"),
-            ("kubernetes", "kubernetes"),
-            ("analyzer", "analyzer"),
-        )
-    }
+    names: dict[str, FactName] = {"agents": "agent"}
+    names |= {name: name for name in get_args(FactName) if name in DoctorFacts.__struct_fields__}
+    absent = {name: Missing(fact=fact, reason="not-given") for name, fact in names.items() if name not in local._fields}
     made = DoctorFacts(at=0.0, place="node", **local._asdict(), **absent)
     return replace(made, **known)
 
