@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # the caller sets what is named below
 # Sourced by tools/*/build: programs of the Go module registry, compiled once into a cache directory outside the checkout.
 # The caller sets: here (directory with go.mod), name (for messages), missing (which tests are left out without it).
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vgpuscope

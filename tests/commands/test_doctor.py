@@ -165,7 +165,7 @@ def test_a_service_that_hangs_takes_only_its_own_facts(served: Served, capfd: py
     assert report["seconds"] < 3.5
 
 
-class _Hanging(dict):  # type: ignore[type-arg]
+class _Hanging(dict):
     """An answer that does not come."""
 
     def __init__(self, hold: Any) -> None:

@@ -28,6 +28,7 @@ PAGES = {
     "namespaces": "namespaces",
     "namespace": "namespaces/research",
     "events": "events",
+    "doctor": "doctor",
     "settings": "settings",
     "missing": "no/such/page",
     "mine": "?scope=research",

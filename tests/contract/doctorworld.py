@@ -51,7 +51,7 @@ class World:
         self.cluster_exporter()
 
     def add(self, name: str, value: float | Callable[[float], float | None], **labels: str) -> None:
-        self.lines.append(Line(name, labels, value if callable(value) else lambda _, known=value: known))
+        self.lines.append(Line(name, labels, value if callable(value) else _always(value)))
 
     def drop(self, *names: str) -> None:
         self.lines = [line for line in self.lines if line.name not in names]
@@ -104,6 +104,10 @@ class World:
             if values:
                 found.append(({"__name__": line.name, "world": world, **line.labels}, values))
         return found
+
+
+def _always(value: float) -> Callable[[float], float | None]:
+    return lambda _: value
 
 
 # ── the healthy answers of the services ──────────────────────────────────────────────────────────────────────────
@@ -209,7 +213,7 @@ def serving(route: Route) -> Iterator[str]:
         thread.join()
 
 
-def _json(content: Any, status: int = 200, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+def _json(content: Any, status: Any = 200, **headers: Any) -> tuple[int, bytes, dict[str, str]]:
     return status, json.dumps(content).encode(), {"content-type": "application/json", **headers}
 
 

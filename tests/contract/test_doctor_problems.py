@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.doctorworld import (
     PROBLEMS,
+    Route,
     World,
     agent_route,
     analyzer_route,
@@ -74,7 +75,7 @@ def looked_at(world: World, name: str, engines: dict[str, str], path: Path, stac
     """Serves the world; where doctor finds its parts. A part that is None does not answer, or does not exist."""
     nobody = f"http://127.0.0.1:{free_port()}"
 
-    def at(there: object, route: object, default: str | None) -> Address | None:
+    def at(there: object, route: Route, default: str | None) -> Address | None:
         if not there:
             return Address(default) if default else None
         return Address(stack.enter_context(serving(route)))

@@ -19,10 +19,11 @@ from tests.ports import free_port
 from tests.store.engine.notes import Notes, assert_foreign_table_works
 from tests.store.events import assert_events_are_kept
 from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
+from tests.store.reclaim_laws import LAWS as RECLAIM_LAWS
 from tests.store.results.laws import assert_equal_points, every_point, rolled
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
 from vgpuscope.model.errors import HistoryDown, RowRefused
-from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.engine import Engine, open_engine
 from vgpuscope.store.engine.migrations import Migration, TableSet
 from vgpuscope.store.engine.postgres import PostgresDatabase
 from vgpuscope.store.lease import Leadership, lease_in
@@ -489,3 +490,13 @@ async def test_while_the_database_is_frozen_a_read_is_down_within_its_deadline(p
         assert {str(error) for error in reads} == {"the store has not answered within 1 s"}
     assert len(await points(store, step="analysis", **ALL)) == 1
     await store.close()
+
+
+@pytest.mark.parametrize("law", RECLAIM_LAWS, ids=lambda law: law.__name__.removeprefix("assert_"))
+async def test_reclaim(law, url):
+    engine = open_engine(url)
+    assert engine is not None
+    try:
+        await law(engine)
+    finally:
+        await engine.close()

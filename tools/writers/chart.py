@@ -38,6 +38,7 @@ _KINDS: dict[str, Schema] = {
     "number": {"type": "number"},
     "duration": {"type": ["number", "string"], "pattern": _DURATION},
     "list": {"type": ["array", "string"], "items": {"type": ["string", "number"]}},
+    "json": {"type": ["object", "array"]},  # the service checks what is in it
 }
 _BOUNDS = (
     ("ge", "minimum"),

@@ -3,6 +3,7 @@
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
+from vgpuscope.model.reclaim import STATES
 
 FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
 
@@ -37,10 +38,17 @@ def _oour(
 
 
 def _ours(
-    scope: Scope, labels: Labels, name: str, help: str, *extra: str, unit: str = "", each: int | None = 1
+    scope: Scope,
+    labels: Labels,
+    name: str,
+    help: str,
+    *extra: str,
+    unit: str = "",
+    each: int | None = 1,
+    part: str = "analyzer",
 ) -> Metric:
     kind: Type = "counter" if name.endswith("_total") else "gauge"
-    full = f"vgpuscope_analyzer_{name}"
+    full = f"vgpuscope_{part}_{name}"
     return Metric(name=full, type=kind, help=help, unit=unit, scope=scope, labels=labels, extra=extra, each=each)
 
 
@@ -202,6 +210,34 @@ FOLLOWER_FAILURES = _ours(
     "Failures of what follows from an analysis (page, log, store), by follower; errors and missed deadlines.",
     "follower",
     each=None,
+)
+RECLAIM_WORKLOADS = _ours(
+    "fleet",
+    (),
+    "workloads",
+    "Workloads that looked idle, by the state of their case.",
+    "state",
+    each=len(STATES),
+    part="reclaim",
+)
+RECLAIM_ACTIONS = _ours(
+    "fleet",
+    (),
+    "actions_total",
+    "Actions that take GPUs back, by outcome: success, failure, or dry_run for what would have been done.",
+    "action",
+    "outcome",
+    each=None,
+    part="reclaim",
+)
+RECLAIM_HELD_BACK = _ours(
+    "fleet",
+    (),
+    "held_back_total",
+    "How often a brake began to hold a case back.",
+    "brake",
+    each=None,
+    part="reclaim",
 )
 LOOP_RESTARTS = loop_restarts("fleet")
 BUILD_INFO = build_info("fleet")

@@ -329,29 +329,6 @@ class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 2.0
 
 
-class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Calls to a control service. The keys are accepted; this release does not use them."""
-
-    enabled: Annotated[
-        bool,
-        Meta(
-            description="Call the control service for GPUs with status low.",
-            extra={"flag": None, "aliases": ("CONTROL_API_ENABLED",)},
-        ),
-    ] = False
-    api_url: Annotated[
-        str,
-        Meta(
-            description="URL of the control service.",
-            extra={"flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
-        ),
-    ] = ""
-    timeout: Annotated[
-        Seconds,
-        Meta(ge=0.1, le=600, description="Timeout of a call.", extra={"form": "duration", "flag": None}),
-    ] = 5.0
-
-
 class LoggingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The logging section of gpu-oour; `log.v` and `log.format` are the settings of vgpuscope."""
 

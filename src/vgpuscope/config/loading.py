@@ -4,6 +4,7 @@ A setting is one field of a section (agent.py, cluster.py, …). Its flag, envir
 documentation follow from it. A new service adds one Struct and one field of Config.
 """
 
+import base64
 import math
 import re
 import socket
@@ -18,7 +19,6 @@ from vgpuscope.config.agent import AgentConfig
 from vgpuscope.config.analyzer import (
     AiConfig,
     AnalyzerConfig,
-    ControlConfig,
     GpuDefaultsConfig,
     LoggingConfig,
     PrometheusConfig,
@@ -29,6 +29,7 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
+from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
 from vgpuscope.http import address
@@ -55,6 +56,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu_defaults: GpuDefaultsConfig = GpuDefaultsConfig()
     ai: AiConfig = AiConfig()
     control: ControlConfig = ControlConfig()
+    reclaim: ReclaimConfig = ReclaimConfig()
     logging: LoggingConfig = LoggingConfig()
     log: LogConfig = LogConfig()
 
@@ -152,6 +154,20 @@ def check(config: Config) -> None:
             f"verdict: idle_enter {verdict.idle_enter:g} is above idle_leave {verdict.idle_leave:g}",
             hint="idle_enter ≤ idle_leave. A GPU becomes idle below idle_enter, and stops being idle at idle_leave.",
         )
+    _check_reclaim(config)
+
+
+def _check_reclaim(config: Config) -> None:
+    for number, hours in enumerate(config.reclaim.working_hours):
+        try:
+            open_hours(hours)
+        except ValueError as e:
+            raise ConfigInvalid(f"reclaim.working_hours[{number}].{e}") from e
+    if config.control.enabled and config.reclaim.action == "control" and not config.control.api_url:
+        raise ConfigInvalid(
+            "control.api_url: missing, but control.enabled is true",
+            hint="Set the URL of the control service, or reclaim.action to notify.",
+        )
 
 
 def pods_source(agent: AgentConfig, *, environ: Mapping[str, str]) -> str:
@@ -201,7 +217,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
 def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
     if choices:
         return " or ".join(choices)
-    if form in {"duration", "url", "address"}:
+    if form in {"duration", "url", "address", "json"}:
         return str(form)
     names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
     for part in (inner, *get_args(inner)):
@@ -213,6 +229,8 @@ def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Struct) or (isinstance(value, tuple) and any(isinstance(one, Struct) for one in value)):
+        return msgspec.json.encode(value).decode()
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value:.15g}" if isinstance(value, float) else str(value)
@@ -390,6 +408,22 @@ def _condition(value: Any) -> Any:
     return value
 
 
+def _json(value: Any) -> Any:
+    """A list or keys; in an environment variable it is JSON text."""
+    return msgspec.json.decode(value) if isinstance(value, str) else value
+
+
+def _webhook_secret(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            key = base64.b64decode(value.removeprefix("whsec_"), validate=True)
+        except ValueError as e:
+            raise ValueError("expected base64") from e
+        if not 24 <= len(key) <= 64:
+            raise ValueError(f"expected 24 to 64 bytes in base64 (got {len(key)})")
+    return value
+
+
 _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "duration": _duration,
     "address": _address,
@@ -401,6 +435,8 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "upper": _upper,
     "headers": _headers,
     "condition": _condition,
+    "json": _json,
+    "webhook_secret": _webhook_secret,
 }
 
 

@@ -8,6 +8,7 @@ ScopeError
 ├── ReadOnly, Forbidden                                  status 403
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
+├── CallFailed, CaseUnfit                                status 502, 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -142,6 +143,21 @@ class RowRefused(ScopeError):
     code = "HISTORY_REFUSED"
     meaning = "The store works, but rejected one result because of its content. That result is not stored; others are."
     hint = "The message has the database's own words. Please report it, with the log."
+
+
+class CallFailed(ScopeError):
+    code = "CALL_FAILED"
+    meaning = "A call that takes GPUs back, or a notice, was not accepted. It is tried again for 24 hours."
+    hint = "The audit log has the answer. Check control.api_url, and the log of the service that is called."
+    status = 502
+    retryable = True
+
+
+class CaseUnfit(ScopeError):
+    code = "CASE_UNFIT"
+    meaning = "The case is not in a state in which this can be done. Nothing was changed."
+    hint = "`vgpuscope reclaim` lists every case with its state."
+    status = 409
 
 
 class FollowerLate(ScopeError):

@@ -45,6 +45,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** every step, newest first */
+        get: operations["get_api_v1_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/doctor": {
         parameters: {
             query?: never;
@@ -260,6 +277,140 @@ export interface paths {
         get: operations["get_api_v1_parts"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** idle workloads, and how far each case is */
+        get: operations["get_api_v1_reclaim"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/{id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * agree to the action
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_approve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/{id}/exempt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * never take this workload's GPUs
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_exempt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/{id}/snooze": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * leave the workload alone for a while
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_snooze"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the policy in effect */
+        get: operations["get_api_v1_reclaim_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * start again, with the breaker reset
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * stop: nobody acts, and nobody is notified
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_stop"];
         delete?: never;
         options?: never;
         head?: never;
@@ -702,6 +853,78 @@ export interface components {
             since: string | null;
             /** @default null */
             unit: ("bytes" | "ratio" | "seconds" | "xid") | null;
+        };
+        /**
+         * AuditEntry
+         * @description One step of one case, or of the machine as a whole.
+         */
+        AuditEntry: {
+            actor: string;
+            /** @default  */
+            after: string;
+            at: number;
+            /** @default  */
+            before: string;
+            /** @default  */
+            case_id: string;
+            /** @default  */
+            detail: string;
+            /** @default  */
+            namespace: string;
+            /** @default 0 */
+            number: number;
+            /** @default  */
+            pod: string;
+            /** @default  */
+            reason: string;
+            what: string;
+        };
+        /**
+         * AuditPage
+         * @description Entries, newest first, and where the next page begins.
+         */
+        AuditPage: {
+            entries: components["schemas"]["AuditEntry"][];
+            /** @default null */
+            next_before: number | null;
+        };
+        /**
+         * BreakerState
+         * @description The circuit breaker; open: nobody acts.
+         */
+        BreakerState: {
+            /** @default 0 */
+            of: number;
+            open: boolean;
+            /** @default null */
+            since: number | null;
+            /** @default 0 */
+            turned: number;
+        };
+        /**
+         * CaseRow
+         * @description One workload that looked idle. Times are Unix seconds; `next_at` is when its state changes at the earliest.
+         */
+        CaseRow: {
+            acted_at: number | null;
+            by: string | null;
+            confirmations: number;
+            dry_run: boolean;
+            evidence: components["schemas"]["Share"][];
+            gpu_ids: string[];
+            held_by: ("activity" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "pod_age" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            id: string;
+            idle_since: number | null;
+            namespace: string;
+            next_at: number | null;
+            notified_at: number | null;
+            owner: string | null;
+            pod: string;
+            pod_uid: string | null;
+            reason: string;
+            since: number;
+            /** @enum {unknown} */
+            state: "acting" | "awaiting_approval" | "candidate" | "exempt" | "failed" | "grace" | "notified" | "released" | "restored" | "snoozed" | "verified";
         };
         /** Changes */
         Changes: {
@@ -1693,6 +1916,31 @@ export interface components {
             waited_seconds: number | null;
         };
         /**
+         * PolicyBody
+         * @description The policy in effect, and which brakes cannot apply here.
+         */
+        PolicyBody: {
+            /** @enum {unknown} */
+            action: "control" | "notify" | "scale";
+            approval: boolean;
+            breaker: components["schemas"]["BreakerState"];
+            confirmations: number;
+            grace: number;
+            include_held: boolean;
+            max_fleet_share: number;
+            max_per_hour: number;
+            max_per_namespace: number;
+            min_coverage: number;
+            min_pod_age: number;
+            mode: string;
+            notify_first: boolean;
+            protected_namespaces: string[];
+            protected_priorities: string[];
+            stopped_by: string | null;
+            without: string[];
+            working_hours: number;
+        };
+        /**
          * Preview
          * @description What a change of settings would change, on the data of this moment.
          */
@@ -1773,6 +2021,20 @@ export interface components {
             node_count: number | null;
             nodes: string[];
             stage: ("admit" | "allocate" | "bind" | "filter") | null;
+        };
+        /**
+         * ReclaimList
+         * @description All cases, and whether anything is done about them.
+         */
+        ReclaimList: {
+            breaker: components["schemas"]["BreakerState"];
+            cases: components["schemas"]["CaseRow"][];
+            mode: string;
+            states: {
+                [key: string]: number;
+            };
+            stopped_by: string | null;
+            total: number;
         };
         /**
          * RequestHolder
@@ -1956,6 +2218,40 @@ export interface components {
             /** @enum {unknown} */
             type: "boolean" | "choice" | "duration" | "integer" | "list" | "number" | "text";
             value: unknown;
+        };
+        /**
+         * Share
+         * @description A GPU or MIG instance that a workload holds, or its part of a shared one; the numbers are the workload's own.
+         */
+        Share: {
+            /** @default null */
+            coverage: number | null;
+            gpu_id: string;
+            /** @default  */
+            hostname: string;
+            /** @default null */
+            idle_since: number | null;
+            /** @default  */
+            mig: string;
+            /** @default  */
+            model: string;
+            /** @default null */
+            score: number | null;
+            /**
+             * @default unknown
+             * @enum {unknown}
+             */
+            status: "high" | "idle" | "low" | "normal" | "unknown";
+            /**
+             * @default unknown
+             * @enum {unknown}
+             */
+            use_class: "busy" | "busy-unproductive" | "idle" | "idle-held" | "low" | "not-started" | "stalled" | "unknown";
+            /**
+             * @default unknown
+             * @enum {unknown}
+             */
+            verdict: "idle" | "in_use" | "unknown";
         };
         /** SomeOfGpuList */
         SomeOfGpuList: {
@@ -2973,6 +3269,80 @@ export interface operations {
             };
         };
     };
+    get_api_v1_audit: {
+        parameters: {
+            query?: {
+                /** @description Only entries before this number: the next page; 0: the newest. */
+                before?: number;
+                /** @description Only entries of this case. */
+                id?: string;
+                /** @description Most entries to send. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description every step, newest first */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_api_v1_doctor: {
         parameters: {
             query?: never;
@@ -3926,6 +4296,558 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_reclaim: {
+        parameters: {
+            query?: {
+                /** @description Most cases to send. */
+                limit?: number;
+                /** @description Only cases of this namespace. */
+                namespace?: string;
+                /** @description Cases to skip. */
+                offset?: number;
+                /** @description Only cases in this state. */
+                state?: "candidate" | "notified" | "grace" | "awaiting_approval" | "acting" | "verified" | "restored" | "released" | "exempt" | "snoozed" | "failed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description idle workloads, and how far each case is */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReclaimList"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_approve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description agree to the action */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_exempt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description never take this workload's GPUs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_snooze: {
+        parameters: {
+            query?: {
+                /** @description How long the case rests, in seconds. */
+                seconds?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description leave the workload alone for a while */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_reclaim_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the policy in effect */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description start again, with the breaker reset */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description stop: nobody acts, and nobody is notified */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

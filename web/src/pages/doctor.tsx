@@ -74,10 +74,11 @@ function Found({ finding }: { finding: DoctorFinding }) {
     <article class="doctor-finding">
       <h3>
         <State status={finding.status} />
-        <span>{said(finding.title)}</span>
-        <code class="small muted">{finding.code}</code>
+        <code>{finding.code}</code>
       </h3>
       <dl>
+        <dt>{t("doctor.check")}</dt>
+        <dd>{said(finding.title)}</dd>
         {finding.cause && (
           <>
             <dt>{t("doctor.cause")}</dt>

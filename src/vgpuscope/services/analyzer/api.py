@@ -39,6 +39,8 @@ from vgpuscope.services.analyzer.parameters import (
     UpdateQuery,
     WasteQuery,
 )
+from vgpuscope.services.analyzer.reclaim import Reclaim
+from vgpuscope.services.analyzer.reclaim_api import ReclaimApi
 from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE, without_effect
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
@@ -115,6 +117,7 @@ class AnalyzerState(Protocol):
     """What the API reads from the analyzer, and what it can start there."""
 
     feed: Feed
+    reclaim: Reclaim
 
     @property
     def read_only(self) -> bool: ...
@@ -226,6 +229,7 @@ class AnalyzerApi:
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
+            *ReclaimApi(lambda: self._state.reclaim, data=self._data).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",
@@ -323,7 +327,7 @@ class AnalyzerApi:
         return seed.Info(
             service="GPU Utilization Monitor",
             version=__version__,
-            features=seed.Features(ai_analysis=False, prometheus_metrics=True, control_api=False),
+            features=seed.Features(ai_analysis=False, prometheus_metrics=True, control_api=config.control.enabled),
             config=seed.InfoConfig(
                 prometheus_url=config.prometheus.url or "",
                 threshold=shapes.whole(config.thresholds.low_utilization),

@@ -38,7 +38,8 @@ from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPage, HistoryPoint
-from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.reclaim import Call
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
@@ -46,15 +47,18 @@ from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, So
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
 from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
+from vgpuscope.sinks.webhook import Webhook
 from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog
+from vgpuscope.version import __version__
 from vgpuscope.views.exposition.page import Sample
 from vgpuscope.views.exposition.sharded import ShardedPage
 from vgpuscope.views.fleet.log_table import low_lines, table_lines
@@ -66,6 +70,7 @@ from vgpuscope.views.fleet.metrics import (
     cards_page,
     fleet_samples,
 )
+from vgpuscope.views.reclaim.api import counted
 
 if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard
@@ -78,7 +83,12 @@ _LEASE = 15.0  # seconds; the leader renews it three times in that time
 _PRUNE_EVERY = 600.0
 _SAVE_LAST_WITHIN = 2.0
 _FOLLOW_WITHIN = (1.0, 15.0)  # seconds between two reads of the leader's results: bounds for a fifth of the interval
-_PAGE_WITHIN, _LOG_WITHIN, _STORE_WITHIN = 120.0, 60.0, 600.0  # seconds; results that waited are stored too
+_PAGE_WITHIN, _LOG_WITHIN, _RECLAIM_WITHIN, _STORE_WITHIN = (
+    120.0,
+    60.0,
+    60.0,
+    600.0,
+)  # seconds; results that waited are stored too
 
 
 def main(
@@ -153,6 +163,13 @@ class Analyzer(Service):
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's metrics were made from
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
+        self.reclaim = Reclaim(
+            lambda: settings.config,
+            store=self._history.reclaim,
+            lead=self._leadership,
+            send={"control": self._call_control},
+            look_again=self._analyse_now,
+        )
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
 
@@ -179,6 +196,7 @@ class Analyzer(Service):
             "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
             "save": Restartable(self._save_forever),
             "prune": Restartable(self._prune_forever),
+            "reclaim": Restartable(self.reclaim.deliver_forever),
         }
 
     def signals(self) -> dict[signal.Signals, Callable[[], None]]:
@@ -440,6 +458,7 @@ class Analyzer(Service):
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="reclaim", follow=self._reclaim_idle, deadline=_RECLAIM_WITHIN),
         )
 
     async def _after(self, board: Board) -> bool:
@@ -468,6 +487,21 @@ class Analyzer(Service):
         assert board.analysis is not None
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
+
+    async def _reclaim_idle(self, board: Board) -> None:
+        assert board.analysis is not None
+        await self.reclaim.follow(board.analysis)
+
+    async def _analyse_now(self) -> None:
+        self._cycle.trigger()
+        await self._cycle.finished()
+
+    async def _call_control(self, call: Call, *, now: UnixTime) -> Delivered:
+        control = self._settings.config.control
+        agent = f"vgpuscope/{__version__}"
+        async with Webhook(control.api_url, secret=control.secret, timeout=control.timeout, agent=agent) as webhook:
+            await webhook.send(call.body.encode(), key=call.key, now=now)
+        return Delivered()
 
     async def _save_waiting(self, _: None) -> None:
         before = self._outbox.saved
@@ -507,7 +541,7 @@ class Analyzer(Service):
     def _metrics(self) -> AnalyzerPage:
         """Old results are not shown: a reader would take them for current."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
-        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total)
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, self.reclaim.changes)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -528,6 +562,9 @@ class Analyzer(Service):
             error_counts=self.counters.errors,
             loop_restarts=self.counters.restarts,
             follower_failures=self.counters.failures,
+            reclaim_states=counted(self.reclaim.cases.values()),
+            reclaim_actions=self.reclaim.counts.actions,
+            reclaim_held_back=self.reclaim.counts.held_back,
         )
         analysis = None if self._cycle.old else board.analysis
         return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)

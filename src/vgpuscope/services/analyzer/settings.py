@@ -26,6 +26,7 @@ SECTIONS = (
     "gpu_defaults",
     "ai",
     "control",
+    "reclaim",
     "logging",
     "log",
 )
@@ -49,7 +50,7 @@ _PROTECTING = tuple(
 
 def without_effect(config: Config) -> tuple[str, ...]:
     """Settings that switch on what this release does not have."""
-    return tuple(f"{name}.enabled" for name in ("ai", "control") if getattr(config, name).enabled)
+    return tuple(f"{name}.enabled" for name in ("ai",) if getattr(config, name).enabled)
 
 
 class Settings:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.gpu_series import DCGM_POWER, DCGM_UTILIZATION
 from vgpuscope.model.doctor import FactName, Reason, Stage, Status
+from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.model.words import Words
 
 
@@ -250,17 +251,18 @@ SAID: Final[dict[str, Said]] = {
         _W("The agent answers", "代理有应答"),
         _W("No agent answers at {place}.", "{place} 上没有代理应答。"),
         _W(
-            "Check that the agent's pod runs and that port 9394 can be reached.",
-            "检查代理的 Pod 是否在运行，以及 9394 端口能否访问。",
+            f"Check that the agent's pod runs and that port {AGENT_PORT} can be reached.",
+            f"检查代理的 Pod 是否在运行，以及 {AGENT_PORT} 端口能否访问。",
         ),
-        ("kubectl get pods -A -o wide | grep vgpuscope-agent", "curl -s http://NODE:9394/healthz"),
+        ("kubectl get pods -A -o wide | grep vgpuscope-agent", f"curl -s http://NODE:{AGENT_PORT}/healthz"),
     ),
     "WRONG_SERVICE": Said(
         _W("Each address is that of the right service", "每个地址都指向正确的服务"),
         _W("Another service answers at {count:address|addresses}.", "{count} 个地址上应答的是另一个服务。"),
         _W(
-            "Agents listen on 9394, the cluster exporter on 31993 and the analyzer on 8080 by default.",
-            "默认端口：代理 9394，集群导出器 31993，分析器 8080。",
+            f"Agents listen on {AGENT_PORT}, the cluster exporter on {CLUSTER_PORT} and the analyzer on "
+            f"{ANALYZER_PORT} by default.",
+            f"默认端口：代理 {AGENT_PORT}，集群导出器 {CLUSTER_PORT}，分析器 {ANALYZER_PORT}。",
         ),
         ("kubectl get svc -A | grep -E 'vgpuscope|hami'",),
     ),
@@ -367,8 +369,8 @@ SAID: Final[dict[str, Said]] = {
             "Prometheus 有 {targets} 个目标，但没有任何 GPU 指标：没有采集 GPU 导出器。",
         ),
         _W(
-            "Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it (port 9394 or 9400).",
-            "安装 vgpuscope 代理或 dcgm-exporter，并让 Prometheus 采集（端口 9394 或 9400）。",
+            f"Install vgpuscope's agent or dcgm-exporter, and let Prometheus scrape it (port {AGENT_PORT} or 9400).",
+            f"安装 vgpuscope 代理或 dcgm-exporter，并让 Prometheus 采集（端口 {AGENT_PORT} 或 9400）。",
         ),
         ("kubectl get pods -A | grep -E 'vgpuscope|dcgm|hami'",),
     ),
@@ -379,9 +381,9 @@ SAID: Final[dict[str, Said]] = {
             "{count} 个目标没有应答，其 GPU 状态未知。",
         ),
         _W(
-            "Check that the exporter's pod runs, that its port (9394, 31993 or 9400) can be reached, and TLS "
-            "and credentials of the scrape.",
-            "检查导出器的 Pod 是否运行、端口（9394、31993 或 9400）能否访问，以及采集的 TLS 与凭据。",
+            f"Check that the exporter's pod runs, that its port ({AGENT_PORT}, {CLUSTER_PORT} or 9400) can be reached, "
+            "and TLS and credentials of the scrape.",
+            f"检查导出器的 Pod 是否运行、端口（{AGENT_PORT}、{CLUSTER_PORT} 或 9400）能否访问，以及采集的 TLS 与凭据。",
         ),
         ("kubectl get pods -A -o wide | grep -E 'vgpuscope|dcgm|hami'", "curl -s http://TARGET/metrics | head -3"),
     ),
@@ -647,7 +649,7 @@ SAID: Final[dict[str, Said]] = {
             "Look for processes outside of pods, pods with `NVIDIA_VISIBLE_DEVICES=all`, and left-over processes.",
             "查找 Pod 之外的进程、设置了 `NVIDIA_VISIBLE_DEVICES=all` 的 Pod，以及残留进程。",
         ),
-        ("vgpuscope top NODE:9394", "nvidia-smi"),
+        (f"vgpuscope top NODE:{AGENT_PORT}", "nvidia-smi"),
     ),
     # ── freshness ───────────────────────────────────────────────────────────────────────────────────────────────
     "SERIES_OLD": Said(
@@ -766,7 +768,7 @@ SAID: Final[dict[str, Said]] = {
             "Check prometheus.url, or analyzer.targets, and the network between them.",
             "检查 prometheus.url 或 analyzer.targets，以及两者之间的网络。",
         ),
-        ("curl -s http://ANALYZER:8080/health",),
+        (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
     "ANALYSES_STOPPED": Said(
         _W("Analyses run at their interval", "分析按间隔运行"),
@@ -775,7 +777,7 @@ SAID: Final[dict[str, Said]] = {
             "最近一次分析远早于分析间隔（{interval} 秒），尽管数据源有应答。",
         ),
         _W("See the analyzer's log, and restart it.", "查看分析器日志并重启它。"),
-        ("curl -s http://ANALYZER:8080/health",),
+        (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
     "VERDICTS_UNKNOWN": Said(
         _W("Most GPUs can be judged", "大多数 GPU 可以判断"),
@@ -793,7 +795,7 @@ SAID: Final[dict[str, Said]] = {
         _W("Pages and logs follow each analysis", "每次分析后页面和日志都更新"),
         _W("{count:step|steps} after an analysis failed.", "分析之后有 {count} 个步骤失败。"),
         _W("/health names them; the log has the error.", "/health 会列出它们，日志中有错误信息。"),
-        ("curl -s http://ANALYZER:8080/health",),
+        (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
     ),
     # ── history ─────────────────────────────────────────────────────────────────────────────────────────────────
     "HISTORY_OFF": Said(
@@ -831,6 +833,6 @@ SAID: Final[dict[str, Said]] = {
             "Nothing is broken. Ask through the Service, or ask the leader.",
             "没有故障。请通过 Service 访问，或直接访问主副本。",
         ),
-        ("curl -s http://ANALYZER:8080/health | grep -o '\"leader\":[a-z]*'",),
+        (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health | grep -o '\"leader\":[a-z]*'",),
     ),
 }

@@ -40,6 +40,9 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     error_counts: Mapping[str, int]
     loop_restarts: Mapping[str, int] = {}
     follower_failures: Mapping[str, int] = {}
+    reclaim_states: Mapping[str, int] = {}
+    reclaim_actions: Mapping[tuple[str, str], int] = {}  # by action and outcome
+    reclaim_held_back: Mapping[str, int] = {}
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -125,6 +128,12 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
         yield Sample(m.LOOP_RESTARTS, row, count, (loop,))
     for follower, count in health.follower_failures.items():
         yield Sample(m.FOLLOWER_FAILURES, row, count, (follower,))
+    for state, count in health.reclaim_states.items():
+        yield Sample(m.RECLAIM_WORKLOADS, row, count, (state,))
+    for (action, outcome), count in health.reclaim_actions.items():
+        yield Sample(m.RECLAIM_ACTIONS, row, count, (action, outcome))
+    for brake, count in health.reclaim_held_back.items():
+        yield Sample(m.RECLAIM_HELD_BACK, row, count, (brake,))
 
 
 def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:

@@ -1,0 +1,184 @@
+"""Settings of taking GPUs back: the policy, its brakes, and the control service that is called."""
+
+import re
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Meta, Struct
+
+from vgpuscope.model.quantity import Ratio, Seconds
+from vgpuscope.model.reclaim import Action, OpenHours
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+
+
+class BreakerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When many workloads turn idle at once."""
+
+    share: Annotated[Ratio, Meta(gt=0, le=1)] = 0.2
+    least: Annotated[int, Meta(ge=1)] = 5
+    calm: Annotated[int, Meta(ge=1)] = 6
+
+
+class HoursConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `reclaim.working_hours`."""
+
+    days: str = "mon-sun"
+    begin: str = msgspec.field(name="from", default="00:00")
+    end: str = msgspec.field(name="to", default="24:00")
+    tz: str = "UTC"
+
+
+class ControlConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls to a control service that takes GPUs back."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Take GPUs of idle workloads back. What is done is set by reclaim.action.",
+            extra={"flag": None, "aliases": ("CONTROL_API_ENABLED",)},
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool,
+        Meta(
+            description="Only record in the log, the API and the metrics what would have been done.",
+            extra={"flag": None},
+        ),
+    ] = True
+    api_url: Annotated[
+        str,
+        Meta(
+            description="URL of the control service.",
+            extra={"flag": None, "aliases": ("CONTROL_API",), "unset": "none"},
+        ),
+    ] = ""
+    timeout: Annotated[
+        Seconds,
+        Meta(ge=0.1, le=600, description="Timeout of a call.", extra={"form": "duration", "flag": None}),
+    ] = 5.0
+    secret: Annotated[
+        str,
+        Meta(
+            description="Secret of the calls' signature (Standard Webhooks), in base64, with or without whsec_.",
+            extra={"form": "webhook_secret", "flag": None, "secret": True, "unset": "calls are not signed"},
+        ),
+    ] = ""
+
+
+class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When GPUs of idle workloads are taken back, and from which workloads never."""
+
+    action: Annotated[
+        Action,
+        Meta(
+            description="control: call the control service for each GPU. notify: tell the owner only.",
+            extra={"flag": None},
+        ),
+    ] = "control"
+    confirmations: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Idle analyses in a row that are needed; analyses with overlapping windows count once.",
+            extra={"flag": None},
+        ),
+    ] = 3
+    min_coverage: Annotated[
+        Ratio, Meta(ge=0.5, le=1, description="Minimum coverage of each of these analyses, 0-1.", extra={"flag": None})
+    ] = 0.95
+    grace: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="Time between the notice and the action. The annotation vgpuscope.io/idle-grace overrides it.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 1800.0
+    min_pod_age: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="Pods younger than this are left alone.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 1800.0
+    approval: Annotated[bool, Meta(description="An operator has to approve each action.", extra={"flag": None})] = False
+    notify_first: Annotated[bool, Meta(description="Notify the owner before acting.", extra={"flag": None})] = True
+    include_held: Annotated[
+        bool, Meta(description="Include workloads of the class idle-held.", extra={"flag": None})
+    ] = False
+    protected_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose workloads are left alone, separated by commas.",
+            extra={"form": "list", "flag": None, "unset": "none"},
+        ),
+    ] = ("kube-system", "kube-public", "kube-node-lease")
+    protected_priorities: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Priority classes whose workloads are left alone, separated by commas.",
+            extra={"form": "list", "flag": None, "unset": "none"},
+        ),
+    ] = ("system-cluster-critical", "system-node-critical")
+    max_per_hour: Annotated[
+        int, Meta(ge=0, description="Maximum number of workloads in any hour.", extra={"flag": None})
+    ] = 10
+    max_per_namespace: Annotated[
+        int, Meta(ge=0, description="Maximum number of workloads of one namespace in any hour.", extra={"flag": None})
+    ] = 5
+    max_fleet_share: Annotated[
+        Ratio, Meta(ge=0, le=1, description="Maximum share of all GPUs in any hour, 0-1.", extra={"flag": None})
+    ] = 0.1
+    working_hours: Annotated[
+        tuple[HoursConfig, ...],
+        Meta(
+            description="Times at which acting is allowed: a list of days (mon-fri), from, to and tz. In a variable it "
+            "is JSON.",
+            extra={"form": "json", "flag": None, "unset": "at any time"},
+        ),
+    ] = ()
+    breaker: Annotated[
+        BreakerConfig,
+        Meta(
+            description="Circuit breaker: if more than `share` of all workloads, and at least `least`, turn idle from "
+            "one analysis to the next, nobody acts for `calm` analyses. In an environment variable it is JSON.",
+            extra={"form": "json", "flag": None},
+        ),
+    ] = BreakerConfig()
+    stop: Annotated[
+        bool, Meta(description="Stop switch: nobody acts, and nobody is notified.", extra={"flag": None})
+    ] = False
+
+
+def open_hours(config: HoursConfig) -> OpenHours:
+    """The hours as values; ValueError says which part is invalid."""
+    try:
+        ZoneInfo(config.tz)
+    except (KeyError, ValueError, OSError) as e:
+        raise ValueError(f"tz: {config.tz!r} is not a known time zone") from e
+    return OpenHours(days=_days(config.days), begin=_minutes(config.begin), end=_minutes(config.end), tz=config.tz)
+
+
+def _days(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.lower().replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        if first not in _DAYS or (last or first) not in _DAYS:
+            raise ValueError(f"days: expected names such as mon-fri or sat,sun (got {text!r})")
+        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+        found.update((begin + n) % 7 for n in range((end - begin) % 7 + 1))
+    return frozenset(found)
+
+
+def _minutes(text: str) -> int:
+    if not _HOURS.fullmatch(text):
+        raise ValueError(f"expected a time from 00:00 to 24:00 (got {text!r})")
+    hours, minutes = text.split(":")
+    return int(hours) * 60 + int(minutes)

@@ -1,0 +1,89 @@
+"""What holds a case back. Every brake is one row: its name, and when it applies.
+
+EARLY brakes also keep the owner from being told: nothing would follow from such a notice, or, with the breaker open, a
+fault of the metrics would be told to everybody.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from vgpuscope.logic.reclaim.hours import allowed
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What is the same for all workloads in one tick."""
+
+    now: UnixTime
+    leads: bool  # this replica holds the lease
+    stored: bool  # the store answers
+    history: bool = True  # a store is configured
+    kube: Literal["none", "ok", "down"] = "none"  # the Kubernetes API: not configured, answers, does not answer
+    stop: bool = False
+    breaker: bool = False  # open
+    channel: bool = True  # somebody can be notified
+
+
+class Known(Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of one workload beyond its GPUs."""
+
+    pod: PodFacts = PodFacts()
+    activity: bool = False  # a signal beyond the GPU shows use
+    model: Literal["off", "agrees", "veto", "waiting"] = "off"
+
+
+class _Look(NamedTuple):
+    case: Case
+    known: Known
+    policy: Policy
+    world: World
+
+
+_Applies = Callable[[_Look], bool]
+
+
+def _young(look: _Look) -> bool:
+    """By the pod's creation; without a Kubernetes API by the first idle window, which is later."""
+    created = look.known.pod.created
+    begun = look.case.first_idle if created is None else created
+    return look.world.now - begun < look.policy.min_pod_age
+
+
+EARLY: tuple[tuple[Brake, _Applies], ...] = (
+    ("no_uid", lambda look: not look.case.uid),
+    ("no_history", lambda look: not look.world.history),
+    ("protected_namespace", lambda look: look.case.namespace in look.policy.protected_namespaces),
+    ("protected_priority", lambda look: look.known.pod.priority_class in look.policy.protected_priorities),
+    ("annotation_never", lambda look: look.known.pod.consent == "never"),
+    ("pod_age", _young),
+    ("activity", lambda look: look.known.activity),
+    ("model_veto", lambda look: look.known.model == "veto"),
+    ("stop", lambda look: look.world.stop),
+    ("breaker", lambda look: look.world.breaker),
+    ("store_down", lambda look: not look.world.stored),
+    ("not_leader", lambda look: not look.world.leads),
+    ("kube_unreachable", lambda look: look.world.kube == "down"),
+)
+LATE: tuple[tuple[Brake, _Applies], ...] = (
+    ("annotation_notify", lambda look: look.known.pod.consent == "notify"),
+    ("notify_only", lambda look: look.policy.action == "notify"),
+    ("model_waiting", lambda look: look.known.model == "waiting"),
+    ("working_hours", lambda look: not allowed(look.policy.working_hours, look.world.now)),
+)
+
+
+def early(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
+    """The brakes that keep the owner from being told, and so everything after it."""
+    return _applying(EARLY, _Look(case, known, policy, world))
+
+
+def late(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake, ...]:
+    """The further brakes that keep the machine from acting."""
+    return _applying(LATE, _Look(case, known, policy, world))
+
+
+def _applying(rows: tuple[tuple[Brake, _Applies], ...], look: _Look) -> tuple[Brake, ...]:
+    return tuple(brake for brake, applies in rows if applies(look))

@@ -1,0 +1,51 @@
+"""The circuit breaker: many workloads that turn idle at once look like a fault of the metrics.
+
+It compares each workload with the last time that something was known of it. A workload that was never known before is
+no history: it neither opens the breaker nor counts against it.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.reclaim import Finding, Policy
+
+
+class Breaker(Struct, frozen=True, kw_only=True):
+    """Open: nobody acts."""
+
+    open_since: UnixTime | None = None
+    calm: int = 0  # analyses since it opened in which few workloads turned idle
+    turned: int = 0  # how many turned idle when it opened
+    of: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.open_since is not None
+
+
+IDLE: frozenset[Finding] = frozenset({"idle", "held"})
+
+
+def turned_idle(known: Mapping[str, bool], now: Mapping[str, Finding]) -> int:
+    """The workloads that are idle now and were busy when something was last known of them."""
+    return sum(found in IDLE and known.get(key) is False for key, found in now.items())
+
+
+def remember(known: Mapping[str, bool], now: Mapping[str, Finding]) -> dict[str, bool]:
+    """Whether each present workload was idle when something was last known of it."""
+    kept = {key: known[key] for key in now if key in known}
+    kept.update((key, found in IDLE) for key, found in now.items() if found in IDLE or found == "busy")
+    return kept
+
+
+def after(breaker: Breaker, *, turned: int, of: int, now: UnixTime, policy: Policy) -> Breaker:
+    """The breaker after one analysis in which `turned` of `of` workloads turned idle."""
+    if turned >= policy.breaker_least and turned > policy.breaker_share * of:
+        return Breaker(open_since=now, turned=turned, of=of)
+    if not breaker.is_open:
+        return breaker
+    calm = breaker.calm + 1
+    return Breaker() if calm >= policy.breaker_calm else replace(breaker, calm=calm)

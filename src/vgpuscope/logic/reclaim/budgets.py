@@ -1,0 +1,44 @@
+"""How much may be taken back in any rolling hour: of the fleet, of a namespace, in all."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
+from vgpuscope.model.reclaim import Brake, Policy
+
+HOUR: Seconds = 3600.0
+
+
+class Spent(NamedTuple):
+    """One decision to act."""
+
+    at: UnixTime
+    namespace: str
+    gpus: int
+
+
+class Budgets:
+    """The decisions of the last hour, and whether one more would be too much."""
+
+    def __init__(self, spent: Iterable[Spent], *, now: UnixTime, fleet: int) -> None:
+        """`fleet` is the number of physical GPUs. A decision of exactly one hour ago no longer counts."""
+        self._fleet = fleet
+        self._spent = deque(one for one in spent if one.at > now - HOUR)
+
+    def exceeded(self, namespace: str, gpus: int, policy: Policy) -> tuple[Brake, ...]:
+        """The budgets that one more decision would exceed."""
+        mine = sum(one.namespace == namespace for one in self._spent)
+        taken = sum(one.gpus for one in self._spent)
+        checks: tuple[tuple[Brake, bool], ...] = (
+            ("budget_hour", len(self._spent) + 1 > policy.max_per_hour),
+            ("budget_namespace", mine + 1 > policy.max_per_namespace),
+            ("budget_fleet", taken + gpus > self._allowed(policy.max_fleet_share)),
+        )
+        return tuple(brake for brake, over in checks if over)
+
+    def spend(self, one: Spent) -> None:
+        self._spent.append(one)
+
+    def _allowed(self, share: Ratio) -> float:
+        return share * self._fleet + 1e-9  # 0.1 of 30 GPUs are 3, in spite of binary fractions

@@ -1,0 +1,284 @@
+"""One case and one new analysis → where the case stands now, and what it wants to do next.
+
+candidate ─► notified ─► grace ─► (awaiting_approval) ─► acting ─► verified ─► restored
+    ▲            └───────────┴──────────────┴────────────────┴─► released      failed
+ snoozed                                                                  exempt
+
+Three rules hold in every state. Work releases a case at once. Unknown moves nothing forward, and the windows that prove
+idleness are counted from zero again. An act needs an idle window now, however long ago the case began.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vgpuscope.logic.reclaim.brakes import Known, World, early, late
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Workload
+
+Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
+
+
+class Seen(Struct, frozen=True, kw_only=True, gc=False):
+    """What one analysis found of one workload. The window is that of the analysis."""
+
+    found: Finding
+    begin: UnixTime
+    end: UnixTime
+    workload: Workload | None = None  # None: it is gone
+
+
+class Step(NamedTuple):
+    """The case after an analysis, and what it wants; whether it may is decided for all cases together."""
+
+    case: Case
+    wish: Wish = ""
+
+
+class _Now(NamedTuple):
+    seen: Seen
+    known: Known
+    policy: Policy
+    world: World
+
+
+def opened(key: str, seen: Seen, world: World) -> Case:
+    """The case of a workload that looks idle for the first time."""
+    assert seen.workload is not None
+    found = seen.workload
+    return Case(
+        id=key,
+        uid=found.uid,
+        namespace=found.namespace,
+        pod=found.pod,
+        owner=found.owner,
+        since=world.now,
+        first_idle=seen.begin,
+        shares=found.shares,
+    )
+
+
+def step(case: Case, seen: Seen, known: Known, policy: Policy, world: World) -> Step:
+    """The case after this analysis. The same object comes back if nothing changed, so nothing needs to be saved."""
+    now = _Now(seen, known, policy, world)
+    case = _counted(case, seen, policy)
+    handle = _HANDLERS.get(case.state)
+    return Step(case) if handle is None else handle(case, now)
+
+
+def moved(
+    case: Case, state: State, now: UnixTime, *, reason: str, by: str = "", next_at: UnixTime | None = None
+) -> Case:
+    """The case in another state."""
+    return replace(case, state=state, since=now, reason=reason, by=by, next_at=next_at, held_by=())
+
+
+# ── what people and deliveries do to a case ──────────────────────────────────────────────────────────────────────
+
+
+def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
+    """The notice was delivered: the grace period begins now."""
+    if case.state != "notified":
+        return case
+    return replace(moved(case, "grace", now, reason="notice_delivered", next_at=now + grace), notified_at=now)
+
+
+def acted(case: Case, now: UnixTime, policy: Policy) -> Case:
+    """It is decided: calls go out, or it is only recorded what would have been done."""
+    reason = "dry_run" if policy.dry_run else "decided"
+    case = moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
+    return replace(case, acted_at=now, acted_gpus=len(case.gpu_ids), dry_run=policy.dry_run)
+
+
+def approved(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The case with an operator's consent; None: it does not wait for one."""
+    if case.state != "awaiting_approval":
+        return None
+    return replace(case, approved_by=by, by=by, since=now, reason="approved")
+
+
+def snoozed(case: Case, now: UnixTime, by: str, seconds: Seconds) -> Case | None:
+    """The case at rest for a while; None: it is too late for that."""
+    if case.state not in OPEN and case.state != "snoozed":
+        return None
+    return replace(moved(case, "snoozed", now, reason="snoozed", by=by, next_at=now + seconds), confirmations=0)
+
+
+def exempted(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The case that never moves again; None: it has ended already."""
+    if case.state in {"verified", "restored", "exempt"}:
+        return None
+    return moved(case, "exempt", now, reason="exempted", by=by)
+
+
+def restored(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The case after what was there was put back; None: nothing was taken."""
+    if case.dry_run or case.acted_at is None or case.state not in {"acting", "verified", "failed"}:
+        return None
+    return moved(case, "restored", now, reason="restored", by=by)
+
+
+def failed(case: Case, now: UnixTime, reason: str) -> Case:
+    return moved(case, "failed", now, reason=reason) if case.state in {"notified", "acting"} else case
+
+
+def may_deliver(
+    case: Case, found: Finding, known: Known, policy: Policy, world: World
+) -> tuple[Brake | Literal["released"], ...]:
+    """What forbids the delivery of a call of this case, now, by a finding from fresh data; (): it may go out.
+
+    It is asked before every delivery, retries included. Budgets and working hours were settled when it was decided.
+    """
+    if case.state != "acting" or case.dry_run or found not in {"idle"}:
+        return ("released",) if found in {"busy", "held", "gone"} or case.state != "acting" else ("unconfirmed",)
+    return early(case, known, policy, world)
+
+
+# ── the states ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
+    """The windows in a row that prove it idle; windows that overlap count once, and counting ends when it is enough."""
+    if case.state not in OPEN:
+        return case
+    if seen.found == "unknown":
+        return case if not case.confirmations else replace(case, confirmations=0, counted_until=seen.end)
+    enough = case.confirmations >= policy.confirmations
+    if seen.found != "idle" or enough or seen.begin < case.counted_until:
+        return case
+    assert seen.workload is not None
+    return replace(case, confirmations=case.confirmations + 1, counted_until=seen.end, shares=seen.workload.shares)
+
+
+def _released(case: Case, now: _Now) -> Step | None:
+    """Work, or its end, releases a case in every open state; a call that is on its way is cancelled."""
+    reasons: dict[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
+    reason = reasons.get(now.seen.found)
+    if reason is None:
+        return None
+    wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
+    return Step(moved(case, "released", now.world.now, reason=reason), wish)
+
+
+def _candidate(case: Case, now: _Now) -> Step:
+    if (ended := _released(case, now)) is not None:
+        return ended
+    if now.known.pod.consent == "never":
+        return Step(moved(case, "exempt", now.world.now, reason="annotation"))
+    if case.confirmations < now.policy.confirmations or now.seen.found != "idle":
+        return Step(_held(case, ()))
+    held = early(case, now.known, now.policy, now.world)
+    if held:
+        return Step(_held(case, held))
+    return _told(case, now)
+
+
+def _told(case: Case, now: _Now) -> Step:
+    """Tell the owner first, if the policy says so and somebody can be told."""
+    at = now.world.now
+    if now.policy.notify_first and now.world.channel:
+        return Step(moved(case, "notified", at, reason="confirmed"), "notify")
+    grace = _grace(now)
+    case = moved(case, "grace", at, reason="confirmed", next_at=at + grace)
+    return Step(replace(case, notified_at=at) if now.policy.notify_first else case)
+
+
+def _notified(case: Case, now: _Now) -> Step:
+    ended = _released(case, now) or _excluded(case, now)
+    return ended or Step(_held(case, early(case, now.known, now.policy, now.world)))
+
+
+def _in_grace(case: Case, now: _Now) -> Step:
+    ended = _released(case, now) or _excluded(case, now)
+    if ended is not None:
+        return ended
+    held = _all_brakes(case, now)
+    if held or now.world.now < (case.next_at or 0.0):
+        return Step(_held(case, held))
+    if now.policy.approval:
+        return Step(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
+    return Step(_held(case, ()), "act")
+
+
+def _awaiting(case: Case, now: _Now) -> Step:
+    ended = _released(case, now) or _excluded(case, now)
+    if ended is not None:
+        return ended
+    held = _all_brakes(case, now)
+    may = not held and (case.approved_by or not now.policy.approval)
+    return Step(_held(case, held), "act" if may else "")
+
+
+def _acting(case: Case, now: _Now) -> Step:
+    at = now.world.now
+    if now.seen.found == "gone":
+        # A dry run frees nothing: whoever ended the workload, it was not the machine.
+        state: State = "released" if case.dry_run else "verified"
+        return Step(moved(case, state, at, reason="ended" if case.dry_run else "freed"), "cancel")
+    ended = _released(case, now) or _excluded(case, now)
+    if ended is not None:
+        return ended
+    if case.dry_run:
+        return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
+    if at >= (case.next_at or at):
+        return Step(moved(case, "failed", at, reason="not_freed"), "cancel")
+    return Step(case)
+
+
+def _at_rest(case: Case, now: _Now) -> Step:
+    """A snoozed or released case begins again from zero."""
+    if case.state == "snoozed" and now.world.now < (case.next_at or 0.0):
+        return Step(case)
+    if now.seen.found != "idle":
+        return Step(case)
+    begun = _again(case, now.world.now, reason="idle_again")
+    return Step(_counted(replace(begun, first_idle=now.seen.begin), now.seen, now.policy))
+
+
+def _exempt(case: Case, now: _Now) -> Step:
+    """An annotation excludes a workload as long as it is there; a person's decision stays."""
+    lifted = case.reason == "annotation" and now.known.pod.consent != "never" and now.world.kube == "ok"
+    return Step(_again(case, now.world.now, reason="annotation_gone") if lifted else case)
+
+
+def _excluded(case: Case, now: _Now) -> Step | None:
+    if now.known.pod.consent != "never":
+        return None
+    wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
+    return Step(moved(case, "exempt", now.world.now, reason="annotation"), wish)
+
+
+def _again(case: Case, now: UnixTime, *, reason: str) -> Case:
+    """A candidate from zero; that it was acted on before is not forgotten."""
+    case = moved(case, "candidate", now, reason=reason)
+    return replace(case, confirmations=0, counted_until=0.0, notified_at=None, approved_by="", dry_run=False)
+
+
+def _all_brakes(case: Case, now: _Now) -> tuple[Brake, ...]:
+    proven = now.seen.found == "idle" and case.confirmations >= now.policy.confirmations
+    unproven: tuple[Brake, ...] = () if proven else ("unconfirmed",)
+    args = (case, now.known, now.policy, now.world)
+    return unproven + early(*args) + late(*args)
+
+
+def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
+    return case if case.held_by == brakes else replace(case, held_by=brakes)
+
+
+def _grace(now: _Now) -> Seconds:
+    own = now.known.pod.idle_grace
+    return now.policy.grace if own is None else own
+
+
+_HANDLERS: Mapping[State, Callable[[Case, _Now], Step]] = {
+    "candidate": _candidate,
+    "notified": _notified,
+    "grace": _in_grace,
+    "awaiting_approval": _awaiting,
+    "acting": _acting,
+    "snoozed": _at_rest,
+    "released": _at_rest,
+    "exempt": _exempt,
+}

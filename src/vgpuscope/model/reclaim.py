@@ -1,0 +1,185 @@
+"""Taking back GPUs: the workload that may lose them, its case, and everything that can hold a case back.
+
+A workload is one incarnation of a pod (its UID). A case is what is known of one workload that looked idle: its state,
+since when, and what happens next. A case only moves forward on fresh proof; unknown never moves it.
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from vgpuscope.model.analysis import Status, UseClass, Verdict
+from vgpuscope.model.quantity import DeviceUUID, PodUID, Ratio, Seconds, UnixTime
+
+State: TypeAlias = Literal[
+    "candidate",  # idle; windows are counted until there are enough
+    "notified",  # the owner is being told; the notice is not delivered yet
+    "grace",  # the owner was told; the workload keeps its GPUs until the grace period ends
+    "awaiting_approval",  # an operator has to agree
+    "acting",  # calls are on their way, or the GPUs are not free yet
+    "verified",  # the GPUs are free
+    "restored",  # an operator put back what was there
+    "released",  # the workload works again, or ended by itself
+    "exempt",  # an operator, an owner or an annotation excluded it
+    "snoozed",  # an operator or an owner asked for more time
+    "failed",  # the calls failed for too long, or the GPUs stayed taken
+]
+STATES: tuple[State, ...] = get_args(State)
+OPEN: frozenset[State] = frozenset({"candidate", "notified", "grace", "awaiting_approval", "acting"})  # may still move
+
+Brake: TypeAlias = Literal[
+    "no_uid",  # the source does not report pod UIDs: a pod of the same name could be hit
+    "no_history",  # there is no store, so nothing is remembered
+    "protected_namespace",
+    "protected_priority",
+    "annotation_never",
+    "annotation_notify",  # its owner allows notices only
+    "pod_age",
+    "activity",  # a signal beyond the GPU shows that the workload is in use
+    "model_veto",
+    "model_waiting",
+    "stop",
+    "breaker",
+    "store_down",
+    "not_leader",
+    "kube_unreachable",
+    "working_hours",
+    "budget_hour",
+    "budget_namespace",
+    "budget_fleet",
+    "notify_only",  # the policy's action is to notify
+    "unconfirmed",  # too few windows in a row prove it idle
+]
+BRAKES: tuple[Brake, ...] = get_args(Brake)
+
+Consent: TypeAlias = Literal["never", "notify", "auto"]
+Action: TypeAlias = Literal["control", "scale", "notify"]
+Finding: TypeAlias = Literal[
+    "idle",
+    "held",  # idle, but it holds memory, and the policy leaves such workloads alone
+    "busy",
+    "unknown",
+    "gone",  # fresh data show its GPUs without it
+]
+
+
+class Share(Struct, frozen=True, kw_only=True, gc=False):
+    """A GPU or MIG instance that a workload holds, or its part of a shared one; the numbers are the workload's own."""
+
+    gpu_id: DeviceUUID
+    mig: str = ""
+    hostname: str = ""
+    model: str = ""
+    score: float | None = None
+    status: Status = "unknown"
+    verdict: Verdict = "unknown"
+    use_class: UseClass = "unknown"
+    coverage: Ratio | None = None
+    idle_since: UnixTime | None = None
+
+
+class Workload(Struct, frozen=True, kw_only=True, gc=False):
+    """One incarnation of a pod, with everything it holds."""
+
+    uid: PodUID  # "": the source does not report it
+    namespace: str
+    pod: str
+    owner: str = ""  # Deployment/web, Job/train; "": not known
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def gpu_ids(self) -> tuple[DeviceUUID, ...]:
+        """The physical GPUs, each once."""
+        return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
+
+
+class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
+    """What the Kubernetes API knows of a workload; None: not known."""
+
+    consent: Consent | None = None  # by annotation of the pod, its owner or its namespace
+    idle_grace: Seconds | None = None
+    priority_class: str = ""
+    created: UnixTime | None = None
+    reversible: bool = False  # its owner can be scaled back
+
+
+class OpenHours(Struct, frozen=True, kw_only=True):
+    """A part of the week in which acting is allowed."""
+
+    days: frozenset[int]  # 0 is Monday
+    begin: int  # minutes after midnight
+    end: int  # exclusive; not after begin: the part ends on the next day
+    tz: str
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """When GPUs are taken back, and from whom never."""
+
+    action: Action = "control"
+    dry_run: bool = True
+    confirmations: int = 3
+    min_coverage: Ratio = 0.95
+    include_held: bool = False
+    grace: Seconds = 1800.0
+    min_pod_age: Seconds = 1800.0
+    approval: bool = False
+    notify_first: bool = True
+    protected_namespaces: frozenset[str] = frozenset({"kube-system"})
+    protected_priorities: frozenset[str] = frozenset({"system-cluster-critical", "system-node-critical"})
+    max_per_hour: int = 10
+    max_per_namespace: int = 5
+    max_fleet_share: Ratio = 0.1
+    working_hours: tuple[OpenHours, ...] = ()  # (): at any time
+    breaker_share: Ratio = 0.2
+    breaker_least: int = 5
+    breaker_calm: int = 6  # analyses
+    verify_within: Seconds = 3600.0
+
+
+class Case(Struct, frozen=True, kw_only=True, gc=False):
+    """One workload that looked idle, and how far it has come."""
+
+    id: str  # the pod's UID; where that is unknown, a name that no UID has
+    uid: PodUID
+    namespace: str
+    pod: str
+    owner: str = ""
+    state: State = "candidate"
+    since: UnixTime  # in this state
+    next_at: UnixTime | None = None  # the state changes at this time at the earliest; None: not by time
+    first_idle: UnixTime
+    confirmations: int = 0
+    counted_until: UnixTime = 0.0  # end of the last window that was counted
+    notified_at: UnixTime | None = None
+    approved_by: str = ""
+    acted_at: UnixTime | None = None
+    acted_gpus: int = 0  # physical GPUs that its budget was charged for
+    dry_run: bool = False  # it was only said what would have been done
+    held_by: tuple[Brake, ...] = ()
+    reason: str = ""  # a code: why it is in this state
+    by: str = ""  # who moved it there: a user, an owner's link; "": the machine
+    shares: tuple[Share, ...] = ()  # the evidence of the last window
+
+    @property
+    def gpu_ids(self) -> tuple[DeviceUUID, ...]:
+        return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
+
+
+CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]
+CallStatus: TypeAlias = Literal["waiting", "delivered", "cancelled", "failed"]
+
+
+class Call(Struct, frozen=True, kw_only=True, gc=False):
+    """Something to be done outside, kept until it is done. The same key is never sent for two different things."""
+
+    key: str  # the idempotency key
+    case_id: str
+    kind: CallKind
+    gpu_id: DeviceUUID = ""
+    body: str = ""  # JSON
+    status: CallStatus = "waiting"
+    attempts: int = 0
+    first_at: UnixTime
+    next_at: UnixTime
+    error: str = ""
+    result: str = ""  # JSON: what it changed, so that it can be put back

@@ -1,0 +1,165 @@
+"""The operations of taking GPUs back: cases, policy, audit log, and what an operator can do."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from vgpuscope.http.operations import Call, Operation
+from vgpuscope.http.parameters import NoQuery
+from vgpuscope.model.audit import AuditPage
+from vgpuscope.model.caller import Caller
+from vgpuscope.model.errors import Unknown
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.reclaim import Case, State
+from vgpuscope.services.analyzer.reclaim import Reclaim
+from vgpuscope.views.reclaim.api import (
+    BreakerState,
+    CaseRow,
+    PolicyBody,
+    ReclaimList,
+    case_row,
+    counted,
+    policy_body,
+)
+
+_WITHOUT_KUBE = (
+    "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not read.",
+)
+_DAY: Seconds = 86400.0
+
+
+class CasesQuery(Struct, frozen=True, kw_only=True):
+    """A page of cases."""
+
+    state: Annotated[State | None, Meta(description="Only cases in this state.")] = None
+    namespace: Annotated[str | None, Meta(description="Only cases of this namespace.")] = None
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Most cases to send.")] = 1000
+    offset: Annotated[int, Meta(ge=0, description="Cases to skip.")] = 0
+
+
+class CaseQuery(Struct, frozen=True, kw_only=True):
+    """One case."""
+
+    id: Annotated[str, Meta(description="The case: the UID of its pod.")]
+
+
+class SnoozeQuery(CaseQuery, frozen=True, kw_only=True):
+    """One case, and for how long it rests."""
+
+    seconds: Annotated[float, Meta(ge=60, le=30 * _DAY, description="How long the case rests, in seconds.")] = _DAY
+
+
+class AuditQuery(Struct, frozen=True, kw_only=True):
+    """A page of the audit log, newest first."""
+
+    id: Annotated[str | None, Meta(description="Only entries of this case.")] = None
+    before: Annotated[int, Meta(ge=0, description="Only entries before this number: the next page; 0: the newest.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries to send.")] = 100
+
+
+class ReclaimApi:
+    """The operations, as a table."""
+
+    def __init__(self, reclaim: Callable[[], Reclaim], *, data: Callable[..., Operation]) -> None:
+        self._find, self._data = reclaim, data
+
+    @property
+    def _reclaim(self) -> Reclaim:
+        return self._find()
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (
+            self._data("/api/v1/reclaim", "idle workloads, and how far each case is", self._cases, ReclaimList),
+            self._data("/api/v1/reclaim/policy", "the policy in effect", self._policy, PolicyBody),
+            self._data("/api/v1/audit", "every step, newest first", self._audit, AuditPage, statuses=(503,)),
+            self._change("/api/v1/reclaim/{id}/approve", "agree to the action", self._approve),
+            self._change("/api/v1/reclaim/{id}/snooze", "leave the workload alone for a while", self._snooze),
+            self._change("/api/v1/reclaim/{id}/exempt", "never take this workload's GPUs", self._exempt),
+            self._change("/api/v1/reclaim/stop", "stop: nobody acts, and nobody is notified", self._stop, PolicyBody),
+            self._change("/api/v1/reclaim/start", "start again, with the breaker reset", self._start, PolicyBody),
+        )
+
+    def _change(self, path: str, summary: str, handler: Any, answer: Any = CaseRow) -> Operation:
+        scoped = "{id}" in path  # an operator of some namespaces may act on their cases, and not on the machine
+        return Operation(
+            method="POST",
+            path=path,
+            summary=summary,
+            handler=handler,
+            answer=answer,
+            role="operate",
+            scoped=scoped,
+            statuses=(404, 409, 503),
+        )
+
+    async def _cases(self, call: Call[CasesQuery, None]) -> ReclaimList:
+        asked, reclaim = call.asked, self._reclaim
+        seen = [case for case in reclaim.cases.values() if call.caller.sees(case.namespace)]
+        chosen = [
+            case for case in seen if asked.state in {None, case.state} and asked.namespace in {None, case.namespace}
+        ]
+        chosen.sort(key=lambda case: (-case.since, case.id))
+        page = chosen[asked.offset : asked.offset + asked.limit]
+        return ReclaimList(
+            mode=reclaim.mode,
+            stopped_by=reclaim.stopped_by or None,
+            breaker=self._breaker(),
+            states=counted(seen),
+            total=len(chosen),
+            cases=tuple(map(case_row, page)),
+        )
+
+    async def _policy(self, call: Call[NoQuery, None]) -> PolicyBody:  # noqa: ARG002 - the same for every caller
+        return self._policy_now()
+
+    async def _audit(self, call: Call[AuditQuery, None]) -> AuditPage:
+        asked = call.asked
+        names = call.caller.namespaces
+        return await self._reclaim.audit(
+            case_id=asked.id or "",
+            namespaces=None if names is None else frozenset(names),
+            before=asked.before or None,
+            limit=asked.limit,
+        )
+
+    async def _approve(self, call: Call[CaseQuery, None]) -> CaseRow:
+        self._visible(call.asked.id, call.caller)
+        return case_row(await self._reclaim.approve(call.asked.id, call.caller.name))
+
+    async def _snooze(self, call: Call[SnoozeQuery, None]) -> CaseRow:
+        self._visible(call.asked.id, call.caller)
+        return case_row(await self._reclaim.snooze(call.asked.id, call.caller.name, call.asked.seconds))
+
+    async def _exempt(self, call: Call[CaseQuery, None]) -> CaseRow:
+        self._visible(call.asked.id, call.caller)
+        return case_row(await self._reclaim.exempt(call.asked.id, call.caller.name))
+
+    async def _stop(self, call: Call[NoQuery, None]) -> PolicyBody:
+        await self._reclaim.stop(call.caller.name)
+        return self._policy_now()
+
+    async def _start(self, call: Call[NoQuery, None]) -> PolicyBody:
+        await self._reclaim.stop(call.caller.name, start=True)
+        return self._policy_now()
+
+    def _visible(self, case_id: str, caller: Caller) -> Case:
+        """The case; one of a hidden namespace does not exist for this caller."""
+        case = self._reclaim.cases.get(case_id)
+        if case is None or not caller.sees(case.namespace):
+            raise Unknown(f"no case {case_id!r}")
+        return case
+
+    def _policy_now(self) -> PolicyBody:
+        reclaim = self._reclaim
+        return policy_body(
+            reclaim.policy(),
+            mode=reclaim.mode,
+            stopped_by=reclaim.stopped_by,
+            breaker=self._breaker(),
+            without=_WITHOUT_KUBE,
+        )
+
+    def _breaker(self) -> BreakerState:
+        breaker = self._reclaim.breaker
+        return BreakerState(open=breaker.is_open, since=breaker.open_since, turned=breaker.turned, of=breaker.of)

@@ -1,0 +1,288 @@
+"""Cases, calls on their way, the audit log and the machine's memory, in the store.
+
+One analysis is saved as one transaction: the cases that moved, the calls that follow from it, and what the audit log
+says of it. A crash between two steps therefore loses none of the three, or all of them.
+
+A replica that becomes leader takes a new term. Every write names the term of its writer. A replica that was leader, and
+does not know yet that it no longer is, has an older term: its writes are refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.audit import AuditEntry, AuditPage
+from vgpuscope.model.errors import NotLeader
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.reclaim import Call, CallStatus, Case
+from vgpuscope.store.engine.database import Transaction, Upsert, Values
+from vgpuscope.store.engine.engine import Engine
+from vgpuscope.store.engine.migrations import Migration, TableSet
+
+TABLES = TableSet(
+    "reclaim",
+    (
+        Migration(
+            1,
+            (
+                "CREATE TABLE reclaim_cases (id text PRIMARY KEY, state text NOT NULL, body text NOT NULL)",
+                """
+CREATE TABLE reclaim_calls (
+    key text PRIMARY KEY,
+    case_id text NOT NULL,
+    status text NOT NULL,
+    next_at double precision NOT NULL,
+    body text NOT NULL
+)
+""",
+                "CREATE INDEX reclaim_calls_waiting ON reclaim_calls (status, next_at)",
+                "CREATE INDEX reclaim_calls_case ON reclaim_calls (case_id)",
+                """
+CREATE TABLE reclaim_audit (
+    number {id},
+    at double precision NOT NULL,
+    case_id text NOT NULL,
+    namespace text NOT NULL,
+    body text NOT NULL
+)
+""",
+                "CREATE INDEX reclaim_audit_case ON reclaim_audit (case_id)",
+                """
+CREATE TABLE reclaim_machine (
+    id integer PRIMARY KEY CHECK (id = 1),
+    term integer NOT NULL,
+    stopped_by text NOT NULL,
+    memory text NOT NULL
+)
+""",
+                "INSERT INTO reclaim_machine (id, term, stopped_by, memory) VALUES (1, 0, '', '')",
+            ),
+        ),
+    ),
+)
+_CASES = Upsert(
+    table="reclaim_cases",
+    columns=(("id", "text"), ("state", "text"), ("body", "text")),
+    conflict="(id) DO UPDATE SET state = excluded.state, body = excluded.body",
+    returning=("id",),
+)
+_CALLS = Upsert(
+    table="reclaim_calls",
+    columns=(
+        ("key", "text"),
+        ("case_id", "text"),
+        ("status", "text"),
+        ("next_at", "double precision"),
+        ("body", "text"),
+    ),
+    # The same key is the same call: delivered or given up, it is not made again. A cancelled one waits again.
+    conflict="(key) DO UPDATE SET status = excluded.status, next_at = excluded.next_at, body = excluded.body "
+    "WHERE reclaim_calls.status = 'cancelled'",
+    returning=("key",),
+)
+_PAGE_MOST = 1000
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """What is saved together."""
+
+    cases: Sequence[Case] = ()
+    calls: Sequence[Call] = ()  # new ones
+    cancel: Sequence[str] = ()  # ids of cases whose waiting calls are cancelled
+    audit: Sequence[AuditEntry] = ()
+    memory: str | None = None  # JSON; None: unchanged
+    forget: Sequence[str] = ()  # ids of cases that have ended long ago
+
+
+class Saved(NamedTuple):
+    """What the store knows, read by a new leader."""
+
+    term: int
+    cases: dict[str, Case]
+    memory: str
+    stopped_by: str
+
+
+class ReclaimStore:
+    """Reads and writes through the engine; every call may raise HistoryDown."""
+
+    def __init__(self, engine: Engine) -> None:
+        engine.register(TABLES)
+        self._engine = engine
+
+    async def lead(self) -> Saved:
+        """Begin a new term, and read everything. Writes of earlier terms are refused from now on."""
+
+        def job(tx: Transaction) -> Saved:
+            [(term, memory, stopped_by)] = tx.all(
+                "UPDATE reclaim_machine SET term = term + 1 WHERE id = 1 RETURNING term, memory, stopped_by"
+            )
+            return Saved(term, _cases(tx), memory, stopped_by)
+
+        return await self._engine.write(job)
+
+    async def cases(self) -> dict[str, Case]:
+        """All cases, for a replica that does not lead."""
+        return await self._engine.read(_cases)
+
+    async def save(self, batch: Batch, *, term: int) -> None:
+        """Save all of it, or NotLeader if a later term has begun."""
+
+        def job(tx: Transaction) -> None:
+            _hold(tx, term)
+            _save(tx, batch)
+
+        await self._engine.write(job)
+
+    async def stop(self, by: str, entry: AuditEntry, *, term: int) -> None:
+        """Stop or, with an empty `by`, start the machine; it survives a restart."""
+
+        def job(tx: Transaction) -> None:
+            _hold(tx, term)
+            tx.all("UPDATE reclaim_machine SET stopped_by = :by WHERE id = 1", by=by)
+            _record(tx, [entry])
+
+        await self._engine.write(job)
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def due(self, now: UnixTime, *, most: int) -> list[Call]:
+        """The calls that wait and are due, the longest waiting first."""
+        rows = await self._engine.read(
+            lambda tx: tx.all(
+                "SELECT body FROM reclaim_calls WHERE status = 'waiting' AND next_at <= :now "
+                "ORDER BY next_at LIMIT :most",
+                now=float(now),
+                most=most,
+            )
+        )
+        return [msgspec.json.decode(body, type=Call) for (body,) in rows]
+
+    async def calls_of(self, case_id: str) -> list[Call]:
+        rows = await self._engine.read(
+            lambda tx: tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id ORDER BY key", id=case_id)
+        )
+        return [msgspec.json.decode(body, type=Call) for (body,) in rows]
+
+    async def attempt(self, call: Call, *, term: int) -> bool:
+        """Record an attempt before it is made; False: the call no longer waits. NotLeader in a later term."""
+
+        def job(tx: Transaction) -> bool:
+            _hold(tx, term)
+            return _update(tx, call, only="waiting")
+
+        return await self._engine.write(job)
+
+    async def settle(self, call: Call, batch: Batch, *, term: int) -> None:
+        """Record how an attempt ended, and what follows from it for its case."""
+
+        def job(tx: Transaction) -> None:
+            _hold(tx, term)
+            _update(tx, call)
+            _save(tx, batch)
+
+        await self._engine.write(job)
+
+    # ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def audit(
+        self,
+        *,
+        case_id: str = "",
+        namespaces: frozenset[str] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> AuditPage:
+        """Entries, newest first; only of these namespaces, if given."""
+        limit = min(limit, _PAGE_MOST)
+
+        def job(tx: Transaction) -> list[Values]:
+            where, values = _conditions(case_id, namespaces, before)
+            return tx.all(
+                f"SELECT number, body FROM reclaim_audit {where} ORDER BY number DESC LIMIT :most",
+                most=limit + 1,
+                **values,
+            )
+
+        rows = await self._engine.read(job)
+        entries = tuple(
+            msgspec.structs.replace(msgspec.json.decode(body, type=AuditEntry), number=number)
+            for number, body in rows[:limit]
+        )
+        return AuditPage(entries=entries, next_before=entries[-1].number if len(rows) > limit else None)
+
+
+def _hold(tx: Transaction, term: int) -> None:
+    """Lock the machine's row for this transaction; NotLeader if a later term has begun."""
+    if not tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1 AND term = :term RETURNING term", term=term):
+        raise NotLeader("another replica takes GPUs back now")
+
+
+def _save(tx: Transaction, batch: Batch) -> None:
+    if batch.cases:
+        tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
+    if batch.calls:
+        tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
+    for case_id in batch.cancel:
+        _cancel(tx, case_id)
+    for case_id in batch.forget:
+        tx.all("DELETE FROM reclaim_calls WHERE case_id = :id", id=case_id)
+        tx.all("DELETE FROM reclaim_cases WHERE id = :id", id=case_id)
+    _record(tx, batch.audit)
+    if batch.memory is not None:
+        tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
+
+
+def _cancel(tx: Transaction, case_id: str) -> None:
+    rows = tx.all("SELECT body FROM reclaim_calls WHERE case_id = :id AND status = 'waiting'", id=case_id)
+    for (body,) in rows:
+        call = msgspec.json.decode(body, type=Call)
+        _update(tx, msgspec.structs.replace(call, status="cancelled"))
+
+
+def _update(tx: Transaction, call: Call, *, only: CallStatus | None = None) -> bool:
+    condition = "" if only is None else " AND status = :only"
+    values = {} if only is None else {"only": only}
+    return bool(
+        tx.all(
+            "UPDATE reclaim_calls SET status = :status, next_at = :next_at, body = :body "
+            f"WHERE key = :key{condition} RETURNING key",
+            key=call.key,
+            status=call.status,
+            next_at=float(call.next_at),
+            body=_text(call),
+            **values,
+        )
+    )
+
+
+def _record(tx: Transaction, entries: Iterable[AuditEntry]) -> None:
+    rows = [(one.at, one.case_id, one.namespace, _text(one)) for one in entries]
+    if rows:
+        tx.insert("reclaim_audit", ("at", "case_id", "namespace", "body"), rows)
+
+
+def _conditions(case_id: str, namespaces: frozenset[str] | None, before: int | None) -> tuple[str, dict[str, object]]:
+    parts, values = [], dict[str, object]()
+    if case_id:
+        parts.append("case_id = :id")
+        values["id"] = case_id
+    if before is not None:
+        parts.append("number < :before")
+        values["before"] = before
+    if namespaces is not None:
+        names = {f"ns{number}": name for number, name in enumerate(sorted(namespaces))}
+        parts.append(f"namespace IN ({', '.join(f':{key}' for key in names)})" if names else "1 = 0")
+        values |= names
+    return ("WHERE " + " AND ".join(parts) if parts else ""), values
+
+
+def _cases(tx: Transaction) -> dict[str, Case]:
+    decoder = msgspec.json.Decoder(Case)
+    return {key: decoder.decode(body) for key, body in tx.all("SELECT id, body FROM reclaim_cases")}
+
+
+def _text(value: Struct) -> str:
+    return msgspec.json.encode(value).decode()

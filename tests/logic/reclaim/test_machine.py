@@ -1,0 +1,405 @@
+"""Laws of the reclaim machine, over random histories. The oracle is the history itself, beside the machine.
+
+The machine sees only analyses. The test knows for every minute whether a workload really worked.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from vgpuscope.logic.reclaim.brakes import Known, World
+from vgpuscope.logic.reclaim.machine import approved, exempted, notified, snoozed
+from vgpuscope.logic.reclaim.tick import Memory, tick
+from vgpuscope.model.analysis import Analysis, Evidence, GpuUse, Score, Tenant, TenantUse, Window
+from vgpuscope.model.reclaim import Case, PodFacts, Policy
+
+MINUTE = 60.0
+WINDOW = 600.0
+
+
+def gpu(number: int, *uses: TenantUse, **more) -> GpuUse:
+    return GpuUse(gpu_id=f"GPU-{number}", hostname="node", tenants=uses, **more)
+
+
+def tenant(name: str, verdict: str, *, coverage: float = 1.0, use_class: str = "", uid: str | None = None) -> TenantUse:
+    classes = {"idle": "idle", "in_use": "busy", "unknown": "unknown"}
+    return TenantUse(
+        tenant=Tenant(namespace="team", pod=name, pod_uid=f"uid-{name}" if uid is None else uid),
+        own=True,
+        score=Score(value=1.0),
+        verdict=verdict,
+        use_class=use_class or classes[verdict],
+        evidence=Evidence(coverage=coverage),
+    )
+
+
+def analysis(end: float, *gpus: GpuUse) -> Analysis:
+    return Analysis(
+        number=1, started=end, seconds=0.1, window=Window(begin=end - WINDOW, end=end, interval=15.0), gpus=gpus
+    )
+
+
+LIVE = Policy(
+    dry_run=False,
+    grace=0.0,
+    min_pod_age=0.0,
+    notify_first=False,
+    max_fleet_share=1.0,
+    breaker_least=10**6,
+    confirmations=3,
+)
+OLD = Known(pod=PodFacts(created=0.0))
+
+
+@dataclass
+class Player:
+    """Plays analyses to the machine, as the service does, and keeps what happened."""
+
+    policy: Policy = LIVE
+    known: Known = OLD
+    cases: dict[str, Case] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    acts: list[tuple[float, str]] = field(default_factory=list)
+    world: dict = field(default_factory=dict)
+    held_back: list[str] = field(default_factory=list)
+
+    def see(self, end: float, *gpus: GpuUse, **more):
+        world = World(**{"now": end, "leads": True, "stored": True, **self.world, **more})
+        result = tick(
+            self.cases, analysis(end, *gpus), self.memory, policy=self.policy, world=world, facts=lambda _: self.known
+        )
+        self.memory = result.memory
+        self.held_back += result.held_back
+        for move in result.moves:
+            self.cases[move.after.id] = move.after
+            if move.wish == "act":
+                self.acts.append((end, move.after.id))
+        return result
+
+    def idle(self, times: int, *, name: str = "a", start: float = 10_000.0, step: float = WINDOW) -> float:
+        """See it idle several times; returns the end of the last window."""
+        for turn in range(times):
+            self.see(start + turn * step, gpu(1, tenant(name, "idle")))
+        return start + (times - 1) * step
+
+    def state(self, name: str = "a") -> str:
+        return self.cases[f"uid-{name}"].state
+
+
+def test_a_workload_is_acted_on_after_three_idle_windows_that_do_not_overlap():
+    player = Player()
+    player.idle(3)
+    assert player.acts == []  # the third window confirms; the grace period of 0 s ends with the next analysis
+    player.idle(1, start=10_000.0 + 3 * WINDOW)
+    assert [who for _, who in player.acts] == ["uid-a"]
+
+
+def test_windows_that_overlap_count_once():
+    player = Player()
+    player.idle(11, step=MINUTE)  # from the first window's begin to the last one's end: 20 minutes, two windows
+    assert player.cases["uid-a"].confirmations == 2
+
+
+# Mostly idle, or a random history would hardly ever come as far as an act.
+LOOKS = st.sampled_from(["idle"] * 12 + ["in_use", "unknown", "thin", "gone", "lost", "other"])
+
+
+@given(st.lists(LOOKS, min_size=4, max_size=40))
+@settings(deadline=None)
+def test_an_act_needs_enough_idle_windows_just_before_it(history):
+    """Whatever happened before: the last three windows, the present one among them, were idle and well covered."""
+    player = Player()
+    views = {
+        "idle": lambda: [gpu(1, tenant("a", "idle"))],
+        "in_use": lambda: [gpu(1, tenant("a", "in_use"))],
+        "unknown": lambda: [gpu(1, tenant("a", "unknown"))],
+        "thin": lambda: [gpu(1, tenant("a", "idle", coverage=0.94))],
+        "gone": lambda: [gpu(1)],
+        "lost": list,
+        "other": lambda: [gpu(1, tenant("a", "idle", uid="uid-new"))],
+    }
+    for turn, what in enumerate(history):
+        end = 10_000.0 + turn * WINDOW
+        player.see(end, *views[what]())
+        if (end, "uid-a") in player.acts:
+            assert history[max(0, turn - 2) : turn + 1] == ["idle"] * 3
+    assert len([who for _, who in player.acts if who == "uid-a"]) <= history.count("idle") // 3
+
+
+@given(st.integers(0, 3), st.sampled_from(["in_use", "unknown", "gone"]))
+@settings(deadline=None)
+def test_one_busy_or_unknown_share_saves_the_whole_workload(other, verdict):
+    """A pod with two GPUs, of which one works, or is not measured, or reports another tenant."""
+    player = Player(world={})
+    for turn in range(10):
+        second = gpu(2, tenant("a", verdict)) if verdict != "gone" else gpu(2)
+        shares = [gpu(1, tenant("a", "idle")), second]
+        held = {"uid-a": frozenset({"GPU-1", "GPU-2"})}
+        world = World(now=10_000.0 + turn * WINDOW, leads=True, stored=True)
+        result = tick(
+            player.cases,
+            analysis(world.now, *shares),
+            player.memory,
+            policy=LIVE,
+            world=world,
+            facts=lambda _: OLD,
+            held=held,
+        )
+        player.memory = result.memory
+        player.cases.update({move.after.id: move.after for move in result.moves})
+        assert all(move.wish != "act" for move in result.moves)
+
+
+def test_work_releases_a_case_at_once_and_cancels_what_is_on_its_way():
+    player = Player()
+    end = player.idle(4)
+    assert player.state() == "acting"
+    result = player.see(end + WINDOW, gpu(1, tenant("a", "in_use")))
+    assert (player.state(), [move.wish for move in result.moves]) == ("released", ["cancel"])
+
+
+def test_a_workload_is_verified_only_when_fresh_data_show_its_gpu_without_it():
+    player = Player()
+    end = player.idle(4)
+    player.see(end + 60, gpu(1, last_seen=end))  # the GPU no longer reports: that proves nothing
+    assert player.state() == "acting"
+    player.see(end + 90)  # nor does an analysis without the GPU
+    assert player.state() == "acting"
+    player.see(end + 120, gpu(1))
+    assert player.state() == "verified"
+
+
+def test_gpus_that_are_not_freed_in_time_end_in_failed():
+    player = Player()
+    end = player.idle(4)
+    player.see(end + LIVE.verify_within, gpu(1, tenant("a", "idle")))
+    assert (player.state(), player.cases["uid-a"].reason) == ("failed", "not_freed")
+
+
+def test_a_new_pod_of_the_same_name_begins_from_zero():
+    player = Player()
+    end = player.idle(3)
+    player.see(end + WINDOW, gpu(1, tenant("a", "idle", uid="uid-b")))
+    assert player.acts == []
+    assert player.cases["uid-a"].state == "released"
+    assert player.cases["uid-b"].confirmations == 1
+
+
+def test_a_workload_without_a_uid_is_shown_and_never_acted_on():
+    player = Player()
+    for turn in range(10):
+        player.see(10_000.0 + turn * WINDOW, gpu(1, tenant("a", "idle", uid="")))
+    [case] = player.cases.values()
+    assert (player.acts, case.state, case.held_by) == ([], "candidate", ("no_uid",))
+
+
+def test_a_candidate_that_begins_to_hold_memory_is_released():
+    player = Player()
+    end = player.idle(2)
+    player.see(end + WINDOW, gpu(1, tenant("a", "idle", use_class="idle-held")))
+    assert (player.state(), player.cases["uid-a"].reason) == ("released", "holds_memory")
+
+
+def test_a_window_of_doubt_is_counted_from_zero_again():
+    player = Player()
+    end = player.idle(3)
+    player.see(end + WINDOW, gpu(1, tenant("a", "unknown")))
+    player.idle(2, start=end + 2 * WINDOW)
+    assert player.acts == []
+    player.idle(1, start=end + 4 * WINDOW)
+    assert len(player.acts) == 1
+
+
+def test_a_doubtful_window_is_not_acted_on_even_if_enough_windows_were_counted():
+    player = Player(policy=replace(LIVE, confirmations=0))
+    player.idle(1)
+    for turn in range(1, 5):
+        player.see(10_000.0 + turn * WINDOW, gpu(1, tenant("a", "unknown")))
+    assert player.acts == []
+
+
+def test_memory_that_is_held_saves_a_workload_unless_the_policy_includes_it():
+    for include, acts in ((False, 0), (True, 1)):
+        player = Player(policy=replace(LIVE, include_held=include))
+        for turn in range(6):
+            player.see(10_000.0 + turn * WINDOW, gpu(1, tenant("a", "idle", use_class="idle-held")))
+        assert len(player.acts) == acts
+
+
+BRAKES = {
+    "protected_namespace": {"policy": replace(LIVE, protected_namespaces=frozenset({"team"}))},
+    "protected_priority": {"known": Known(pod=PodFacts(created=0.0, priority_class="system-node-critical"))},
+    "pod_age": {"policy": replace(LIVE, min_pod_age=1e9)},
+    "activity": {"known": replace(OLD, activity=True)},
+    "model_veto": {"known": replace(OLD, model="veto")},
+    "model_waiting": {"known": replace(OLD, model="waiting")},
+    "annotation_notify": {"known": Known(pod=PodFacts(created=0.0, consent="notify"))},
+    "notify_only": {"policy": replace(LIVE, action="notify")},
+    "stop": {"world": {"stop": True}},
+    "store_down": {"world": {"stored": False}},
+    "not_leader": {"world": {"leads": False}},
+    "no_history": {"world": {"history": False}},
+    "kube_unreachable": {"world": {"kube": "down"}},
+    "budget_hour": {"policy": replace(LIVE, max_per_hour=0)},
+    "budget_namespace": {"policy": replace(LIVE, max_per_namespace=0)},
+    "budget_fleet": {"policy": replace(LIVE, max_fleet_share=0.99)},
+}
+
+
+def test_each_brake_holds_a_case_back_is_named_and_counted():
+    for brake, setting in BRAKES.items():
+        player = Player(**setting)
+        player.idle(12)
+        assert player.acts == [], brake
+        assert brake in player.cases["uid-a"].held_by, brake
+        assert player.held_back.count(brake) == 1, brake
+        freed = Player(cases=player.cases, memory=player.memory)
+        freed.idle(4, start=10_000.0 + 12 * WINDOW)
+        assert freed.acts, f"{brake} holds for ever"
+
+
+def test_the_annotation_never_exempts_and_lifting_it_begins_from_zero():
+    player = Player(known=Known(pod=PodFacts(created=0.0, consent="never")), world={"kube": "ok"})
+    end = player.idle(6)
+    assert (player.state(), player.acts) == ("exempt", [])
+    player.known = OLD
+    player.idle(1, start=end + WINDOW)
+    assert (player.state(), player.cases["uid-a"].confirmations) == ("candidate", 0)
+
+
+def test_a_dry_run_acts_once_and_when_it_ends_the_case_begins_from_zero():
+    player = Player(policy=replace(LIVE, dry_run=True))
+    end = player.idle(20)
+    assert len(player.acts) == 1
+    assert player.cases["uid-a"].dry_run
+    player.policy = LIVE
+    player.idle(1, start=end + WINDOW)
+    assert (player.state(), player.cases["uid-a"].confirmations) == ("candidate", 0)
+
+
+def test_the_grace_period_begins_when_the_notice_is_delivered():
+    player = Player(policy=replace(LIVE, notify_first=True, grace=3600.0))
+    end = player.idle(3)
+    assert player.state() == "notified"
+    player.idle(6, start=end + WINDOW)
+    assert player.state() == "notified"  # nobody was told yet
+    case = player.cases["uid-a"]
+    player.cases["uid-a"] = notified(case, 20_000.0, 3600.0)
+    player.idle(1, start=23_599.0)
+    assert player.acts == []
+    player.idle(1, start=23_600.0)
+    assert len(player.acts) == 1
+
+
+def test_an_owner_sets_his_own_grace_period():
+    player = Player(policy=replace(LIVE, grace=1e9), known=Known(pod=PodFacts(created=0.0, idle_grace=0.0)))
+    player.idle(4)
+    assert len(player.acts) == 1
+
+
+def test_approval_is_waited_for():
+    player = Player(policy=replace(LIVE, approval=True))
+    end = player.idle(8)
+    assert (player.state(), player.acts) == ("awaiting_approval", [])
+    case = approved(player.cases["uid-a"], end, "ops")
+    assert case is not None
+    player.cases["uid-a"] = case
+    player.idle(1, start=end + WINDOW)
+    assert len(player.acts) == 1
+
+
+def test_snoozed_and_exempt_cases_are_left_alone():
+    for change, state in (
+        (lambda c, n: snoozed(c, n, "me", 1e9), "snoozed"),
+        (lambda c, n: exempted(c, n, "me"), "exempt"),
+    ):
+        player = Player(policy=replace(LIVE, grace=7200.0))
+        end = player.idle(3)
+        player.cases["uid-a"] = change(player.cases["uid-a"], end)
+        player.idle(30, start=end + WINDOW)
+        assert (player.state(), player.acts) == (state, [])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(["x", "y", "z"]), st.integers(1, 3)), min_size=1, max_size=25
+    ),
+    st.integers(0, 6),
+    st.integers(0, 4),
+    st.sampled_from([0.0, 0.1, 0.25, 1.0]),
+)
+@settings(deadline=None)
+def test_budgets_are_never_exceeded_in_any_rolling_hour(pods, per_hour, per_namespace, share):
+    """Workloads become idle at different times; the oracle counts decisions in every hour that begins with one."""
+    policy = replace(LIVE, max_per_hour=per_hour, max_per_namespace=per_namespace, max_fleet_share=share)
+    player = Player(policy=policy)
+    numbers = iter(range(1000))
+    owners = [
+        (f"p{n}", begins, namespace, [next(numbers) for _ in range(gpus)])
+        for n, (begins, namespace, gpus) in enumerate(pods)
+    ]
+    fleet = sum(len(gpus) for *_, gpus in owners)
+    charged: list[tuple[float, str, int]] = []
+    for turn in range(24):
+        rows = []
+        for name, begins, namespace, gpus in owners:
+            verdict = "idle" if turn >= begins else "in_use"
+            use = tenant(name, verdict)
+            use = replace(use, tenant=replace(use.tenant, namespace=namespace))
+            rows += [gpu(one, use) for one in gpus]
+        before = len(player.acts)
+        player.see(10_000.0 + turn * WINDOW, *rows)
+        for at, who in player.acts[before:]:
+            _, _, namespace, gpus = next(one for one in owners if f"uid-{one[0]}" == who)
+            charged.append((at, namespace, len(gpus)))
+    for begin, namespace, _ in charged:
+        hour = [one for one in charged if begin <= one[0] < begin + 3600.0]
+        assert len(hour) <= per_hour
+        assert sum(one[1] == namespace for one in hour) <= per_namespace
+        assert sum(one[2] for one in hour) <= share * fleet + 1e-6
+
+
+def test_a_budget_is_free_again_after_an_hour_and_is_not_given_back_before():
+    """The first workload is acted on and then works again: what was spent stays spent for the hour."""
+    player = Player(policy=replace(LIVE, max_per_hour=1))
+    first = player.idle(4, name="a")
+    player.see(first + WINDOW, gpu(1, tenant("a", "in_use")), gpu(2, tenant("b", "idle")))
+    for turn in range(2, 8):
+        player.see(first + turn * WINDOW, gpu(1, tenant("a", "in_use")), gpu(2, tenant("b", "idle")))
+        taken = [who for _, who in player.acts]
+        assert taken == (["uid-a"] if turn < 6 else ["uid-a", "uid-b"])
+
+
+def test_a_fault_that_makes_everybody_idle_opens_the_breaker_and_calm_closes_it():
+    player = Player(policy=replace(LIVE, breaker_least=5, breaker_calm=6))
+    names = [f"w{n}" for n in range(20)]
+
+    def fleet(verdict: str):
+        return [gpu(n, tenant(name, verdict)) for n, name in enumerate(names)]
+
+    player.see(10_000.0, *fleet("in_use"))
+    for turn in range(1, 7):
+        player.see(10_000.0 + turn * WINDOW, *fleet("idle"))
+        assert player.memory.breaker.is_open
+        assert player.acts == []
+    player.see(10_000.0 + 7 * WINDOW, *fleet("idle"))  # the sixth analysis after it opened
+    assert not player.memory.breaker.is_open
+    for turn in range(8, 10):
+        player.see(10_000.0 + turn * WINDOW, *fleet("idle"))
+    assert player.acts
+
+
+def test_a_detour_through_unknown_does_not_hide_a_fault_from_the_breaker():
+    player = Player(policy=replace(LIVE, breaker_least=5))
+    names = [f"w{n}" for n in range(20)]
+    for turn, verdict in enumerate(["in_use", "unknown", "unknown", "idle"]):
+        player.see(10_000.0 + turn * WINDOW, *(gpu(n, tenant(name, verdict)) for n, name in enumerate(names)))
+    assert player.memory.breaker.is_open
+
+
+def test_a_first_analysis_is_no_history_and_does_not_open_the_breaker():
+    player = Player(policy=replace(LIVE, breaker_least=5))
+    player.see(10_000.0, *(gpu(n, tenant(f"w{n}", "idle")) for n in range(20)))
+    assert not player.memory.breaker.is_open

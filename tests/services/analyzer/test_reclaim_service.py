@@ -1,0 +1,152 @@
+"""The analyzer takes a GPU back: a real HTTP service receives the call and checks its signature.
+
+Standard Webhooks: base64(HMAC-SHA256(secret, "id.timestamp.body")), as its specification describes it.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.http.serving import until
+from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
+from vgpuscope.model.analysis import Tenant
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+EAGER: dict[str, Any] = {
+    "scheduler.interval": 3600,
+    "reclaim.confirmations": 1,
+    "reclaim.grace": 0.0,
+    "reclaim.min_pod_age": 0.0,
+    "reclaim.max_fleet_share": 1.0,
+    "reclaim.include_held": True,
+}
+
+
+class Control:
+    """A control service: remembers what it received, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.answer = "204 No Content"
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head.split("\r\n")[1:])}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.received.append((headers, body))
+        writer.write(f"HTTP/1.1 {self.answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def control():
+    service = Control()
+    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
+    service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/optimize"
+    yield service
+    server.close()
+
+
+def idle_pod(number: int = 1):
+    return track(number, util=IDLE, tenant=Tenant(namespace="ml", pod="nb", container="main", pod_uid="uid-1"))
+
+
+@asynccontextmanager
+async def analyzer(tmp_path, control, **more):
+    source = StubSource(reading(track(0), idle_pod()))
+    flags = EAGER | {
+        "analyzer.history": str(tmp_path / "h.db"),
+        "control.enabled": True,
+        "control.api_url": control.url,
+    }
+    environ = {"VGPUSCOPE_API_TOKEN": TOKEN, "VGPUSCOPE_CONTROL_SECRET": SECRET}
+    async with running(source, environ=environ, **(flags | more)) as one:
+        await one.analysed()
+        await until(lambda: one.analyzer._leads)
+        await one.analyse()
+        await one.analyse()
+        yield one
+
+
+async def cases(one) -> list[dict]:
+    return (await one.json("/api/v1/reclaim"))["cases"]
+
+
+async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a_signature(tmp_path, control):
+    async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:
+        await until(lambda: control.received)
+        [(headers, body)] = control.received
+        sent = json.loads(body)
+        assert {"gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"} <= sent.keys()
+        assert (sent["namespace"], sent["pod"]) == ("ml", "nb")
+        # gpu-oour's formula: half of the memory, 60 W of 400 W, nothing else
+        assert (sent["score"], sent["status"]) == (pytest.approx(0.2 * 50 + 0.1 * 15), "low")
+        assert headers["webhook-id"] == sent["idempotency_key"]
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        wanted = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
+        assert headers["webhook-signature"] == f"v1,{wanted}"
+        await until(lambda: one.analyzer.reclaim.counts.actions["control", "success"] == 1)
+        assert 'vgpuscope_reclaim_actions_total{action="control",outcome="success"} 1' in await one.metrics()
+        assert 'vgpuscope_reclaim_workloads{state="acting"} 1' in await one.metrics()
+
+
+async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would_have_done(tmp_path, control):
+    async with analyzer(tmp_path, control) as one:
+        [case] = await cases(one)
+        assert (case["state"], case["dry_run"], case["pod_uid"]) == ("acting", True, "uid-1")
+        assert control.received == []
+        assert 'outcome="dry_run"} 1' in await one.metrics()
+        policy = await one.json("/api/v1/reclaim/policy")
+        assert (policy["mode"], len(policy["without"])) == ("dry_run", 1)
+
+
+async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, control):
+    more = {"control.dry_run": False, "reclaim.approval": True}
+    async with analyzer(tmp_path, control, **more) as one:
+        [case] = await cases(one)
+        assert case["state"] == "awaiting_approval"
+        assert (await one.client.post(f"/api/v1/reclaim/{case['id']}/approve")).status_code in {401, 403}
+        exempt = await one.client.post(f"/api/v1/reclaim/{case['id']}/exempt", headers=BEARER)
+        assert (exempt.status_code, exempt.json()["state"]) == (200, "exempt")
+        again = await one.client.post(f"/api/v1/reclaim/{case['id']}/approve", headers=BEARER)
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "CASE_UNFIT")
+        missing = await one.client.post("/api/v1/reclaim/nobody/approve", headers=BEARER)
+        assert missing.status_code == 404
+        stopped = await one.client.post("/api/v1/reclaim/stop", headers=BEARER)
+        assert stopped.json()["stopped_by"] == "token"
+        log = (await one.json("/api/v1/audit"))["entries"]
+        assert log[0]["what"] == "stop"
+        assert {entry["after"] for entry in log} >= {"grace", "awaiting_approval", "exempt"}
+        assert control.received == []
+
+
+async def test_a_refused_call_is_tried_again_and_a_redirect_is_not_followed(tmp_path, control):
+    control.answer = "307 Temporary Redirect\r\nlocation: /elsewhere"
+    async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:
+        await until(lambda: len(control.received) >= 2)
+        assert len({headers["webhook-id"] for headers, _ in control.received}) == 1
+        control.answer = "202 Accepted"
+        await until(lambda: one.analyzer.reclaim.counts.actions["control", "success"] == 1)
+
+
+async def test_without_a_store_nothing_is_done_and_it_is_said(control):
+    source = StubSource(reading(idle_pod()))
+    live = EAGER | {"control.enabled": True, "control.dry_run": False, "control.api_url": control.url}
+    async with running(source, **live, **{"analyzer.history": "none"}) as one:
+        await one.analysed()
+        await one.analyse()
+        await one.analyse()
+        assert (await one.json("/api/v1/reclaim"))["mode"] == "off"
+        [case] = await cases(one)
+        assert "no_history" in case["held_by"]
+        assert control.received == []
