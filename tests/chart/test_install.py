@@ -120,6 +120,8 @@ def test_prometheus_scrapes_all_services_and_keeps_their_labels(live, objects, t
         # the tenant's own pod and namespace, not the exporter's
         until(lambda: labels(url, f'{ALLOCATED}{{pod="train"}}') == {("ml", "train")})
         assert found(url, 'count by (job) ({exported_pod!=""})') == {}
+        # what is about no pod, such as a GPU that nobody has, is not attributed to the exporter's pod
+        assert set(found(url, 'count by (pod) ({job=~"vgpuscope-.*", pod!=""})', "pod")) & set(reach) == set()
         assert set(found(url, "count by (node) (vgpuscope_gpu_info)", "node")) == set(GPUS)
 
 
