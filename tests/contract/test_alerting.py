@@ -24,7 +24,7 @@ from vgpuscope.views.fleet.metrics import cards_page
 pytestmark = pytest.mark.real
 
 
-def until(condition: Callable[[], object], seconds: float = 120) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not come true in {seconds:g} s"
