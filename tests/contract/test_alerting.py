@@ -4,6 +4,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -103,6 +104,11 @@ def demo(tmp_path_factory) -> Iterator[str]:
         demo.process.wait()
 
 
+def answered(url: str, query: str) -> list[dict]:
+    """The rows of an answer."""
+    return asked(url, "query", query=query)["result"]
+
+
 def rules(url: str) -> list[dict]:
     return [rule for group in asked(url, "rules")["groups"] for rule in group["rules"]]
 
@@ -138,8 +144,8 @@ def test_every_query_of_the_runbooks_is_one(demo):
 
 def test_what_hpa_and_keda_scale_on_exists_and_is_a_share(demo):
     for rule in RULES:
-        until(lambda name=rule.name: asked(demo, "query", query=name)["result"])
-        values = [float(row["value"][1]) for row in asked(demo, "query", query=rule.name)["result"]]
+        until(partial(answered, demo, rule.name))
+        values = [float(row["value"][1]) for row in answered(demo, rule.name)]
         assert min(values) >= 0
         assert max(values) < 1.5  # contexts can exceed a limit, by little
 
@@ -182,4 +188,4 @@ def test_the_queries_that_are_shown_have_an_answer(demo, page):
     asks = adapter["metricsQuery"].replace("<<.GroupBy>>", "pod").replace("<<.Series>>", series)
     (trigger,) = shown(page, "ScaledObject")["spec"]["triggers"]
     for query in (asks.replace("<<.LabelMatchers>>", 'namespace="serving"'), trigger["metadata"]["query"]):
-        until(lambda query=query: asked(demo, "query", query=query)["result"])
+        until(partial(answered, demo, query))
