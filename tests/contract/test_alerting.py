@@ -104,6 +104,11 @@ def demo(tmp_path_factory) -> Iterator[str]:
         demo.process.wait()
 
 
+def answered(url: str, query: str) -> list[dict]:
+    """The rows of an answer."""
+    return asked(url, "query", query=query)["result"]
+
+
 def rules(url: str) -> list[dict]:
     return [rule for group in asked(url, "rules")["groups"] for rule in group["rules"]]
 
@@ -137,14 +142,10 @@ def test_every_query_of_the_runbooks_is_one(demo):
             asked(demo, "query", query=query)  # an HTTP error if it is none
 
 
-def answered(demo: str, query: str) -> object:
-    return asked(demo, "query", query=query)["result"]
-
-
 def test_what_hpa_and_keda_scale_on_exists_and_is_a_share(demo):
     for rule in RULES:
         until(partial(answered, demo, rule.name))
-        values = [float(row["value"][1]) for row in asked(demo, "query", query=rule.name)["result"]]
+        values = [float(row["value"][1]) for row in answered(demo, rule.name)]
         assert min(values) >= 0
         assert max(values) < 1.5  # contexts can exceed a limit, by little
 

@@ -156,7 +156,7 @@ class CallFailed(ScopeError):
 class CaseUnfit(ScopeError):
     code = "CASE_UNFIT"
     meaning = "The case is not in a state in which this can be done. Nothing was changed."
-    hint = "`vgpuscope reclaim` lists every case with its state."
+    hint = "/api/v1/reclaim lists every case with its state."
     status = 409
 
 
