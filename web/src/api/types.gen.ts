@@ -407,7 +407,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * stop: nobody acts, and nobody is notified
+         * stop: no action is taken, and no notice is sent
          * @description Needs the role `operate`.
          */
         post: operations["post_api_v1_reclaim_stop"];
@@ -4783,7 +4783,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description stop: nobody acts, and nobody is notified */
+            /** @description stop: no action is taken, and no notice is sent */
             200: {
                 headers: {
                     [name: string]: unknown;
