@@ -148,12 +148,12 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         BreakerConfig,
         Meta(
             description="Circuit breaker: if more than `share` of all workloads, and at least `least`, turn idle from "
-            "one analysis to the next, nobody acts for `calm` analyses. In an environment variable it is JSON.",
+            "one analysis to the next, no action is taken for `calm` analyses. In an environment variable it is JSON.",
             extra={"form": "json", "flag": None},
         ),
     ] = BreakerConfig()
     stop: Annotated[
-        bool, Meta(description="Stop switch: nobody acts, and nobody is notified.", extra={"flag": None})
+        bool, Meta(description="Stop switch: no action is taken, and no owner is notified.", extra={"flag": None})
     ] = False
 
 
