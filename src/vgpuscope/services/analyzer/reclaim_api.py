@@ -76,7 +76,9 @@ class ReclaimApi:
             self._change("/api/v1/reclaim/{id}/approve", "agree to the action", self._approve),
             self._change("/api/v1/reclaim/{id}/snooze", "leave the workload alone for a while", self._snooze),
             self._change("/api/v1/reclaim/{id}/exempt", "never take this workload's GPUs", self._exempt),
-            self._change("/api/v1/reclaim/stop", "stop: no action is taken, and no owner is notified", self._stop, PolicyBody),
+            self._change(
+                "/api/v1/reclaim/stop", "stop: no action is taken, and no owner is notified", self._stop, PolicyBody
+            ),
             self._change("/api/v1/reclaim/start", "start again, with the breaker reset", self._start, PolicyBody),
         )
 
