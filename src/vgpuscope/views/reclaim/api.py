@@ -33,7 +33,7 @@ class CaseRow(Struct, frozen=True, kw_only=True):
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
-    """The circuit breaker; open: nobody acts."""
+    """The circuit breaker; open: no action is taken."""
 
     open: bool
     since: UnixTime | None = None
