@@ -890,7 +890,7 @@ export interface components {
         };
         /**
          * BreakerState
-         * @description The circuit breaker; open: nobody acts.
+         * @description The circuit breaker; open: no action is taken.
          */
         BreakerState: {
             /** @default 0 */
