@@ -30,6 +30,20 @@ def objects(values):
     return template(values)
 
 
+def test_alerts_and_panels_link_to_where_the_values_say():
+    there = {
+        "rules": {"runbooks": "https://docs.example.com/r/"},
+        "dashboards": {"consoleUrl": "https://gpu.example.com"},
+    }
+    objects = template({"assumeCRDs": True, **there})
+    texts = [json.dumps(o) for o in only(objects, "PrometheusRule")]
+    assert "https://docs.example.com/r/GPUGhostAllocation.md" in "".join(texts)
+    assert "docs/runbooks/" not in "".join(texts)
+    boards = "".join(json.dumps(o) for o in only(objects, "ConfigMap"))
+    assert "https://gpu.example.com" in boards
+    assert "localhost:8080" not in boards
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     """The chart with a rule file and dashboards of our own, whatever the real ones are."""

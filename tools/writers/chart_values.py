@@ -215,6 +215,7 @@ class Rules(Struct, kw_only=True, forbid_unknown_fields=True):
     namespace: str
     labels: Words
     exclude: list[str]
+    runbooks: Annotated[str, Meta(pattern="/$")]
 
 
 class Dashboards(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -222,6 +223,7 @@ class Dashboards(Struct, kw_only=True, forbid_unknown_fields=True):
 
     enabled: bool
     language: Literal["en", "zh", "both"]
+    consoleUrl: Annotated[str, Meta(pattern="^https?://")]
     namespace: str
     labels: Words
     annotations: Words
