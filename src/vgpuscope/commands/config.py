@@ -55,11 +55,13 @@ def _as_table(loaded: "Loaded") -> str:
 def _as_json(loaded: "Loaded") -> str:
     import json
 
+    from msgspec import to_builtins
+
     from vgpuscope.config import SETTINGS
 
     content = {
         s.path: {
-            "value": s.shown(loaded.value(s.path)) if s.secret else loaded.value(s.path),
+            "value": s.shown(loaded.value(s.path)) if s.secret else to_builtins(loaded.value(s.path)),
             "from": loaded.origins[s.path],
         }
         for s in SETTINGS

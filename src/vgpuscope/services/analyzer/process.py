@@ -157,6 +157,8 @@ class Analyzer(Service):
             nodes=self._sources.nodes,
             allocations=self._sources.allocations,
         )
+        self._to_reclaim: Analysis | None = None  # the last analysis, until its cases are settled
+        self._reclaimable = asyncio.Event()
         self.console = Console(self)
         self._look: SourceCheck | None = None  # the last check of the source
         self._cards = CardsPage()
@@ -169,6 +171,9 @@ class Analyzer(Service):
             lead=self._leadership,
             send={"control": self._call_control},
             look_again=self._analyse_now,
+        )
+        self._reclaiming: Follower[Analysis] = Follower(
+            name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
         )
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
@@ -196,7 +201,8 @@ class Analyzer(Service):
             "source": Restartable(lambda: self._sources.run(finished=self._cycle.finished)),
             "save": Restartable(self._save_forever),
             "prune": Restartable(self._prune_forever),
-            "reclaim": Restartable(self.reclaim.deliver_forever),
+            "reclaim": Restartable(self._reclaim_forever),
+            "deliver": Restartable(self.reclaim.deliver_forever),
         }
 
     def signals(self) -> dict[signal.Signals, Callable[[], None]]:
@@ -458,7 +464,7 @@ class Analyzer(Service):
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
-            Follower(name="reclaim", follow=self._reclaim_idle, deadline=_RECLAIM_WITHIN),
+            Follower(name="cases", follow=self._hand_to_reclaim, deadline=_RECLAIM_WITHIN),
         )
 
     async def _after(self, board: Board) -> bool:
@@ -488,9 +494,20 @@ class Analyzer(Service):
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
 
-    async def _reclaim_idle(self, board: Board) -> None:
-        assert board.analysis is not None
-        await self.reclaim.follow(board.analysis)
+    async def _hand_to_reclaim(self, board: Board) -> None:
+        """A newer analysis replaces one that still waits: an old finding is not worth acting on."""
+        self._to_reclaim = board.analysis
+        self._reclaimable.set()
+
+    async def _reclaim_forever(self) -> None:
+        """Move the cases beside the analyses: they go on, however long the store takes."""
+        while True:
+            await self._reclaimable.wait()
+            self._reclaimable.clear()
+            if (analysis := self._to_reclaim) is not None:
+                await self._followers.run(self._reclaiming, analysis)
+                if self._to_reclaim is analysis:
+                    self._to_reclaim = None
 
     async def _analyse_now(self) -> None:
         self._cycle.trigger()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -121,9 +122,15 @@ def shown_config(config: Any) -> dict[str, Any]:
         "verdict": msgspec.to_builtins(config.verdict),
         "scheduler": _section(config.scheduler),
         "gpu_defaults": _section(config.gpu_defaults),
-        "ai": {"enabled": False, "model": None},  # neither is part of this release, whatever was set
-        "control": {"enabled": False, "api_url": None},
+        "ai": {"enabled": False, "model": None},  # not part of this release, whatever was set
+        "control": {"enabled": config.control.enabled, "api_url": _origin(config.control.api_url)},
     }
+
+
+def _origin(url: str) -> str | None:
+    """Where a URL leads, without what may be secret in it: user, path and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}" if parts.hostname else None
 
 
 def whole(value: float) -> float:
