@@ -149,7 +149,7 @@ class ReclaimApi:
         """The case; one of a hidden namespace does not exist for this caller."""
         case = self._reclaim.cases.get(case_id)
         if case is None or not caller.sees(case.namespace):
-            raise Unknown(f"no case {case_id!r}")
+            raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
         return case
 
     def _policy_now(self) -> PolicyBody:
