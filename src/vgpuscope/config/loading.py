@@ -164,6 +164,11 @@ def _check_reclaim(config: Config) -> None:
             open_hours(hours)
         except ValueError as e:
             raise ConfigInvalid(f"reclaim.working_hours[{number}].{e}") from e
+    if config.control.enabled and config.reclaim.action == "scale":
+        raise ConfigInvalid(
+            "reclaim.action: scale is not part of this release",
+            hint="Set reclaim.action to control or notify.",
+        )
     if config.control.enabled and config.reclaim.action == "control" and not config.control.api_url:
         raise ConfigInvalid(
             "control.api_url: missing, but control.enabled is true",
