@@ -242,6 +242,18 @@ def test_every_default_would_be_accepted_if_it_were_written_down():
             assert value == s.default
 
 
+def test_a_default_that_is_a_list_is_named_and_an_empty_list_is_not_shown_as_it():
+    kept = next(setting for setting in SETTINGS if setting.path == "reclaim.protected_namespaces")
+    assert kept.default_text == "kube-system,kube-public,kube-node-lease"
+    assert kept.shown(()) == "(none)"
+
+
+def test_an_action_that_does_not_exist_yet_is_refused_where_it_would_be_taken(file):
+    load(flags={}, environ={}, file=file("reclaim: {action: scale}"))
+    with pytest.raises(ConfigInvalid, match="scale is not part of this release"):
+        load(flags={}, environ={}, file=file("reclaim: {action: scale}\ncontrol: {enabled: true}"))
+
+
 def test_a_secret_is_never_shown(monkeypatch):
     class Section(msgspec.Struct, frozen=True):
         password: Annotated[str, Meta(min_length=20, description="Secret.", extra={"secret": True})] = ""

@@ -77,6 +77,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...]
     default: Any
     default_text: str
+    unset: str  # what no value means
     description: str
     secret: bool
     type: Any
@@ -88,9 +89,9 @@ class Setting(Struct, frozen=True, kw_only=True):
         return self.path.partition(".")[0]
 
     def shown(self, value: object) -> str:
-        """The value as text: secrets hidden, the default's meaning in parentheses if there is no value."""
+        """The value as text: secrets hidden, in parentheses what it means that there is no value."""
         if value is None or value in ("", ()):
-            return f"({self.default_text})"
+            return f"({self.unset})"
         if self.secret:
             return "[redacted]"
         return log.clean(_text(value))
@@ -163,6 +164,11 @@ def _check_reclaim(config: Config) -> None:
             open_hours(hours)
         except ValueError as e:
             raise ConfigInvalid(f"reclaim.working_hours[{number}].{e}") from e
+    if config.control.enabled and config.reclaim.action == "scale":
+        raise ConfigInvalid(
+            "reclaim.action: scale is not part of this release",
+            hint="Set reclaim.action to control or notify.",
+        )
     if config.control.enabled and config.reclaim.action == "control" and not config.control.api_url:
         raise ConfigInvalid(
             "control.api_url: missing, but control.enabled is true",
@@ -195,6 +201,7 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
     one_of = next((part for part in (inner, *get_args(inner)) if get_origin(part) is Literal), None)
     choices = tuple(map(str, get_args(one_of))) if one_of else ()
     default = field.default
+    unset = extra.get("unset") or _text(default)
     return Setting(
         path=f"{section}.{field.name}",
         flag=extra.get("flag", f"--{field.name.replace('_', '-')}"),
@@ -205,7 +212,8 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
         placeholder=extra.get("placeholder"),
         choices=choices,
         default=default,
-        default_text=extra.get("unset") or _text(default),
+        default_text=unset if default is None or default in ("", ()) else _text(default),
+        unset=unset,
         description=meta.description or "",
         secret=extra.get("secret", False),
         type=field.type,

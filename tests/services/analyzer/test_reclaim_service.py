@@ -113,7 +113,10 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
         assert control.received == []
         assert 'outcome="dry_run"} 1' in await one.metrics()
         policy = await one.json("/api/v1/reclaim/policy")
-        assert (policy["mode"], len(policy["without"])) == ("dry_run", 1)
+        kube, channel = policy["without"]
+        assert policy["mode"] == "dry_run"
+        assert ("Kubernetes" in kube, "not notified" in channel) == (True, True)
+        assert case["notified_at"] is None  # nobody could be told
 
 
 async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, control):

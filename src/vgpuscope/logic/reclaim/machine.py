@@ -180,9 +180,7 @@ def _told(case: Case, now: _Now) -> Step:
     at = now.world.now
     if now.policy.notify_first and now.world.channel:
         return Step(moved(case, "notified", at, reason="confirmed"), "notify")
-    grace = _grace(now)
-    case = moved(case, "grace", at, reason="confirmed", next_at=at + grace)
-    return Step(replace(case, notified_at=at) if now.policy.notify_first else case)
+    return Step(moved(case, "grace", at, reason="confirmed", next_at=at + _grace(now)))
 
 
 def _notified(case: Case, now: _Now) -> Step:

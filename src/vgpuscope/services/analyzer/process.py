@@ -186,6 +186,8 @@ class Analyzer(Service):
             log.warning("read-only: no caller has the role operate or admin")
         for path in without_effect(self._settings.config):
             log.warning("not part of this release, and left off", extra=fields(setting=path))
+        if self._settings.config.control.enabled and self.reclaim.mode == "off":
+            log.warning("no GPU is taken back: analyzer.history is not set")
 
     @property
     def read_only(self) -> bool:

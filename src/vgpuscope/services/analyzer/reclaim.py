@@ -156,6 +156,11 @@ class Reclaim:
             return "off"
         return "dry_run" if self.policy().dry_run else "live"
 
+    @property
+    def notifies(self) -> bool:
+        """Whether an owner can be told anything."""
+        return self._channel
+
     async def audit(
         self,
         *,
@@ -384,7 +389,7 @@ class Reclaim:
             store, term = self._leading()
             case = self._cases.get(case_id)
             if case is None:
-                raise Unknown(f"no case {case_id!r}")
+                raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
             now = self._clock()
             changed = change(case, now)
             if changed is None:

@@ -1,6 +1,6 @@
 """The operations of taking GPUs back: cases, policy, audit log, and what an operator can do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -24,8 +24,10 @@ from vgpuscope.views.reclaim.api import (
 )
 
 _WITHOUT_KUBE = (
-    "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not read.",
+    "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not read."
 )
+_WITHOUT_CHANNEL = "No channel for notices is configured: owners are not notified before an action."
+_WITHOUT_STORE = "analyzer.history is not set: nothing is remembered, so nothing is done."
 _DAY: Seconds = 86400.0
 
 
@@ -149,7 +151,7 @@ class ReclaimApi:
         """The case; one of a hidden namespace does not exist for this caller."""
         case = self._reclaim.cases.get(case_id)
         if case is None or not caller.sees(case.namespace):
-            raise Unknown(f"no case {case_id!r}")
+            raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
         return case
 
     def _policy_now(self) -> PolicyBody:
@@ -159,8 +161,15 @@ class ReclaimApi:
             mode=reclaim.mode,
             stopped_by=reclaim.stopped_by,
             breaker=self._breaker(),
-            without=_WITHOUT_KUBE,
+            without=tuple(self._without()),
         )
+
+    def _without(self) -> Iterator[str]:
+        if self._reclaim.mode == "off":
+            yield _WITHOUT_STORE
+        yield _WITHOUT_KUBE
+        if not self._reclaim.notifies:
+            yield _WITHOUT_CHANNEL
 
     def _breaker(self) -> BreakerState:
         breaker = self._reclaim.breaker
