@@ -95,7 +95,7 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=30 * 86400,
-            description="Time between the notice and the action. The annotation vgpuscope.io/idle-grace overrides it.",
+            description="Time between the notice and the action.",
             extra={"form": "duration", "flag": None},
         ),
     ] = 1800.0
@@ -123,7 +123,8 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     protected_priorities: Annotated[
         tuple[str, ...],
         Meta(
-            description="Priority classes whose workloads are left alone, separated by commas.",
+            description="Priority classes whose workloads are left alone, separated by commas. No effect yet: pods are "
+            "not read from the Kubernetes API.",
             extra={"form": "list", "flag": None, "unset": "none"},
         ),
     ] = ("system-cluster-critical", "system-node-critical")

@@ -78,7 +78,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.action": "control：对每张 GPU 调用控制服务；notify：只通知所有者。",
   "reclaim.confirmations": "需要连续多少次空闲分析；时间窗口重叠的分析只计一次。",
   "reclaim.min_coverage": "上述每次分析的最低数据覆盖率，0–1。",
-  "reclaim.grace": "从通知到执行之间的宽限期。注解 vgpuscope.io/idle-grace 优先。",
+  "reclaim.grace": "从通知到执行之间的宽限期。",
   "reclaim.min_pod_age": "比这更新的 Pod 不受影响。",
   "reclaim.approval": "每次执行都需要操作员批准。",
   "reclaim.notify_first": "执行前先通知所有者。",
