@@ -20,6 +20,7 @@ import {
   Scroll,
   Shown,
   Tag,
+  ToDoctor,
 } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { xidText } from "../parts/sentences";
@@ -360,7 +361,10 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
 function Why({ data }: { data: GpuDetail }) {
   const { gpu } = data;
   return (
-    <Panel title={t("gpu.why", { verdict: t(`verdict.${gpu.verdict}`) })}>
+    <Panel
+      title={t("gpu.why", { verdict: t(`verdict.${gpu.verdict}`) })}
+      actions={gpu.verdict === "unknown" && <ToDoctor />}
+    >
       {data.why.length === 0 ? (
         <div class="empty small">{t("empty.why")}</div>
       ) : (

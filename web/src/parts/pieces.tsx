@@ -340,11 +340,13 @@ export function Empty({
   title,
   why,
   command,
+  doctor = false,
   children,
 }: {
   title: string;
   why?: string;
   command?: string;
+  doctor?: boolean; // the cause may be a fault
   children?: ComponentChildren;
 }) {
   return (
@@ -352,8 +354,18 @@ export function Empty({
       <b>{title}</b>
       {why && <p class="muted">{why}</p>}
       {command && <Command text={command} />}
+      {doctor && <ToDoctor />}
       {children}
     </div>
+  );
+}
+
+/** Where something is missing or unknown, the doctor knows which link of the chain is broken. */
+export function ToDoctor() {
+  return (
+    <Link to="doctor" class="to-doctor">
+      {t("empty.doctor")}
+    </Link>
   );
 }
 
