@@ -264,3 +264,13 @@ def test_behind_a_path_prefix_every_request_keeps_the_prefix(opened: Opened, fle
     expect(watched.page.locator(".health")).to_contain_text("live")
     assert watched.page.url.startswith(prefix)
     assert elsewhere == []
+
+
+def test_a_table_that_goes_on_to_the_right_shows_it_until_its_end_is_reached(opened: Opened):
+    watched = opened("nodes", width=900)
+    frame = watched.page.locator("main .table-frame")
+    expect(frame).to_have_class(re.compile(r"\bmore\b"))
+    frame.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
+    expect(frame).not_to_have_class(re.compile(r"\bmore\b"))
+    watched.go("nodes?cols=name,state")
+    expect(frame).not_to_have_class(re.compile(r"\bmore\b"))

@@ -169,7 +169,13 @@ function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
         <Figure
           title={t("col.power")}
           value={watts(gpu.power)}
-          note={gpu.power_limit ? t("of", { all: watts(gpu.power_limit) }) : ""}
+          note={
+            gpu.power_limit
+              ? t("of", { all: watts(gpu.power_limit) })
+              : gpu.power === null
+                ? t("value.not_measured")
+                : ""
+          }
           about={say(t("about.power_gpu"), "power", "agents")}
         />
         <Figure

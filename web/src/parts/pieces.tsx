@@ -12,6 +12,7 @@ import { classOf, SIGNS } from "./classes";
 import { copyText } from "./clipboard";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
 import { Icon } from "./icon";
+import { markMore } from "./more";
 
 // ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -268,11 +269,17 @@ export function Scroll({ all = false, children }: { all?: boolean; children: Com
     const check = (): void => {
       if (root.scrollWidth > root.clientWidth || root.scrollHeight > root.clientHeight) root.tabIndex = 0;
       else root.removeAttribute("tabindex");
+      markMore(root);
     };
     check();
     const observer = new ResizeObserver(check);
     observer.observe(root);
-    return () => observer.disconnect();
+    const moved = (): void => markMore(root);
+    root.addEventListener("scroll", moved, { passive: true });
+    return () => {
+      observer.disconnect();
+      root.removeEventListener("scroll", moved);
+    };
   });
   return (
     <div class={all ? "scroll all" : "scroll"} ref={box}>

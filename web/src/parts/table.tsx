@@ -10,6 +10,7 @@ import { csv, download } from "./csv";
 import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
+import { markMore } from "./more";
 import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable } from "./rows";
 import { reused, type Part as Stretch, visible } from "./visible";
@@ -516,9 +517,11 @@ function useVisible(frame: { current: HTMLDivElement | null }, count: number, si
       const now = { top: box.scrollTop, height: box.clientHeight };
       // a new stretch is drawn when another row comes into view, not at every pixel
       setSeen((old) => (sameRows(old, now, size) ? old : now));
+      markMore(box);
     };
     const observer = new ResizeObserver(look);
     observer.observe(box);
+    if (box.firstElementChild) observer.observe(box.firstElementChild); // columns come and go
     box.addEventListener("scroll", look, { passive: true });
     return () => {
       observer.disconnect();
