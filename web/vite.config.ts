@@ -8,6 +8,7 @@ export default defineConfig({
     emptyOutDir: true,
     target: "es2022",
     modulePreload: { polyfill: false },
+    license: { fileName: "licences.txt" }, // of every package that is in the bundle; linked on the page Settings
     assetsInlineLimit: 0, // the content security policy allows no data: scripts or styles
     rolldownOptions: {
       output: { entryFileNames: "assets/[name]-[hash].js", assetFileNames: "assets/[name]-[hash][extname]" },

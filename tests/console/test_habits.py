@@ -6,11 +6,12 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.console.conftest import Opened
 from tests.console.processes import Demo, answer
 from tests.console.watched import Watched
+from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -119,6 +120,9 @@ def test_the_keyboard_searches_moves_among_rows_and_opens_them(opened: Opened):
     assert watched.page.evaluate("document.activeElement.textContent") == watched.column(1)[0]
     outline = watched.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
+    for key in "jjgg":
+        watched.page.keyboard.press(key)
+    expect(watched.page.locator("main tbody tr a").first).to_be_focused()
     watched.page.keyboard.press("Enter")
     expect(watched.page).to_have_url(re.compile(r"/ui/workloads/\w"))
 
@@ -228,3 +232,45 @@ def test_a_busy_gpu_with_an_idle_tenant_shows_both(opened: Opened):
     assert watched.column(1) == ["research/notebook-alice"]
     assert "idle" in watched.column(3)[0]
     assert "busy" in watched.column(4)[0]
+
+
+def test_the_licences_of_the_bundled_software_are_a_click_away(opened: Opened):
+    watched = opened("settings")
+    watched.expect("favicon")  # a browser asks for it beside a plain text
+    watched.page.get_by_role("link", name="Licences of the software").click()
+    expect(watched.page).to_have_url(re.compile("/ui/licences.txt$"))
+    text = watched.page.locator("body").inner_text()
+    packages = json.loads((REPOSITORY / "web" / "package.json").read_text())["dependencies"]
+    assert [name for name in packages if f"## {name} - " not in text] == []
+
+
+def test_behind_a_path_prefix_every_request_keeps_the_prefix(opened: Opened, fleet: Demo):
+    prefix = f"{fleet.analyzer}/team/gpu/"
+    elsewhere: list[str] = []
+
+    def proxy(route: Route) -> None:
+        url = route.request.url
+        if not url.startswith(prefix):
+            elsewhere.append(url)
+        route.continue_(url=url.replace(prefix, f"{fleet.analyzer}/"))
+
+    watched = opened("", at=f"{prefix}ui/", before=lambda page: page.route("**/*", proxy))
+    for name in ("GPUs", "Nodes", "Doctor", "Settings"):
+        watched.page.get_by_role("link", name=name, exact=True).click()
+        watched.settled()
+        expect(watched.page.get_by_role("heading", name=name, exact=True, level=1)).to_be_visible()
+    watched.go("nodes/hami-a")  # a link from elsewhere, two levels deep
+    expect(watched.page.get_by_role("heading", name="hami-a", level=1)).to_be_visible()
+    expect(watched.page.locator(".health")).to_contain_text("live")
+    assert watched.page.url.startswith(prefix)
+    assert elsewhere == []
+
+
+def test_a_table_that_goes_on_to_the_right_shows_it_until_its_end_is_reached(opened: Opened):
+    watched = opened("nodes", width=900)
+    frame = watched.page.locator("main .table-frame")
+    expect(frame).to_have_class(re.compile(r"\bmore\b"))
+    frame.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
+    expect(frame).not_to_have_class(re.compile(r"\bmore\b"))
+    watched.go("nodes?cols=name,state")
+    expect(frame).not_to_have_class(re.compile(r"\bmore\b"))

@@ -22,10 +22,10 @@ import { Icon, type IconName } from "./parts/icon";
 import { Boundary, Empty, Link, Skeleton } from "./parts/pieces";
 import { moveAmongRows } from "./parts/table";
 import { TopBar } from "./parts/topbar";
-import { PleaseLogIn } from "./parts/usermenu";
+import { PleaseLogIn, SessionEnded } from "./parts/usermenu";
 import { now } from "./state/clock";
 import { narrow } from "./state/preferences";
-import { asked, closed } from "./state/session";
+import { asked, closed, ended } from "./state/session";
 import { apiRoot, base, partsOf, path } from "./state/url";
 import { type Key, t } from "./words";
 
@@ -86,6 +86,7 @@ export function App() {
       <div>
         <TopBar />
         {offline.value && <Offline />}
+        {ended.value && <SessionEnded />}
         <main id="main" tabIndex={-1} key={path.value}>
           <Boundary>{shown(entry, names)}</Boundary>
         </main>
@@ -164,7 +165,7 @@ function Nav({ at }: { at: string }) {
   );
 }
 
-/** `/` goes to the search of the page, or to the search over everything; j and k move among rows. */
+/** `/` goes to the search of the page, or to the search over everything; j, k and g g move among rows. */
 function useKeys(): void {
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {

@@ -29,6 +29,11 @@ export const updated = signal<number | null>(null);
 /** Whether the last request failed on the way: the analyzer is not reachable. */
 export const offline = signal(false);
 
+/** Increases when a request was refused because nobody is logged in. */
+export const refused = signal(0);
+/** Whether nobody may read at this moment: what is shown stays, and is not asked for again. */
+export const paused = signal(false);
+
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
 export async function get<T>(path: string, query: Query = {}, stop?: AbortSignal): Promise<T> {
@@ -81,6 +86,7 @@ async function exchange<T>(
     offline.value = true;
     throw new ApiError("NO_CONNECTION", "unreachable");
   }
+  if (answer.status === 401) refused.value += 1;
   if (!answer.ok) throw errorOf(answer.status, text);
   const parsed = parse<T>(text, answer.status);
   updated.value = Date.now();
@@ -136,7 +142,7 @@ export function useApi<T>(path: string | null, query: Query = {}): Loaded<T> {
   const now = revision.value;
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new revision reads the same address again
   useEffect(() => {
-    if (address === null) return;
+    if (address === null || (paused.peek() && known.current?.address === address)) return;
     const stop = new AbortController();
     const before = known.current?.address === address ? known.current.answer : null;
     exchange<T>("GET", address, undefined, stop.signal, before).then(
@@ -148,7 +154,7 @@ export function useApi<T>(path: string | null, query: Query = {}): Loaded<T> {
         if (stop.signal.aborted) return;
         const failure = error instanceof ApiError ? error : new ApiError("CONSOLE", String(error));
         setFound((before) =>
-          before.address === address && before.loaded.state === "ok"
+          before.address === address && before.loaded.state === "ok" && failure.status !== 403
             ? { address, loaded: { ...before.loaded, error: failure } }
             : { address, loaded: { state: "failed", error: failure } },
         );

@@ -3,7 +3,7 @@ import { effect, signal, untracked } from "@preact/signals";
 import { refresh } from "../state/preferences";
 import { asked, closed } from "../state/session";
 import { apiRoot } from "../state/url";
-import { revision } from "./client";
+import { paused, revision } from "./client";
 
 export type Connection = "connecting" | "live" | "lost";
 export const connection = signal<Connection>("connecting");
@@ -13,7 +13,7 @@ const LONGEST = 30_000; // ms between two attempts to connect
 
 /** Follows the events while somebody may read them; reconnects with exponential back-off. */
 export function follow(): void {
-  effect(() => (asked.value && !closed.value ? following() : undefined));
+  effect(() => (asked.value && !closed.value && !paused.value ? following() : undefined));
   effect(() => {
     if (refresh.value === 0) return;
     const timer = setInterval(() => {

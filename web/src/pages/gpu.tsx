@@ -20,6 +20,7 @@ import {
   Scroll,
   Shown,
   Tag,
+  ToDoctor,
 } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { xidText } from "../parts/sentences";
@@ -168,7 +169,13 @@ function Head({ gpu, data }: { gpu: GpuRow; data: GpuDetail }) {
         <Figure
           title={t("col.power")}
           value={watts(gpu.power)}
-          note={gpu.power_limit ? t("of", { all: watts(gpu.power_limit) }) : ""}
+          note={
+            gpu.power_limit
+              ? t("of", { all: watts(gpu.power_limit) })
+              : gpu.power === null
+                ? t("value.not_measured")
+                : ""
+          }
           about={say(t("about.power_gpu"), "power", "agents")}
         />
         <Figure
@@ -360,7 +367,10 @@ function TenantTable({ tenants, gpu }: { tenants: readonly TenantDetail[]; gpu: 
 function Why({ data }: { data: GpuDetail }) {
   const { gpu } = data;
   return (
-    <Panel title={t("gpu.why", { verdict: t(`verdict.${gpu.verdict}`) })}>
+    <Panel
+      title={t("gpu.why", { verdict: t(`verdict.${gpu.verdict}`) })}
+      actions={gpu.verdict === "unknown" && <ToDoctor />}
+    >
       {data.why.length === 0 ? (
         <div class="empty small">{t("empty.why")}</div>
       ) : (

@@ -78,7 +78,7 @@ function Idle({ data, source }: { data: GpuList; source: string }) {
         sort="idle_since"
         rowKey={(row) => `${row.gpu.gpu_id}${row.gpu.mig}${row.tenant.pod_uid}${row.tenant.container}`}
         open={(row) => go(pathOf("workloads", row.tenant.namespace, row.tenant.pod), carried())}
-        empty={<Empty title={t("empty.idle")} why={t("empty.idle_why")} />}
+        empty={<Empty title={t("empty.idle")} why={t("empty.idle_why")} doctor />}
         parts={data.parts}
         source={source}
       />

@@ -32,7 +32,7 @@ export function NamespacesPage() {
               parts={data.parts}
               source={withQuery("/api/v1/namespaces", query)}
               open={(row) => go(pathOf("namespaces", row.name), carried())}
-              empty={<Empty title={t("empty.namespaces")} why={t("empty.workloads_why")} />}
+              empty={<Empty title={t("empty.namespaces")} why={t("empty.workloads_why")} doctor />}
             />
           </div>
         )}

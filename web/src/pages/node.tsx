@@ -180,6 +180,7 @@ function Agent({ data }: { data: NodeDetail }) {
         title={t("empty.agent")}
         why={t("empty.agent_why")}
         command={`kubectl get pods -A -o wide --field-selector spec.nodeName=${data.node.name}`}
+        doctor
       />
     );
   }

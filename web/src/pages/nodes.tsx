@@ -38,6 +38,7 @@ export function NodesPage() {
                   title={t("empty.nodes")}
                   why={t("empty.nodes_why")}
                   command="kubectl get nodes -L nvidia.com/gpu.present"
+                  doctor
                 />
               }
             />

@@ -38,6 +38,7 @@ function All({ data }: { data: Scheduling }) {
           title={t("empty.cluster")}
           why={t("empty.cluster_why")}
           command="vgpuscope analyzer --cluster-url http://CLUSTER-EXPORTER:31993"
+          doctor
         />
       </>
     );

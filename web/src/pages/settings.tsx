@@ -9,7 +9,7 @@ import { ClassBadge, Dialog, Empty, errorText, Link, Panel, Scroll, Shown, Tag }
 import { LogIn } from "../parts/usermenu";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
-import { pathOf } from "../state/url";
+import { base, pathOf } from "../state/url";
 import { t, word } from "../words";
 import { DEFAULTS_ZH, SETTINGS_ZH } from "../words/settings.zh";
 
@@ -25,6 +25,9 @@ export function SettingsPage() {
       <Shown of={found} rows={14}>
         {(data) => <All data={data} />}
       </Shown>
+      <p class="muted small">
+        <a href={`${base}licences.txt`}>{t("settings.licences")}</a>
+      </p>
     </>
   );
 }
@@ -222,6 +225,10 @@ function Change({
       setError(known);
     }
   };
+  const loggedIn = (): void => {
+    setLogIn(false);
+    setError(null);
+  };
   const names = rows.map((row) => `${row.path} = ${changes[row.path]}`);
   return (
     <Panel
@@ -259,7 +266,7 @@ function Change({
         </p>
       )}
       {preview && <PreviewTable preview={preview} />}
-      {logIn && <LogIn close={() => setLogIn(false)} />}
+      {logIn && <LogIn close={loggedIn} />}
       {asking && (
         <Dialog title={t("settings.apply")} close={() => setAsking(false)}>
           <p>{t("settings.confirm")}</p>

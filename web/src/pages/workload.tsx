@@ -146,7 +146,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
             </Panel>
           </div>
         )}
-        <div class="half">
+        <div class={data.scheduling ? "half" : "whole"}>
           <Panel
             title={t("gpu.events")}
             actions={

@@ -82,6 +82,7 @@ export function WorkloadTable({ rows, name, parts, plain = false, group = "pod",
         <Empty
           title={t("empty.workloads")}
           why={t(scope.value.length ? "empty.workloads_scope" : "empty.workloads_why")}
+          doctor={scope.value.length === 0}
         />
       }
       plain={plain}

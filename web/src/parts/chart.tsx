@@ -107,6 +107,12 @@ export function stack(columns: readonly (readonly (number | null)[])[]): (number
   );
 }
 
+/** Places of values without a neighbour: no line leads to them, so they are drawn as points. */
+export function lone(values: ArrayLike<number | null | undefined>): number[] {
+  const has = (place: number): boolean => (values[place] ?? null) !== null;
+  return Array.from(values, (_, place) => place).filter((place) => has(place) && !has(place - 1) && !has(place + 1));
+}
+
 const POWERS = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
 function options(props: Props, width: number, height: number, point: (at: number | null) => void): uPlot.Options {
@@ -138,7 +144,7 @@ function options(props: Props, width: number, height: number, point: (at: number
         width: stacked ? 1 : 1.6,
         ...(stacked ? { fill: line.colour } : {}),
         ...(line.dashed ? { dash: [5, 4] } : {}),
-        points: { show: !stacked && line.values.length < 3 },
+        points: { show: false, size: 6, fill: line.colour, filter: (made: uPlot, of: number) => lone(made.data[of]!) },
         spanGaps: false,
       })),
     ],

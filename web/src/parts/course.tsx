@@ -39,7 +39,7 @@ function CourseOf({ data }: { data: ClassHistory }) {
     <>
       <PartNotes parts={data.parts} names={["history"]} />
       {nothing ? (
-        <Empty title={t("empty.history")} why={t("empty.history_why")} />
+        <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
       ) : (
         <Chart
           times={data.times}

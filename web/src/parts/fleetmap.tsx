@@ -31,7 +31,7 @@ export function FleetMap({ found }: { found: Loaded<GpuList> }) {
   const zoom = pick(ZOOMS, place.value.query.get("zoom"), "auto");
   return (
     <Panel
-      title={t("overview.heat")}
+      title={t(scope.value.length ? "nav.gpus" : "overview.heat")}
       actions={
         <>
           <Segments
@@ -166,6 +166,7 @@ export function NoGpus() {
       title={t("empty.gpus")}
       why={t("empty.gpus_why")}
       command="kubectl get pods -A -l app.kubernetes.io/name=vgpuscope -o wide"
+      doctor
     />
   );
 }

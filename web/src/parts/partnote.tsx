@@ -4,6 +4,7 @@ import { language } from "../state/preferences";
 import { t, word } from "../words";
 import { duration } from "./format";
 import { Icon } from "./icon";
+import { ToDoctor } from "./pieces";
 
 type Name = Part["name"];
 
@@ -29,7 +30,8 @@ export function PartNotes({ parts, names }: { parts: readonly Part[]; names: rea
           <span>
             <b>{t(`part.${one.name}`)}</b>: {t(`part_state.${one.state}`)}
             {one.state === "stale" && one.age_seconds !== null && ` (${t("ago", { time: duration(one.age_seconds) })})`}
-            {language.value === "en" && one.message && `. ${one.message}`} {hintOf(one)}
+            {language.value === "en" && one.message && `. ${one.message}`} {hintOf(one)}{" "}
+            {one.state !== "absent" && <ToDoctor />}
           </span>
         </p>
       ))}

@@ -12,6 +12,7 @@ import { classOf, SIGNS } from "./classes";
 import { copyText } from "./clipboard";
 import { ageOf, duration, momentWithZone, NONE, percent } from "./format";
 import { Icon } from "./icon";
+import { markMore } from "./more";
 
 // ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -268,11 +269,17 @@ export function Scroll({ all = false, children }: { all?: boolean; children: Com
     const check = (): void => {
       if (root.scrollWidth > root.clientWidth || root.scrollHeight > root.clientHeight) root.tabIndex = 0;
       else root.removeAttribute("tabindex");
+      markMore(root);
     };
     check();
     const observer = new ResizeObserver(check);
     observer.observe(root);
-    return () => observer.disconnect();
+    const moved = (): void => markMore(root);
+    root.addEventListener("scroll", moved, { passive: true });
+    return () => {
+      observer.disconnect();
+      root.removeEventListener("scroll", moved);
+    };
   });
   return (
     <div class={all ? "scroll all" : "scroll"} ref={box}>
@@ -340,11 +347,13 @@ export function Empty({
   title,
   why,
   command,
+  doctor = false,
   children,
 }: {
   title: string;
   why?: string;
   command?: string;
+  doctor?: boolean; // the cause may be a fault
   children?: ComponentChildren;
 }) {
   return (
@@ -352,8 +361,18 @@ export function Empty({
       <b>{title}</b>
       {why && <p class="muted">{why}</p>}
       {command && <Command text={command} />}
+      {doctor && <ToDoctor />}
       {children}
     </div>
+  );
+}
+
+/** Where something is missing or unknown, the doctor knows which link of the chain is broken. */
+export function ToDoctor() {
+  return (
+    <Link to="doctor" class="to-doctor">
+      {t("empty.doctor")}
+    </Link>
   );
 }
 

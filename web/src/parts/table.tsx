@@ -10,6 +10,7 @@ import { csv, download } from "./csv";
 import { number } from "./format";
 import { Icon } from "./icon";
 import { Menu } from "./menu";
+import { markMore } from "./more";
 import { current } from "./partnote";
 import { type Choice, choiceOf, chosen, counted, filterName, prepared, type Readable } from "./rows";
 import { reused, type Part as Stretch, visible } from "./visible";
@@ -516,9 +517,11 @@ function useVisible(frame: { current: HTMLDivElement | null }, count: number, si
       const now = { top: box.scrollTop, height: box.clientHeight };
       // a new stretch is drawn when another row comes into view, not at every pixel
       setSeen((old) => (sameRows(old, now, size) ? old : now));
+      markMore(box);
     };
     const observer = new ResizeObserver(look);
     observer.observe(box);
+    if (box.firstElementChild) observer.observe(box.firstElementChild); // columns come and go
     box.addEventListener("scroll", look, { passive: true });
     return () => {
       observer.disconnect();
@@ -546,6 +549,7 @@ const STEPS: Record<string, number> = { j: 1, k: -1 };
 
 /** j and k move among the rows of the first table of the page. */
 export function moveAmongRows(event: KeyboardEvent): void {
+  if (twice("g", event)) toFirstRow();
   const step = STEPS[event.key];
   const frame = document.activeElement?.closest(".table-frame") ?? document.querySelector(".table-frame");
   if (!step || !frame) return;
@@ -557,4 +561,23 @@ export function moveAmongRows(event: KeyboardEvent): void {
     next.scrollIntoView({ block: "nearest" });
     event.preventDefault();
   }
+}
+
+const SOON = 1_000; // ms between the two keys of g g
+let last: { readonly key: string; readonly at: number } | null = null;
+
+/** Whether a key was pressed a second time, soon after the first. */
+function twice(key: string, event: KeyboardEvent): boolean {
+  const again = event.key === key && last?.key === key && event.timeStamp - last.at < SOON;
+  last = again ? null : { key: event.key, at: event.timeStamp };
+  return again;
+}
+
+/** Rows far below are not drawn while others are shown: the first one is there once the table has moved. */
+function toFirstRow(): void {
+  const frame = document.activeElement?.closest(".table-frame") ?? document.querySelector(".table-frame");
+  frame?.scrollTo(0, 0);
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => frame?.querySelector<HTMLElement>("tbody tr td:first-child a")?.focus()),
+  );
 }

@@ -123,7 +123,7 @@ function TrendOf({
     return (
       <>
         <PartNotes parts={data.parts} names={["history", "prometheus"]} />
-        <Empty title={t("empty.history")} why={t("empty.history_why")} />
+        <Empty title={t("empty.history")} why={t("empty.history_why")} doctor />
       </>
     );
   }

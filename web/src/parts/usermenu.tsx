@@ -1,32 +1,19 @@
 /** Who is logged in; logging in and out. */
-import { useEffect, useState } from "preact/hooks";
-import { ApiError, revision } from "../api/client";
+import { useState } from "preact/hooks";
+import { ApiError } from "../api/client";
 import { language } from "../state/preferences";
-import { logIn, logOut, readSession, session } from "../state/session";
+import { ended, logIn, logOut, session } from "../state/session";
 import { t } from "../words";
 import { momentWithZone } from "./format";
+import { Icon } from "./icon";
 import { Menu } from "./menu";
 import { Dialog, Empty, errorText } from "./pieces";
 
 export function UserMenu() {
-  const [asking, setAsking] = useState(false);
-  const now = revision.value;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a session can end
-  useEffect(() => {
-    readSession().catch(() => undefined); // the page itself says what is wrong
-  }, [now]);
   const who = session.value;
   if (!who) return null;
   if (who.user === null) {
-    if (!who.can_log_in) return null;
-    return (
-      <>
-        <button type="button" class="button" onClick={() => setAsking(true)}>
-          {t("session.log_in")}
-        </button>
-        {asking && <LogIn close={() => setAsking(false)} />}
-      </>
-    );
+    return who.can_log_in && !ended.value ? <LogInButton kind="button" /> : null;
   }
   return (
     <Menu label={who.user} icon="user" kind="button quiet user">
@@ -43,6 +30,29 @@ export function UserMenu() {
         </div>
       )}
     </Menu>
+  );
+}
+
+function LogInButton({ kind }: { kind: string }) {
+  const [asking, setAsking] = useState(false);
+  return (
+    <>
+      <button type="button" class={kind} onClick={() => setAsking(true)}>
+        {t("session.log_in")}
+      </button>
+      {asking && <LogIn close={() => setAsking(false)} />}
+    </>
+  );
+}
+
+/** Above the page, which keeps what was typed. */
+export function SessionEnded() {
+  return (
+    <div class="notice warn wide" role="alert">
+      <Icon name="warning" />
+      <span>{t(session.value?.can_log_in ? "session.ended" : "session.ended_proxy")}</span>
+      {session.value?.can_log_in && <LogInButton kind="button primary" />}
+    </div>
   );
 }
 
@@ -110,18 +120,10 @@ export function LogIn({ close }: { close: () => void }) {
 
 /** In place of a page, where even reading needs a log-in. */
 export function PleaseLogIn() {
-  const [asking, setAsking] = useState(false);
+  const can = session.value?.can_log_in;
   return (
-    <Empty
-      title={t("session.closed")}
-      why={t(session.value?.can_log_in ? "session.closed_why" : "session.closed_proxy")}
-    >
-      {session.value?.can_log_in && (
-        <button type="button" class="button primary" onClick={() => setAsking(true)}>
-          {t("session.log_in")}
-        </button>
-      )}
-      {asking && <LogIn close={() => setAsking(false)} />}
+    <Empty title={t("session.closed")} why={t(can ? "session.closed_why" : "session.closed_proxy")}>
+      {can && <LogInButton kind="button primary" />}
     </Empty>
   );
 }

@@ -153,6 +153,8 @@ export const en = {
   "session.password": "Password",
   "session.token": "Token",
   "session.about": "The token is sent once. The browser then keeps a session cookie that scripts cannot read.",
+  "session.ended": "Your session has ended. Log in again to go on: what you typed is still here.",
+  "session.ended_proxy": "Your session has ended. Log in again at the proxy in front of this analyzer.",
   "session.closed": "Log in to see this console",
   "session.closed_why": "This analyzer shows its data only to known users.",
   "session.closed_proxy":
@@ -389,7 +391,7 @@ export const en = {
   "idle.tenants_note": "pods with proof of idleness",
   "idle.gpus_note": "held by idle pods",
   "idle.memory_note": "could be taken back",
-  "idle.evidence": "use at most {max}, {coverage} of the window measured",
+  "idle.evidence": "use ≤ {max}, {coverage} measured",
   "scheduling.about": "Why pods wait, how long scheduling takes, and what still fits.",
   "scheduling.pending": "Pods that wait",
   "scheduling.oldest": "oldest: {time}",
@@ -429,6 +431,7 @@ export const en = {
   "settings.before": "Now",
   "settings.after": "Then",
   "settings.search": "Search settings",
+  "settings.licences": "Licences of the software in this console",
   "settings.none": "No setting matches.",
   "settings.told": "The analysis has started.",
   "setting_source.default": "default",
@@ -460,6 +463,7 @@ export const en = {
   "doctor.elsewhere": "What can only be seen elsewhere",
   "doctor.elsewhere_why":
     "Driver, regions and processes are checked on a GPU node, rights with a kubeconfig. The archive for a bug report has no secrets.",
+  "empty.doctor": "Find the cause on the Doctor page",
   "empty.gpus": "No GPU is known yet",
   "empty.gpus_why":
     "No agent or exporter has reported one. Check that agents run on the GPU nodes and that the analyzer reaches them.",
@@ -478,7 +482,7 @@ export const en = {
   "empty.cluster_why": "Pending pods, allocation and quotas come from the cluster exporter.",
   "empty.history": "No history for this range",
   "empty.history_why":
-    "Values are stored from the first analysis on, if analyzer.history or a Prometheus is configured.",
+    "This was not measured, or no history is kept. Set analyzer.history or a Prometheus to keep it from the next analysis on.",
   "empty.waste": "No idle GPU-hours are recorded.",
   "empty.attention": "Nothing needs attention.",
   "empty.ledger": "How the memory is divided is reported by vgpuscope's own agent only, and not while the GPU is lost.",
