@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.console.processes import Demo, demo
 from tests.console.watched import Watched
@@ -12,6 +12,7 @@ from tests.needed import needed
 
 CHROMIUM = "/usr/bin/chromium"
 Opened = Callable[..., Watched]
+expect.set_options(timeout=30_000)  # milliseconds; Playwright's own five seconds are too few on a busy machine
 
 
 @pytest.fixture(scope="package")
