@@ -37,7 +37,7 @@ class CasesQuery(Struct, frozen=True, kw_only=True):
     state: Annotated[State | None, Meta(description="Only cases in this state.")] = None
     namespace: Annotated[str | None, Meta(description="Only cases of this namespace.")] = None
     limit: Annotated[int, Meta(ge=1, le=10_000, description="Most cases to send.")] = 1000
-    offset: Annotated[int, Meta(ge=0, description="Cases to skip.")] = 0
+    offset: Annotated[int, Meta(ge=0, le=10**9, description="Cases to skip.")] = 0
 
 
 class CaseQuery(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,9 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
     """A page of the audit log, newest first."""
 
     id: Annotated[str | None, Meta(description="Only entries of this case.")] = None
-    before: Annotated[int, Meta(ge=0, description="Only entries before this number: the next page; 0: the newest.")] = 0
+    before: Annotated[
+        int, Meta(ge=0, le=10**15, description="Only entries before this number: the next page; 0: the newest.")
+    ] = 0
     limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries to send.")] = 100
 
 
