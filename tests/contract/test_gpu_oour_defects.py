@@ -398,10 +398,10 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
 
 
 # ── 11. A busy GPU's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
-# Calls to a control service are not part of this release; that they hold nothing up is to be held when they are.
+# gpu-oour's own settings switch on a dry run: calls need control.dry_run: false. There is no language model in this release.
 
 
-def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path):
+def test_gpu_oours_settings_alone_call_neither_a_control_service_nor_a_language_model(real, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.setblocking(False)
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
@@ -414,7 +414,8 @@ def test_no_control_service_and_no_language_model_is_ever_called(real, tmp_path)
         with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
             features = found.get("/")["features"]
-            assert (features["control_api"], features["ai_analysis"]) == (False, False)
+            assert (features["control_api"], features["ai_analysis"]) == (True, False)
+            assert found.get("/api/v1/reclaim/policy")["mode"] in {"dry_run", "off"}
             assert found.get("/health")["ai_enabled"] is False
         with pytest.raises(BlockingIOError):
             nobody.accept()
