@@ -398,7 +398,7 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
 
 
 # ── 11. A busy GPU's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
-# gpu-oour's own settings switch on a dry run: calls need control.dry_run: false. There is no language model in this release.
+# gpu-oour's own settings switch on a dry run: a call needs control.dry_run: false. A language model is never called.
 
 
 def test_gpu_oours_settings_alone_call_neither_a_control_service_nor_a_language_model(real, tmp_path):
