@@ -161,6 +161,11 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     shares: tuple[Share, ...] = ()  # the evidence of the last window
 
     @property
+    def workload(self) -> Workload:
+        """The workload as the last counted window showed it."""
+        return Workload(uid=self.uid, namespace=self.namespace, pod=self.pod, owner=self.owner, shares=self.shares)
+
+    @property
     def gpu_ids(self) -> tuple[DeviceUUID, ...]:
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
 

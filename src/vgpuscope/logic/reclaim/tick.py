@@ -96,16 +96,12 @@ def _steps(
     for key, case in cases.items():
         if key not in present:
             seen = Seen(found=_missing(case, by_id), begin=begin, end=end)
-            yield case, step(case, seen, facts(_workload_of(case)), policy, world)
+            yield case, step(case, seen, facts(case.workload), policy, world)
 
 
 def _missing(case: Case, gpus: Mapping[DeviceUUID, GpuUse]) -> Finding:
     """A workload that no GPU shows is gone only if all its GPUs are there to show it."""
     return "gone" if vanished(case.gpu_ids, gpus) else "unknown"
-
-
-def _workload_of(case: Case) -> Workload:
-    return Workload(uid=case.uid, namespace=case.namespace, pod=case.pod, owner=case.owner, shares=case.shares)
 
 
 def _settled(
@@ -150,7 +146,7 @@ def forgettable(case: Case, now: UnixTime) -> bool:
 def _cost(case: Case, facts: Facts) -> tuple[bool, UnixTime, str]:
     """What can be put back costs less than what cannot; then the longest idle time; then the id, for a fixed order."""
     idle = [share.idle_since for share in case.shares if share.idle_since is not None]
-    return (not facts(_workload_of(case)).pod.reversible, min(idle, default=case.first_idle), case.id)
+    return (not facts(case.workload).pod.reversible, min(idle, default=case.first_idle), case.id)
 
 
 def _new_brakes(moves: Iterable[Move]) -> Iterator[Brake]:

@@ -315,7 +315,7 @@ class Reclaim:
         if self._clock() - self._looked.end > _FRESH:
             return False
         found = self._looked.found.get(case.id, "unknown")
-        known = self._facts(_workload_of(case))
+        known = self._facts(case.workload)
         return not machine.may_deliver(case, found, known, self.policy(), self._world())
 
     async def _attempt(self, call: Call) -> None:
@@ -439,10 +439,6 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy) -> C
     }
     text = msgspec.json.encode(body).decode()
     return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
-
-
-def _workload_of(case: Case) -> Workload:
-    return Workload(uid=case.uid, namespace=case.namespace, pod=case.pod, owner=case.owner, shares=case.shares)
 
 
 def _worth_telling(move: Move) -> bool:
