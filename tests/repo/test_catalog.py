@@ -37,6 +37,7 @@ ROWS: dict[str, Any] = {
     "subject": rows.SubjectRow,
     "tenant": rows.TenantRow,
     "gpupod": rows.GpuPodRow,
+    "opinion": rows.AskedRow,
     "group": rows.GroupRow,
     "fleet": rows.FleetRow,
 }

@@ -3,6 +3,7 @@
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Labels, Metric, Scope, Type, build_info, loop_restarts, same
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS
+from vgpuscope.model.opinion import TOKEN_KINDS
 from vgpuscope.model.reclaim import STATES
 
 FAMILIES: tuple[str, ...] = ("native", "gpu-oour")
@@ -12,6 +13,7 @@ SUBJECT = same("gpu_id", "mig", "hostname")
 TENANT = same("gpu_id", "mig", "hostname", "namespace", "pod", "container")
 GPU_POD = same("gpu_id", "mig", "hostname", "namespace", "pod", "owner")
 GROUP = same("namespace")
+ASKED = same("gpu_id", "mig", "pod", "namespace")
 
 
 def _oour(
@@ -112,6 +114,21 @@ SERVICE_INFO = _oour(
     "threshold",
     "interval",
     "ai_enabled",
+)
+
+# ── the opinion of a language model: of each pod of a GPU that it was asked about ────────────────────────────────
+AI_CONFIDENCE = _oour(
+    "opinion",
+    ASKED,
+    "gpu_ai_analysis_confidence",
+    "Confidence of the language model in its opinion on the pod, 0-1. Absent without an opinion.",
+    "ai_status",
+)
+AI_SCORE = _oour(
+    "opinion",
+    ASKED,
+    "gpu_ai_adjusted_score",
+    "Score of the pod as the language model estimates it, 0-100. It changes no other score.",
 )
 
 # ── whole GPUs, shared or not ────────────────────────────────────────────────────────────────────────────────────
@@ -238,6 +255,40 @@ RECLAIM_HELD_BACK = _ours(
     "brake",
     each=None,
     part="reclaim",
+)
+AI_REQUESTS = _ours(
+    "fleet",
+    (),
+    "requests_total",
+    "Requests to the language model, by outcome.",
+    "provider",
+    "outcome",
+    each=None,
+    part="ai",
+)
+AI_TOKENS = _ours(
+    "fleet",
+    (),
+    "tokens_total",
+    "Tokens that the language model counted, by kind: input or output.",
+    "kind",
+    each=len(TOKEN_KINDS),
+    part="ai",
+)
+AI_COST = _ours(
+    "fleet",
+    (),
+    "cost_total",
+    "Cost of these tokens by ai.price_input and ai.price_output, in their currency; absent without a price.",
+    part="ai",
+)
+AI_SECONDS = Metric(
+    name="vgpuscope_ai_seconds",
+    type="histogram",
+    help="Duration of a request to the language model.",
+    unit="seconds",
+    scope="fleet",
+    labels=(),
 )
 LOOP_RESTARTS = loop_restarts("fleet")
 BUILD_INFO = build_info("fleet")

@@ -33,7 +33,7 @@ ClusterScope = Literal[
     "scheduler",
     "waiting",
 ]
-AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet"]
+AnalyzerScope = Literal["card", "subject", "tenant", "gpupod", "group", "fleet", "opinion"]
 Scope = NodeScope | ClusterScope | AnalyzerScope
 
 # How several rows with the same labels under one name are merged. max is for duplicates of one value and for states,

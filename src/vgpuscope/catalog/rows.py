@@ -288,6 +288,15 @@ class GroupRow(NamedTuple):
     namespace: str
 
 
+class AskedRow(NamedTuple):
+    """A pod on a GPU or MIG instance that a language model was asked about."""
+
+    gpu_id: str
+    mig: str
+    pod: str
+    namespace: str
+
+
 class FleetRow(NamedTuple):
     """The fleet, and the build of the program that judges it."""
 

@@ -34,6 +34,7 @@ ANALYZER_SCOPES: dict[Scope, str] = {
     "subject": "GPU or MIG instance",
     "tenant": "tenant whose own use is measured",
     "gpupod": "pod on a GPU or MIG instance",
+    "opinion": "pod on a GPU that a language model was asked about",
     "group": "namespace with GPUs",
     "fleet": "fleet",
 }

@@ -281,54 +281,6 @@ class VerdictConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 0.25
 
 
-class AiConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Opinion of a language model. The keys are accepted; this release does not use them."""
-
-    enabled: Annotated[
-        bool, Meta(description="Ask a language model for an opinion.", extra={"flag": None, "aliases": ("AI_ENABLED",)})
-    ] = False
-    api_url: Annotated[
-        str,
-        Meta(
-            description="URL of the language model.", extra={"flag": None, "aliases": ("AI_API_URL",), "unset": "none"}
-        ),
-    ] = ""
-    api_key: Annotated[
-        str,
-        Meta(
-            description="API key of the language model.",
-            extra={"flag": None, "aliases": ("AI_API_KEY",), "secret": True, "unset": "none"},
-        ),
-    ] = ""
-    model: Annotated[
-        str, Meta(description="Name of the language model.", extra={"flag": None, "aliases": ("AI_MODEL",)})
-    ] = "gpt-4"
-    threshold: Annotated[
-        float, Meta(ge=0, le=1, description="Minimum confidence of an opinion, 0-1.", extra={"flag": None})
-    ] = 0.7
-    max_tokens: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=10**6,
-            description="Maximum length of an answer, in tokens.",
-            extra={"flag": None, "aliases": ("AI_MAX_TOKENS",)},
-        ),
-    ] = 2000
-    retry_times: Annotated[
-        int, Meta(ge=0, le=100, description="Number of retries.", extra={"flag": None, "aliases": ("AI_RETRY_TIMES",)})
-    ] = 3
-    retry_delay: Annotated[
-        Seconds,
-        Meta(
-            ge=0,
-            le=600,
-            description="Time before the first retry.",
-            extra={"form": "duration", "flag": None, "aliases": ("AI_RETRY_DELAY",)},
-        ),
-    ] = 2.0
-
-
 class LoggingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The logging section of gpu-oour; `log.v` and `log.format` are the settings of vgpuscope."""
 

@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from vgpuscope.catalog.metric import FAMILIES
 from vgpuscope.config.agent import AgentConfig
+from vgpuscope.config.ai import AiConfig
 from vgpuscope.config.analyzer import (
-    AiConfig,
     AnalyzerConfig,
     GpuDefaultsConfig,
     LoggingConfig,
@@ -156,6 +156,7 @@ def check(config: Config) -> None:
             hint="idle_enter ≤ idle_leave. A GPU becomes idle below idle_enter, and stops being idle at idle_leave.",
         )
     _check_reclaim(config)
+    _check_ai(config)
 
 
 def _check_reclaim(config: Config) -> None:
@@ -173,6 +174,15 @@ def _check_reclaim(config: Config) -> None:
         raise ConfigInvalid(
             "control.api_url: missing, but control.enabled is true",
             hint="Set the URL of the control service, or reclaim.action to notify.",
+        )
+
+
+def _check_ai(config: Config) -> None:
+    ai = config.ai
+    if ai.enabled and not ai.api_url and ai.provider not in {"openai", "anthropic"}:
+        raise ConfigInvalid(
+            "ai.api_url: missing, but ai.enabled is true",
+            hint="Set the URL of the language model, or ai.provider to openai or anthropic.",
         )
 
 
@@ -225,8 +235,8 @@ def _setting(section: str, field: msgspec.structs.FieldInfo) -> Setting:
 def _kind(inner: Any, form: str | None, choices: tuple[str, ...]) -> str:
     if choices:
         return " or ".join(choices)
-    if form in {"duration", "url", "address", "json"}:
-        return str(form)
+    if form in {"duration", "url", "url_if_any", "address", "json"}:
+        return str(form).removesuffix("_if_any")
     names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
     for part in (inner, *get_args(inner)):
         if part in names and get_origin(inner) is not tuple:
@@ -373,6 +383,10 @@ def _url(value: Any) -> Any:
     return value
 
 
+def _url_if_any(value: Any) -> Any:
+    return _url(value) if value else value
+
+
 def _ratio(value: Any) -> Any:
     number = msgspec.convert(value, float | None, strict=not isinstance(value, str))
     if number is not None and not 0 < number < math.inf:
@@ -437,6 +451,7 @@ _FORMS: dict[str | None, Callable[[Any], Any]] = {
     "address": _address,
     "pods": _pods,
     "url": _url,
+    "url_if_any": _url_if_any,
     "ratio": _ratio,
     "families": _families,
     "list": _list,

@@ -1,7 +1,7 @@
 """Every error that a user can see. The code is a contract: log, metric label, API body and docs use the same word.
 
 ScopeError
-├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid     exit code 2
+├── ConfigInvalid ─── WebConfigInvalid, RatioInvalid, AiSdkAbsent   exit code 2
 ├── PortBusy, PodUnknown                                 exit code 1
 ├── AnnotationMalformed
 ├── QueryInvalid, BodyInvalid                            status 422
@@ -9,6 +9,8 @@ ScopeError
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
 ├── CallFailed, CaseUnfit                                status 502, 409
+├── AiFailed ─┬─ AiUnreachable, AiTimeout, AiRateLimited, AiBudgetSpent
+│             └─ AiRejected, AiRedirected, AiAnswerInvalid, AiAnswerTooLarge   status 502
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -151,6 +153,75 @@ class CallFailed(ScopeError):
     hint = "The audit log has the answer. Check control.api_url, and the log of the service that is called."
     status = 502
     retryable = True
+
+
+class AiSdkAbsent(ConfigInvalid):
+    code = "AI_SDK_ABSENT"
+    meaning = "ai.enabled is true, but the SDK of the language model's provider is not installed."
+    hint = "Install it with pip install 'vgpuscope[ai]', or set ai.enabled to false."
+
+
+class AiFailed(ScopeError):
+    code = "AI_FAILED"
+    meaning = "The language model answered with a server error."
+    hint = "The numbers decide meanwhile, unless ai.required is true. Questions are asked again later."
+    status = 502
+    retryable = True
+    provider_wide = True  # other questions would fail, too
+    wait: float = 0.0  # seconds that the provider asked to wait
+
+
+class AiUnreachable(AiFailed):
+    code = "AI_UNREACHABLE"
+    meaning = "The language model could not be reached."
+    hint = "Check ai.api_url, DNS, the network policy and HTTPS_PROXY of the analyzer."
+
+
+class AiTimeout(AiFailed):
+    code = "AI_TIMEOUT"
+    meaning = "The language model's answer was not complete within ai.timeout."
+    hint = "Raise ai.timeout, or use a faster model."
+
+
+class AiRateLimited(AiFailed):
+    code = "AI_RATE_LIMITED"
+    meaning = "The language model's provider limits requests, or the account has no credit left."
+    hint = "Lower ai.max_per_cycle and ai.concurrency, or raise the limits of the account."
+
+
+class AiBudgetSpent(AiFailed):
+    code = "AI_BUDGET_SPENT"
+    meaning = "ai.max_per_day requests were made in the last 24 hours. No more questions are asked for now."
+    hint = "Raise ai.max_per_day, or leave it: opinions that were given stay valid."
+
+
+class AiRejected(AiFailed):
+    code = "AI_REJECTED"
+    meaning = "The language model's provider rejected the request, for example because of the key or the model's name."
+    hint = "Check ai.api_key, ai.model, ai.api_url and ai.api_version."
+    retryable = False
+
+
+class AiRedirected(AiFailed):
+    code = "AI_REDIRECTED"
+    meaning = "The language model's address answered with a redirect, which is never followed."
+    hint = "Set ai.api_url to the final address."
+    retryable = False
+
+
+class AiAnswerInvalid(AiFailed):
+    code = "AI_ANSWER_INVALID"
+    meaning = "The language model's answer is not the JSON object that was asked for, or has values out of range."
+    hint = "It changes nothing. Small models answer like this often: use a larger one."
+    provider_wide = False
+
+
+class AiAnswerTooLarge(AiFailed):
+    code = "AI_ANSWER_TOO_LARGE"
+    meaning = "The language model's answer is larger than 256 KiB."
+    hint = "Check that ai.api_url is the address of a language model."
+    retryable = False
+    provider_wide = False
 
 
 class CaseUnfit(ScopeError):

@@ -7,7 +7,7 @@ values. In a column, NaN means "not on that page", and _DROPPED marks an impossi
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
@@ -168,6 +168,10 @@ class Pages:
 
     def __bool__(self) -> bool:
         return bool(self._rows)
+
+    def reports(self, gpu_ids: Container[str]) -> bool:
+        """Whether there are samples of one of these GPUs."""
+        return any(row.place.gpu_id in gpu_ids for row in self._rows.values())
 
     def tracks(self, *, begin: UnixTime, end: UnixTime, interval: Seconds) -> Iterator[Track]:
         """One track for each row seen in the window, which begins right after `begin`.

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from vgpuscope.logic.reclaim.hours import allowed
+from vgpuscope.model.opinion import Stance
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy
 
@@ -32,7 +33,7 @@ class Known(Struct, frozen=True, kw_only=True, gc=False):
 
     pod: PodFacts = PodFacts()
     activity: bool = False  # a signal beyond the GPU shows use
-    model: Literal["off", "agrees", "veto", "waiting"] = "off"
+    model: Stance = "off"
 
 
 class _Look(NamedTuple):

@@ -22,7 +22,7 @@ from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.doctor import AnalyzerFacts, DoctorReport
-from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
+from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
@@ -41,7 +41,7 @@ from vgpuscope.services.analyzer.parameters import (
 )
 from vgpuscope.services.analyzer.reclaim import Reclaim
 from vgpuscope.services.analyzer.reclaim_api import ReclaimApi
-from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE, without_effect
+from vgpuscope.services.analyzer.settings import CHANGEABLE, TRIABLE
 from vgpuscope.services.analyzer.wasted import wasted
 from vgpuscope.store.results.wanted import Wanted
 from vgpuscope.version import __version__
@@ -98,6 +98,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     leader: bool
     history: bool  # the store of results answers
     failing: tuple[str, ...] = ()  # followers of the last analysis that failed, with their codes
+    ai_error: str | None = None  # code of the error with which the language model last failed
 
     @property
     def connected(self) -> bool:
@@ -113,6 +114,14 @@ class ServiceState(Struct, frozen=True, kw_only=True):
         return (self.look.error if self.look and newest else None) or self.tally.last_error
 
 
+class Triggered(Struct, frozen=True, kw_only=True):
+    """What a request for an analysis led to."""
+
+    started: bool  # False: it joined one that is running
+    asks: bool  # the language model is asked about it
+    why_not: ConfigInvalid | None = None  # why the model cannot be asked, though it was wanted
+
+
 class AnalyzerState(Protocol):
     """What the API reads from the analyzer, and what it can start there."""
 
@@ -126,7 +135,7 @@ class AnalyzerState(Protocol):
     def state(self) -> ServiceState: ...
     @property
     def console(self) -> Console: ...
-    def trigger(self) -> bool: ...
+    def trigger(self, *, use_ai: bool | None = None) -> Triggered: ...
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]: ...
     async def page(self, wanted: Wanted) -> HistoryPage: ...
     async def points(self, wanted: Wanted) -> list[HistoryPoint]: ...
@@ -327,7 +336,9 @@ class AnalyzerApi:
         return seed.Info(
             service="GPU Utilization Monitor",
             version=__version__,
-            features=seed.Features(ai_analysis=False, prometheus_metrics=True, control_api=config.control.enabled),
+            features=seed.Features(
+                ai_analysis=config.ai.enabled, prometheus_metrics=True, control_api=config.control.enabled
+            ),
             config=seed.InfoConfig(
                 prometheus_url=config.prometheus.url or "",
                 threshold=shapes.whole(config.thresholds.low_utilization),
@@ -349,7 +360,7 @@ class AnalyzerApi:
             prometheus_connected=state.connected,
             last_analysis=_moment(_later(tally.last_start, last)),
             analysis_timeout=state.old,
-            ai_enabled=False,
+            ai_enabled=self._state.config().ai.enabled,
             interval=shapes.whole(self._state.config().scheduler.interval),
             source=last.source if last else "",
             last_success=_moment(_later(tally.last_success, last)),
@@ -361,15 +372,18 @@ class AnalyzerApi:
             targets_down=down,
             faults=tuple(f"{fault.code}: {fault.message}" for fault in last.faults[:_FAULTS]) if last else (),
             failing=state.failing,
-            without_effect=without_effect(self._state.config()),
-            **stale,
+            ai_error=state.ai_error,
+            stale_since=stale["stale_since"],
+            stale_reason=stale["stale_reason"],
         )
         return json_content(body, **{"cache-control": "no-store"})
 
     async def _analyze(self, call: Call[AnalyzeQuery, None]) -> seed.Triggered:
-        started = self._state.trigger()
-        message = "GPU analysis started in background" if started else "GPU analysis is running already; joined it"
-        return seed.Triggered("triggered", message, bool(call.asked.use_ai))
+        done = self._state.trigger(use_ai=call.asked.use_ai)
+        message = "GPU analysis started in background" if done.started else "GPU analysis is running already; joined it"
+        if done.why_not is not None:
+            message += f". The language model is not asked: {done.why_not}"
+        return seed.Triggered("triggered", message, done.asks)
 
     async def _config(self, call: Plain) -> dict[str, Any]:  # noqa: ARG002
         return shapes.shown_config(self._state.config())
@@ -542,7 +556,7 @@ def _sums(asked: RowFilters, board: Board, threshold: float) -> Stats:
 def _version(board: Board) -> object:
     """What every answer about the shown analysis depends on."""
     analysis = board.analysis
-    return (analysis.number, analysis.started, board.stale) if analysis else "none"
+    return (analysis.number, analysis.started, board.stale, board.opinions) if analysis else "none"
 
 
 def _moment(at: float | None) -> str | None:

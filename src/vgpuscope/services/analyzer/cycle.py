@@ -60,6 +60,7 @@ class Board(Struct, frozen=True, kw_only=True):
     stats: Stats
     stale: bool = False
     dropped: int = 0  # impossible samples
+    opinions: int = 0  # changes of the opinions that the rows show
 
 
 class AnalysisCounts(Struct, frozen=True, kw_only=True):

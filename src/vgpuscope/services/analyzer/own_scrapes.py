@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, get_args
 
 import httpx2
@@ -117,6 +117,13 @@ class ScrapeSource:
             targets=tuple(target.state() for target in self._followed()),
             own=True,
         )
+
+    def tracks_of(self, gpu_ids: Collection[str], *, begin: UnixTime, end: UnixTime) -> Iterator[Track]:
+        """The tracks of some GPUs in a part of the window; only targets that report one of them are looked at."""
+        for target in tuple(self._known.values()):
+            if target.pages.reports(gpu_ids):
+                found = target.pages.tracks(begin=begin, end=end, interval=self._interval)
+                yield from (track for track in found if track.gpu_id in gpu_ids)
 
     def last_pages(self) -> dict[str, LastPage]:
         """The last page of each target that answers, by its name."""

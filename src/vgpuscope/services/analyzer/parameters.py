@@ -89,7 +89,10 @@ class RowsQuery(RowFilters, frozen=True, kw_only=True):
 class AnalyzeQuery(Struct, frozen=True, kw_only=True):
     """How to analyse."""
 
-    use_ai: Annotated[bool | None, Meta(description="Echoed; a language model is not part of this release.")] = None
+    use_ai: Annotated[
+        bool | None,
+        Meta(description="Whether to ask the language model about this analysis; absent: as ai.enabled says."),
+    ] = None
 
 
 class UpdateQuery(Struct, frozen=True, kw_only=True):
@@ -99,9 +102,7 @@ class UpdateQuery(Struct, frozen=True, kw_only=True):
     interval: Annotated[
         Annotated[float, Meta(ge=1, le=86400)] | None, Meta(description="scheduler.interval, in seconds")
     ] = None
-    ai_enabled: Annotated[
-        bool | None, Meta(description="ai.enabled; a language model is not part of this release.")
-    ] = None
+    ai_enabled: Annotated[bool | None, Meta(description="ai.enabled")] = None
 
 
 class HistoryQuery(Struct, frozen=True, kw_only=True):

@@ -14,10 +14,11 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.requests import Request
 
 from vgpuscope.catalog import analyzer as catalog
@@ -34,7 +35,9 @@ from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.http.session_api import PATH as SESSION_PATH
 from vgpuscope.http.session_api import SessionApi
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
-from vgpuscope.model.analysis import Analysis, GpuUse
+from vgpuscope.logic.opinion.courses import Courses
+from vgpuscope.logic.reclaim.facts import joined
+from vgpuscope.model.analysis import Analysis, GpuUse, Window
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPage, HistoryPoint
@@ -43,12 +46,14 @@ from vgpuscope.model.reclaim import Call
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
-from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, analysis_event
+from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, Triggered, analysis_event
 from vgpuscope.services.analyzer.console import Console
+from vgpuscope.services.analyzer.courses import read_courses
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.opinion import Opinions, check_model
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
-from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
+from vgpuscope.services.analyzer.settings import Settings, changed
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
@@ -70,6 +75,7 @@ from vgpuscope.views.fleet.metrics import (
     cards_page,
     fleet_samples,
 )
+from vgpuscope.views.fleet.results import with_opinions
 from vgpuscope.views.reclaim.api import counted
 
 if TYPE_CHECKING:
@@ -165,12 +171,20 @@ class Analyzer(Service):
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's metrics were made from
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
+        self.opinions = Opinions(
+            lambda: settings.config,
+            asks=lambda: self._leads,
+            store=self._history.opinions,
+            courses=self._courses,
+        )
+        self._with_opinions: tuple[Board | None, int, Board | None] = (None, 0, None)  # made from, changes, made
         self.reclaim = Reclaim(
             lambda: settings.config,
             store=self._history.reclaim,
             lead=self._leadership,
             send={"control": self._call_control},
             look_again=self._analyse_now,
+            facts=joined((self.opinions.facts,)),
         )
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
@@ -184,8 +198,6 @@ class Analyzer(Service):
     def warn(self) -> None:
         if self.read_only:
             log.warning("read-only: no caller has the role operate or admin")
-        for path in without_effect(self._settings.config):
-            log.warning("not part of this release, and left off", extra=fields(setting=path))
         if self._settings.config.control.enabled and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
 
@@ -205,6 +217,7 @@ class Analyzer(Service):
             "prune": Restartable(self._prune_forever),
             "reclaim": Restartable(self._reclaim_forever),
             "deliver": Restartable(self.reclaim.deliver_forever),
+            "opinions": Restartable(self.opinions.ask_forever),
         }
 
     def signals(self) -> dict[signal.Signals, Callable[[], None]]:
@@ -235,6 +248,7 @@ class Analyzer(Service):
         """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
         await self.console.close()
+        await self.opinions.close()
         await self._save_last()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
@@ -251,7 +265,14 @@ class Analyzer(Service):
     # ── what the API asks ────────────────────────────────────────────────────────────────────────────────────────
 
     async def board(self) -> Board:
-        return await self._cycle.board()
+        """The board with the opinions on its rows, made once for each change of either."""
+        board, changes = await self._cycle.board(), self.opinions.changes
+        made_from, known, made = self._with_opinions
+        if made is None or made_from is not board or known != changes:
+            rows = await asyncio.to_thread(with_opinions, board.rows, self.opinions.shown)
+            made = msgspec.structs.replace(board, rows=rows, opinions=changes)
+            self._with_opinions = (board, changes, made)
+        return made
 
     def config(self) -> Config:
         return self._settings.config
@@ -284,11 +305,18 @@ class Analyzer(Service):
             leader=self._leads,
             history=self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
+            ai_error=self.opinions.last_error,
         )
 
-    def trigger(self) -> bool:
+    def trigger(self, *, use_ai: bool | None = None) -> Triggered:
         self._check_leads()
-        return self._cycle.trigger()
+        return self._start(use_ai)
+
+    def _start(self, use_ai: bool | None = None) -> Triggered:
+        """Start an analysis, or join the running one. A wish about the language model counts for that analysis only."""
+        started = self._cycle.trigger()
+        asks, why = self.opinions.wish(use_ai, joined=not started)
+        return Triggered(started=started, asks=asks, why_not=why)
 
     async def update(self, changes: dict[str, Any]) -> dict[str, Any]:
         self._check_leads()
@@ -322,7 +350,7 @@ class Analyzer(Service):
             self._wake.clear()
             began, analyses = self._clock(), self._analyses
             if analyses:
-                self._cycle.trigger()
+                self._start()
                 await self._cycle.finished()
             else:
                 await self._restore()
@@ -367,6 +395,7 @@ class Analyzer(Service):
             self._leadership.nothing_to_write()
         self._history_works("read")
         if latest is not None and await self._cycle.restore(latest):
+            await self.opinions.show(latest)
             await self._show_cards(latest)
             await self.console.follow(self._cycle.shown())
 
@@ -466,6 +495,7 @@ class Analyzer(Service):
             Follower(name="page", follow=self._show_board, deadline=_PAGE_WITHIN),
             Follower(name="events", follow=self._record_events, deadline=_PAGE_WITHIN),
             Follower(name="log", follow=self._log_board, deadline=_LOG_WITHIN),
+            Follower(name="opinions", follow=self._hand_to_opinions, deadline=_RECLAIM_WITHIN),
             Follower(name="cases", follow=self._hand_to_reclaim, deadline=_RECLAIM_WITHIN),
         )
 
@@ -496,6 +526,14 @@ class Analyzer(Service):
         await asyncio.to_thread(tell_analysis, board.analysis)
         self._log_table(board, board.analysis.seconds)
 
+    async def _hand_to_opinions(self, board: Board) -> None:
+        """Before the cases: reclaim asks for opinions on the evidence of this analysis."""
+        assert board.analysis is not None
+        await self.opinions.take(board.analysis)
+
+    async def _courses(self, window: Window, gpu_ids: Collection[str]) -> Courses:
+        return await read_courses(self._sources.current, window, gpu_ids)
+
     async def _hand_to_reclaim(self, board: Board) -> None:
         """A newer analysis replaces one that still waits: an old finding is not worth acting on."""
         self._to_reclaim = board.analysis
@@ -512,7 +550,7 @@ class Analyzer(Service):
                     self._to_reclaim = None
 
     async def _analyse_now(self) -> None:
-        self._cycle.trigger()
+        self._start()
         await self._cycle.finished()
 
     async def _call_control(self, call: Call, *, now: UnixTime) -> Delivered:
@@ -560,7 +598,8 @@ class Analyzer(Service):
     def _metrics(self) -> AnalyzerPage:
         """Old results are not shown: a reader would take them for current."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
-        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, self.reclaim.changes)
+        asked = (self.opinions.changes, self.opinions.asker.counts.seconds.count)
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, self.reclaim.changes, *asked)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -568,6 +607,7 @@ class Analyzer(Service):
 
     def _fleet_samples(self) -> Iterator[Sample]:
         tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
+        asked = self.opinions.asker.counts
         health = AnalyzerHealth(
             analyses=tally.analyses,
             errors=tally.errors,
@@ -584,9 +624,15 @@ class Analyzer(Service):
             reclaim_states=counted(self.reclaim.cases.values()),
             reclaim_actions=self.reclaim.counts.actions,
             reclaim_held_back=self.reclaim.counts.held_back,
+            ai_enabled=config.ai.enabled,
+            ai_requests=asked.requests,
+            ai_tokens=asked.tokens,
+            ai_seconds=asked.seconds if asked.seconds.count else None,
+            ai_cost=asked.cost,
         )
         analysis = None if self._cycle.old else board.analysis
-        return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
+        shown = self.opinions.shown
+        return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health, opinions=shown)
 
     def readiness(self) -> Readiness:
         """Ready as soon as there is a result, or the reason why there is none is known."""
@@ -622,6 +668,7 @@ class Analyzer(Service):
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
+    check_model(config)
     found = config.analyzer
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(

@@ -9,12 +9,13 @@ values, a handover, an end within the window), up to a limit.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
 from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom import promql
-from vgpuscope.knowledge.exporters import GROUPS
+from vgpuscope.knowledge.exporters import GROUPS, Group
+from vgpuscope.knowledge.series_labels import SeriesIdentity
 from vgpuscope.logic.fleet.queries import (
     RECORDED_EVERY,
     RECORDED_SECONDS,
@@ -183,6 +184,23 @@ class PrometheusSource:
             faults=tuple(dict.fromkeys(cycle.faults)),
             targets=targets,
         )
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The metrics that exist, as far as the last reading knows."""
+        return self._present
+
+    async def course(
+        self, group: Group, name: str, gpu_ids: Collection[str], *, window: Window, step: Seconds, by: float
+    ) -> list[tuple[SeriesIdentity, list[promql.Sample]]]:
+        """The means of a metric of some GPUs, step by step. Raises QueryFailed and its subclasses."""
+        matchers = (*matchers_for(group, self._condition), promql.one_of(group.uuid, sorted(gpu_ids)))
+        query = f"avg_over_time({promql.selector(name, matchers)}[{promql.window(step)}])"
+        data = await self._api.query_range(query, begin=window.begin + step, end=window.end, step=step, by=by)
+        places = self._places[GROUPS.index(group)]
+        lines = promql.decode_matrix(data).rows
+        found = [(places.place(promql.decode_labels(line.metric)), line) for line in lines]
+        return [(where, line.samples()) for where, line in found if where is not None]
 
     async def _tables(self, cycle: Cycle, present: frozenset[str]) -> list[Table]:
         """What the existing metrics show for the window."""

@@ -27,6 +27,7 @@ from vgpuscope.logic.reclaim.tick import Facts, Memory, Move, Tick, forgettable,
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader, Unknown
+from vgpuscope.model.opinion import Stance
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, State, Workload
 from vgpuscope.runtime.log import error_fields, fields
@@ -235,7 +236,7 @@ class Reclaim:
     def _batch(self, done: Tick) -> Batch:
         now, policy = self._clock(), self.policy()
         entries = [*_breaker_entry(self._memory.breaker, done.memory.breaker, now)]
-        entries += (_entry(move, now) for move in done.moves if _worth_telling(move))
+        entries += (self._entry(move, now) for move in done.moves if _worth_telling(move))
         return Batch(
             cases=[move.after for move in done.moves],
             calls=[call for move in done.moves for call in self._calls(move, now, policy)],
@@ -244,6 +245,12 @@ class Reclaim:
             memory=msgspec.json.encode(done.memory).decode(),
             forget=[case.id for case in self._cases.values() if _forgotten(case, now)],
         )
+
+    def _entry(self, move: Move, now: UnixTime) -> AuditEntry:
+        """The entry of a move; a decision also records what the language model said, or that it did not answer."""
+        if move.wish != "act":
+            return _entry(move, now)
+        return _entry(move, now, model=self._facts(move.after.workload).model)
 
     def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
@@ -445,8 +452,11 @@ def _worth_telling(move: Move) -> bool:
     return move.before is None or move.before.state != move.after.state or bool(move.wish)
 
 
-def _entry(move: Move, now: UnixTime) -> AuditEntry:
+def _entry(move: Move, now: UnixTime, *, model: Stance = "off") -> AuditEntry:
     case = move.after
+    detail: dict[str, object] = {"shares": case.shares, "held_by": case.held_by, "dry_run": case.dry_run}
+    if model != "off":
+        detail["model"] = model  # silent: it did not answer, and the numbers decided
     return AuditEntry(
         at=now,
         actor=MACHINE,
@@ -457,7 +467,7 @@ def _entry(move: Move, now: UnixTime) -> AuditEntry:
         before=move.before.state if move.before else "",
         after=case.state,
         reason=case.reason or "idle",
-        detail=msgspec.json.encode({"shares": case.shares, "held_by": case.held_by, "dry_run": case.dry_run}).decode(),
+        detail=msgspec.json.encode(detail).decode(),
     )
 
 

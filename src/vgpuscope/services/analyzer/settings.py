@@ -48,11 +48,6 @@ _PROTECTING = tuple(
 )
 
 
-def without_effect(config: Config) -> tuple[str, ...]:
-    """Settings that switch on what this release does not have."""
-    return tuple(f"{name}.enabled" for name in ("ai",) if getattr(config, name).enabled)
-
-
 class Settings:
     """The settings in effect; an invalid change is rejected as a whole. Only one thread at a time may call."""
 
@@ -110,8 +105,6 @@ class Settings:
             raise ReadOnly("analyzer.config_updates is refuse", hint="Change the file; it is read again automatically.")
         for path in changes:
             _check_changeable(path)
-        if changes.get("ai.enabled"):
-            raise BodyInvalid("ai.enabled: this release does not ask a language model", hint="Leave it false.")
         loaded = self._load({**self._updates, **changes})
         if mode == "file":
             self._check_weight(changes)

@@ -8,6 +8,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.opinions import OpinionStore
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
@@ -19,6 +20,7 @@ class History(Protocol):
     lease: Lease  # lease for the replica that analyses and saves
     events: EventLog  # of the same store
     reclaim: ReclaimStore | None  # of the same store
+    opinions: OpinionStore | None  # of the same store
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
@@ -58,6 +60,7 @@ def open_history(
         lease_in(engine),
         events=StoredEvents(engine, keep=keep_hours),
         reclaim=ReclaimStore(engine),
+        opinions=OpinionStore(engine),
         keep_results=keep_results,
         keep_hours=keep_hours,
         keep_days=keep_days,
@@ -72,6 +75,7 @@ class Unstored:
         self.lease: Lease = lease or LocalLease()
         self.events: EventLog = LocalEvents()
         self.reclaim: ReclaimStore | None = None
+        self.opinions: OpinionStore | None = None
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass

@@ -12,6 +12,7 @@ from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.lease import Lease
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.opinions import OpinionStore
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results import statements as sql
 from vgpuscope.store.results.columns import About, Millis, Name
@@ -45,12 +46,14 @@ class StoredHistory:
         limits: Limits = LIMITS,
         tables: TableSet = TABLES,
         reclaim: ReclaimStore | None = None,
+        opinions: OpinionStore | None = None,
     ) -> None:
         engine.register(tables)
         self._engine = engine
         self.lease = lease
         self.events: EventLog = events or LocalEvents()
         self.reclaim = reclaim
+        self.opinions = opinions
         self._limits = limits
         self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
         self._keep_names = max(keep_results, keep_hours, keep_days)

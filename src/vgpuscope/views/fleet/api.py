@@ -122,7 +122,7 @@ def shown_config(config: Any) -> dict[str, Any]:
         "verdict": msgspec.to_builtins(config.verdict),
         "scheduler": _section(config.scheduler),
         "gpu_defaults": _section(config.gpu_defaults),
-        "ai": {"enabled": False, "model": None},  # not part of this release, whatever was set
+        "ai": {"enabled": config.ai.enabled, "model": config.ai.model if config.ai.enabled else None},
         "control": {"enabled": config.control.enabled, "api_url": _origin(config.control.api_url)},
     }
 

@@ -14,9 +14,10 @@ from msgspec import Struct, structs
 from vgpuscope.catalog import analyzer as m
 from vgpuscope.catalog.limits import FLEET_OMISSIONS
 from vgpuscope.catalog.metric import Exposed, Metric
-from vgpuscope.catalog.rows import CardRow, FleetRow, GpuPodRow, GroupRow, SubjectRow, TenantRow
+from vgpuscope.catalog.rows import AskedRow, CardRow, FleetRow, GpuPodRow, GroupRow, SubjectRow, TenantRow
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, GpuUse, TenantUse, Term, Verdict
 from vgpuscope.model.histogram import Histogram
+from vgpuscope.model.opinion import Opinion, OpinionsShown, Provider, RequestOutcome, TokenKind
 from vgpuscope.model.quantity import MIB, Bytes, UnixTime
 from vgpuscope.model.reclaim import State
 from vgpuscope.views.build import Build
@@ -44,6 +45,11 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     reclaim_states: Mapping[State, int] = {}
     reclaim_actions: Mapping[tuple[str, str], int] = {}  # by action and outcome
     reclaim_held_back: Mapping[str, int] = {}
+    ai_enabled: bool = False
+    ai_requests: Mapping[tuple[Provider, RequestOutcome], int] = {}
+    ai_tokens: Mapping[TokenKind, int] = {}
+    ai_seconds: Histogram | None = None  # None: no request was made
+    ai_cost: float | None = None
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -89,7 +95,14 @@ def _card_row(gpu: GpuUse, namespace: str, pod: str) -> CardRow:
     return CardRow(gpu_id=gpu.gpu_id, mig=gpu.mig, pod=pod, namespace=namespace, hostname=gpu.hostname, model=model)
 
 
-def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, health: AnalyzerHealth) -> Iterator[Sample]:
+def fleet_samples(
+    *,
+    build: Build,
+    analysis: Analysis | None,
+    stats: Stats,
+    health: AnalyzerHealth,
+    opinions: OpinionsShown | None = None,
+) -> Iterator[Sample]:
     """All samples of the fleet as a whole, and of the analyzer itself."""
     row = FleetRow(**structs.asdict(build))
     yield Sample(m.BUILD_INFO, row, 1)
@@ -105,6 +118,20 @@ def fleet_samples(*, build: Build, analysis: Analysis | None, stats: Stats, heal
         for namespace, found in stats.by_namespace.items():
             yield Sample(m.NAMESPACE_COUNT, GroupRow(namespace), found.count)
             yield Sample(m.NAMESPACE_AVERAGE, GroupRow(namespace), found.avg_score)
+        yield from _opinions(opinions or OpinionsShown())
+
+
+def _opinions(shown: OpinionsShown) -> Iterator[Sample]:
+    """One opinion for each pod on a GPU; of several, for several containers, one that holds reclaim back."""
+    found: dict[AskedRow, Opinion] = {}
+    for part, opinion in shown.parts.items():
+        if isinstance(opinion, Opinion):
+            row = AskedRow(part.gpu_id, part.mig, part.pod, part.namespace)
+            if row not in found or opinion.vetoes(shown.threshold):
+                found[row] = opinion
+    for row, opinion in found.items():
+        yield Sample(m.AI_CONFIDENCE, row, opinion.confidence, (opinion.status,))
+        yield Sample(m.AI_SCORE, row, opinion.ai_adjusted_score)
 
 
 def _targets(row: FleetRow, analysis: Analysis) -> Iterator[Sample]:
@@ -118,7 +145,8 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
     yield Sample(m.ANALYSES, row, health.analyses)
     yield Sample(m.ANALYSIS_ERRORS, row, health.errors)
     yield Sample(m.ANALYSIS_SECONDS, row, health.seconds)
-    yield Sample(m.SERVICE_INFO, row, 1, (build.version, f"{health.threshold:g}", f"{health.interval:g}", "false"))
+    settings = (f"{health.threshold:g}", f"{health.interval:g}", _word(health.ai_enabled))
+    yield Sample(m.SERVICE_INFO, row, 1, (build.version, *settings))
     yield Sample(m.DROPPED, row, health.dropped)
     yield Sample(m.LAST_SUCCESS, row, health.last_success)
     yield Sample(m.LEADER, row, int(health.leader))
@@ -135,6 +163,20 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
         yield Sample(m.RECLAIM_ACTIONS, row, count, (action, outcome))
     for brake, count in health.reclaim_held_back.items():
         yield Sample(m.RECLAIM_HELD_BACK, row, count, (brake,))
+    yield from _requests(row, health)
+
+
+def _requests(row: FleetRow, health: AnalyzerHealth) -> Iterator[Sample]:
+    for names, count in health.ai_requests.items():
+        yield Sample(m.AI_REQUESTS, row, count, names)
+    for kind, count in health.ai_tokens.items():
+        yield Sample(m.AI_TOKENS, row, count, (kind,))
+    yield Sample(m.AI_COST, row, health.ai_cost)
+    yield Sample(m.AI_SECONDS, row, health.ai_seconds)
+
+
+def _word(on: bool) -> str:
+    return "true" if on else "false"
 
 
 def _sums(row: FleetRow, stats: Stats) -> Iterator[Sample]:

@@ -7,7 +7,7 @@ or on a shared GPU each tenant with its own numbers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -27,9 +27,20 @@ from vgpuscope.model.analysis import (
     UseClass,
     Verdict,
 )
+from vgpuscope.model.opinion import Opinion, OpinionsShown, OpinionStatus, PartId
 from vgpuscope.model.quantity import MIB, Ratio, UnixTime
 
 W = TypeVar("W", bound=str)
+
+
+class AiAnalysis(Struct, frozen=True):
+    """The opinion of a language model, with gpu-oour's keys. It changes no other field."""
+
+    status: OpinionStatus
+    confidence: float
+    reason: str
+    recommendation: str
+    ai_adjusted_score: float
 
 
 class TenantResult(Struct, frozen=True, kw_only=True):
@@ -53,6 +64,7 @@ class TenantResult(Struct, frozen=True, kw_only=True):
     memory_limit_mb: float | None  # null: no limit is known
     confidence: float
     coverage: float | None
+    ai_analysis: AiAnalysis | None = None  # null: the model was not asked about it, or did not answer
 
 
 class OourRow(Struct, frozen=True):
@@ -73,7 +85,7 @@ class OourRow(Struct, frozen=True):
     score: float | None
     status: Status
     timestamp: str
-    ai_analysis: None = None
+    ai_analysis: AiAnalysis | None = None
 
 
 class ResultRow(OourRow, frozen=True, kw_only=True):
@@ -144,6 +156,25 @@ def rows(analysis: Analysis, *, stale: bool = False) -> tuple[ResultRow, ...]:
     stamp = iso(analysis.started)
     made = [_row(gpu, stamp, stale=stale) for gpu in analysis.gpus]
     return tuple(sorted(made, key=_by_score))
+
+
+def with_opinions(found: tuple[ResultRow, ...], shown: OpinionsShown) -> tuple[ResultRow, ...]:
+    """The rows with the opinions on them; a shared GPU has none of its own, but each of its tenants can."""
+    given = {part: _ai_analysis(one) for part, one in shown.parts.items() if isinstance(one, Opinion)}
+    return tuple([_with_opinions(row, given) for row in found]) if given else found
+
+
+def _with_opinions(row: ResultRow, given: Mapping[PartId, AiAnalysis]) -> ResultRow:
+    parts = [PartId(row.gpu_id, row.mig, one.namespace, one.pod, one.container) for one in row.tenants]
+    alone = parts[0] if len(parts) == 1 else PartId(row.gpu_id, row.mig, "", "", "")
+    if alone not in given and not any(part in given for part in parts):
+        return row
+    tenants = tuple([replace(one, ai_analysis=given.get(part)) for one, part in zip(row.tenants, parts, strict=True)])
+    return replace(row, tenants=tenants, ai_analysis=given.get(alone))
+
+
+def _ai_analysis(one: Opinion) -> AiAnalysis:
+    return AiAnalysis(one.status, one.confidence, one.reason, one.recommendation, one.ai_adjusted_score)
 
 
 def units(row: ResultRow) -> tuple[ResultRow, ...]:
@@ -236,6 +267,7 @@ def _unit(row: ResultRow, one: TenantResult) -> ResultRow:
         coverage=one.coverage,
         tenants=(one,),
         idle_since=one.idle_since,
+        ai_analysis=one.ai_analysis,
     )
 
 

@@ -21,4 +21,4 @@ def visible_summary(summary: Summary, caller: Caller) -> Summary:
 
 def _visible(row: ResultRow, caller: Caller) -> ResultRow:
     own = tuple([one for one in row.tenants if caller.sees(one.namespace)])
-    return row if len(own) == len(row.tenants) else replace(row, tenants=own, namespace="", pod="")
+    return row if len(own) == len(row.tenants) else replace(row, tenants=own, namespace="", pod="", ai_analysis=None)

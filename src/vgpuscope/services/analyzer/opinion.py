@@ -1,0 +1,290 @@
+"""Asks a language model about the tenants of an analysis, beside the analyses: a slow or dead model delays none.
+
+analysis ─► evidence ─► what has no opinion yet ─► questions, within budgets ─► opinions, kept by evidence ─► shown
+                                                                              └► reclaim: agrees, veto, waiting, silent
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vgpuscope.config import Config
+from vgpuscope.config.ai import AiConfig
+from vgpuscope.logic.opinion.answers import stance
+from vgpuscope.logic.opinion.budget import Budget
+from vgpuscope.logic.opinion.courses import Courses, with_courses
+from vgpuscope.logic.opinion.evidence import Bounds, evidence_of, keys_by_uid
+from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.model.analysis import Analysis, Window
+from vgpuscope.model.errors import AiBudgetSpent, AiFailed, ConfigInvalid, HistoryDown, ScopeError
+from vgpuscope.model.opinion import Evidence, NoOpinion, Opinion, OpinionsShown, Stance
+from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
+from vgpuscope.model.reclaim import Workload
+from vgpuscope.runtime.log import OnChange, error_fields, fields
+from vgpuscope.services.analyzer.asking import Asker
+from vgpuscope.sources.opinion.address import address_of
+from vgpuscope.sources.opinion.client import check_sdk
+from vgpuscope.store.opinions import OpinionStore
+
+log = logging.getLogger(__name__)
+
+_AGAIN: Seconds = 900.0  # until evidence that got a useless answer is asked about again
+_MOST_KEPT = 50_000  # opinions in memory
+
+ReadCourses = Callable[[Window, Collection[DeviceUUID]], Awaitable[Courses]]
+
+
+class _Current(NamedTuple):
+    """The analysis that is shown, and what is worth asking about in it."""
+
+    window: Window
+    asks: bool  # the model is asked about it
+    found: tuple[Evidence, ...] = ()
+    by_uid: Mapping[str, tuple[str, ...]] = {}
+
+
+def check_model(config: Config) -> None:
+    """ConfigInvalid if a model is to be asked and cannot be: no address, or no SDK."""
+    if config.ai.enabled and (error := why_not(config)) is not None:
+        raise error
+
+
+def why_not(config: Config) -> ConfigInvalid | None:
+    """Why no model can be asked with these settings; None: it can."""
+    try:
+        check_sdk(address_of(config.ai.provider, config.ai.api_url).provider)
+    except ConfigInvalid as e:
+        return e
+    return None
+
+
+class Opinions:
+    """The opinions on what is shown, and the questions that are still to be asked."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        *,
+        asks: Callable[[], bool],
+        store: OpinionStore | None,
+        courses: ReadCourses,
+        asker: Asker | None = None,
+        clock: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`asks`: whether this replica asks, and not another. `courses` may raise ScopeError."""
+        self._config, self._asks, self._store, self._courses, self._clock = config, asks, store, courses, clock
+        self.asker = asker or Asker(clock=clock)
+        self._wish: bool | None = None  # whether the next analysis is asked about; None: as configured
+        self._known: dict[str, Opinion | NoOpinion] = {}
+        self._current: _Current | None = None
+        self._todo = asyncio.Event()
+        self._loaded = False
+        self._settings: AiConfig | None = None  # those that the failures belong to
+        self._told = OnChange(log)
+        self.last_error: str | None = None  # code of the last failure; None: the model answered since
+        self.changes = 0  # grows with everything that is shown
+
+    # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def wish(self, use: bool | None, *, joined: bool) -> tuple[bool, ConfigInvalid | None]:
+        """Whether the analysis that was just started, or joined, is asked about; and why not, if it cannot be.
+
+        Whoever joins a running analysis can add the model to it, and cannot take it from whoever started it.
+        """
+        config = self._config()
+        error = why_not(config) if use else None
+        if not joined:
+            self._wish = None if error else use
+        elif use and not error:
+            self._wish = True
+        if error:
+            return False, error
+        return (config.ai.enabled if self._wish is None else self._wish), None
+
+    @property
+    def shown(self) -> OpinionsShown:
+        """The opinions on the analysis that is shown."""
+        current = self._current
+        if current is None or not current.asks:
+            return OpinionsShown()
+        parts = {one.part: self._known.get(one.key) for one in current.found}
+        return OpinionsShown(parts=parts, threshold=self._config().ai.threshold)
+
+    def stance(self, workload: Workload) -> Stance:
+        """What the model says of taking GPUs back from a workload."""
+        ai, current = self._config().ai, self._current
+        if not ai.enabled:
+            return "off"
+        keys = current.by_uid.get(workload.uid, ()) if current else ()
+        return stance(keys, self._known, threshold=ai.threshold, required=ai.required)
+
+    def facts(self, workload: Workload) -> Known:
+        """What reclaim has to know of a workload from here."""
+        return Known(model=self.stance(workload))
+
+    # ── after each analysis ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, analysis: Analysis) -> None:
+        """Look what an analysis leaves to be asked; `ask_forever` asks it."""
+        wish, self._wish = self._wish, None
+        await self._see(analysis, asks=self._config().ai.enabled if wish is None else wish)
+        self._todo.set()
+
+    async def show(self, analysis: Analysis) -> None:
+        """Show what is known of an analysis that another replica, or an earlier run, made."""
+        self._loaded = False
+        await self._see(analysis, asks=self._config().ai.enabled)
+
+    async def _see(self, analysis: Analysis, *, asks: bool) -> None:
+        config = self._config()
+        if not asks and not config.ai.enabled:
+            self._current = _Current(analysis.window, asks=False)
+        else:
+            await self._load()
+            bounds = Bounds(idle=config.thresholds.idle, low=config.thresholds.low_utilization)
+            found = await asyncio.to_thread(evidence_of, analysis, bounds)
+            self._current = _Current(analysis.window, asks, found, keys_by_uid(found))
+            self._forget({one.key for one in found})
+        self.changes += 1
+
+    def _forget(self, current: Collection[str]) -> None:
+        """Forget failures about what is gone, and, if there are too many, the oldest opinions."""
+        self._known = {key: one for key, one in self._known.items() if key in current or isinstance(one, Opinion)}
+        if len(self._known) > _MOST_KEPT:
+            oldest = sorted((key for key in self._known if key not in current), key=lambda key: self._known[key].at)
+            for key in oldest[: len(self._known) - _MOST_KEPT]:
+                del self._known[key]
+
+    async def _load(self) -> None:
+        """Read the opinions of earlier runs and of other replicas."""
+        if self._store is None or self._loaded:
+            return
+        try:
+            saved = await self._store.load(self._clock())
+        except HistoryDown as e:
+            self._told.tell("store", e.code, level=logging.WARNING, message="opinions were not read", **error_fields(e))
+            return
+        self._known |= saved.opinions
+        self.asker.budget = Budget(saved.requests)
+        self._loaded = True
+
+    # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask_forever(self) -> None:
+        """Ask what is open after each analysis."""
+        while True:
+            await self._todo.wait()
+            self._todo.clear()
+            await self.ask_open()
+
+    async def ask_open(self) -> None:
+        """One round of ask_forever."""
+        current, ai = self._current, self._config().ai
+        if current is None or not current.asks or not self._asks():
+            return
+        self._forget_failures(ai)
+        waiting = self._unanswered(current.found)
+        if not waiting:
+            return
+        try:
+            await self.asker.begin(ai)
+        except ScopeError as e:
+            self._leave(waiting, e.code, until=self._clock())
+            self._tell(e)
+            return
+        if (held := self.asker.held_back(ai)) is not None:
+            self._leave(waiting, held[0], until=held[1])
+            return
+        chosen = await self._with_courses(waiting[: ai.max_per_cycle], current.window)
+        await self._ask_all(chosen, ai)
+
+    async def close(self) -> None:
+        """Close the connections to the model."""
+        await self.asker.close()
+
+    def _forget_failures(self, ai: AiConfig) -> None:
+        """What failed with other settings may work with these."""
+        if self._settings is not None and ai != self._settings:
+            self._known = {key: one for key, one in self._known.items() if isinstance(one, Opinion)}
+        self._settings = ai
+
+    def _unanswered(self, found: Iterable[Evidence]) -> list[Evidence]:
+        """Evidence without an opinion, each once, most urgent first; after a failure not before its time."""
+        now = self._clock()
+        asked: dict[str, Evidence] = {}
+        for one in found:
+            known = self._known.get(one.key)
+            if known is None or (isinstance(known, NoOpinion) and known.retry_at <= now):
+                asked.setdefault(one.key, one)
+        return list(asked.values())
+
+    def _leave(self, waiting: Iterable[Evidence], code: str, *, until: UnixTime) -> None:
+        """Record that there is no answer: the numbers decide, unless an opinion is required."""
+        now = self._clock()
+        for one in waiting:
+            self._known[one.key] = NoOpinion(key=one.key, code=code, at=now, retry_at=until)
+        self.changes += 1
+
+    async def _with_courses(self, chosen: Sequence[Evidence], window: Window) -> list[Evidence]:
+        """The evidence with the course of each quantity; without it, if the source does not answer."""
+        try:
+            courses = await self._courses(window, {one.part.gpu_id for one in chosen})
+        except ScopeError as e:
+            log.info("questions are asked without the course of the window", extra=error_fields(e))
+            return list(chosen)
+        return [with_courses(one, courses) for one in chosen]
+
+    async def _ask_all(self, chosen: Sequence[Evidence], ai: AiConfig) -> None:
+        places = asyncio.Semaphore(ai.concurrency)
+        new: list[Opinion] = []
+
+        async def one(found: Evidence) -> None:
+            async with places:
+                if (opinion := await self._ask(found, ai)) is not None:
+                    new.append(opinion)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for found in chosen:
+                    tasks.create_task(one(found), name="opinion")
+        finally:
+            await self._save(new)
+
+    async def _ask(self, found: Evidence, ai: AiConfig) -> Opinion | None:
+        """Ask about one tenant, and keep the answer, or why there is none."""
+        if (held := self.asker.held_back(ai)) is not None:  # since this round began
+            self._leave((found,), held[0], until=held[1])
+            return None
+        try:
+            opinion = await self.asker.ask(found, ai)
+        except AiFailed as e:
+            held = self.asker.held_back(ai) if e.provider_wide or isinstance(e, AiBudgetSpent) else None
+            self._leave((found,), e.code, until=held[1] if held else self._clock() + _AGAIN)
+            self._tell(e)
+            return None
+        self._known[found.key] = opinion
+        self.last_error = None
+        self.changes += 1
+        self._told.tell(
+            "model", "ok", level=logging.INFO, message="the language model answers", **fields(model=ai.model)
+        )
+        return opinion
+
+    async def _save(self, new: Sequence[Opinion]) -> None:
+        if self._store is None:
+            return
+        now = self._clock()
+        try:
+            await self._store.save(new, self.asker.budget.hours(now), now=now)
+        except HistoryDown as e:
+            self._told.tell(
+                "store", e.code, level=logging.WARNING, message="opinions were not saved", **error_fields(e)
+            )
+        else:
+            self._told.tell("store", "ok", level=logging.DEBUG, message="opinions are saved")
+
+    def _tell(self, error: ScopeError) -> None:
+        self.last_error = error.code
+        self._told.tell("model", error.code, level=logging.WARNING, message="no opinion", **error_fields(error))
