@@ -152,5 +152,8 @@ class Reply(Struct, frozen=True, kw_only=True, gc=False):
 class OpinionsShown(Struct, frozen=True, kw_only=True):
     """What is shown beside the verdicts: by tenant an opinion, why there is none, or None while a question is open."""
 
-    parts: Mapping[PartId, "Opinion | NoOpinion | None"] = {}
+    parts: Mapping[PartId, Opinion | NoOpinion | None] = {}
     threshold: Ratio = 1.0  # the confidence from which an opinion counts
+
+
+NO_OPINIONS = OpinionsShown()

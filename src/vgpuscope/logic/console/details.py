@@ -6,6 +6,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom import promql
 from vgpuscope.logic.console.gpus import Ledgers, tenant_row
 from vgpuscope.logic.console.moments import short, whole
+from vgpuscope.logic.console.opinions import opinion_on
 from vgpuscope.model.allocation import HeldInstance
 from vgpuscope.model.analysis import Evidence, GpuUse, TenantUse
 from vgpuscope.model.console.facts import Facts, GpuFacts, TenantFacts, TenantKey
@@ -21,6 +22,7 @@ from vgpuscope.model.console.gpus import (
     TenantDetail,
     XidRow,
 )
+from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown, PartId
 from vgpuscope.model.xid import ADVICE, advice
 
 Sentences = Callable[[Evidence], tuple[str, ...]]
@@ -29,7 +31,14 @@ _IDLE = "idle"  # a throttle reason that is not a fault
 
 
 def tenant_detail(
-    use: TenantUse, gpu: GpuUse, *, stale: bool, cluster: Ledgers | None, facts: Facts | None, say: Sentences
+    use: TenantUse,
+    gpu: GpuUse,
+    *,
+    stale: bool,
+    cluster: Ledgers | None,
+    facts: Facts | None,
+    say: Sentences,
+    opinions: OpinionsShown = NO_OPINIONS,
 ) -> TenantDetail:
     """One tenant, with the evidence for its verdict."""
     return TenantDetail(
@@ -38,7 +47,13 @@ def tenant_detail(
         score_terms=use.score.terms,
         evidence=use.evidence,
         why=say(use.evidence),
+        opinion=opinion_on(opinions, _part(gpu, use)) if use.until is None else None,
     )
+
+
+def _part(gpu: GpuUse, use: TenantUse) -> PartId:
+    tenant = use.tenant
+    return PartId(gpu.gpu_id, gpu.mig, tenant.namespace, tenant.pod, tenant.container)
 
 
 def holders(cluster: Ledgers | None, gpu_id: str) -> tuple[HolderRow, ...]:

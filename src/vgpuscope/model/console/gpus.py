@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from vgpuscope.model.analysis import Evidence, ScoreTerm, Signal, Stat, Status, Term, UseClass, Verdict
 from vgpuscope.model.cluster import LostReason
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.console.parts import Part
 from vgpuscope.model.quantity import Bytes, Celsius, Hertz, Ratio, Watts
 
@@ -218,6 +219,7 @@ class TenantDetail(Struct, frozen=True, kw_only=True):
     score_terms: tuple[ScoreTerm, ...]
     evidence: Evidence
     why: tuple[str, ...]  # the evidence in sentences
+    opinion: OpinionRow | None = None  # of a language model; null: it is not asked
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -247,3 +249,4 @@ class GpuDetail(Struct, frozen=True, kw_only=True):
     target: str | None  # the scrape target that reports it
     queries: tuple[Query, ...]
     parts: tuple[Part, ...]
+    opinion: OpinionRow | None = None  # of a language model; null: it is not asked, or the GPU is shared

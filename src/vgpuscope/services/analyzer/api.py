@@ -21,6 +21,7 @@ from vgpuscope.http.request_places import Places
 from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.doctor import AnalyzerFacts, DoctorReport
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
@@ -30,6 +31,7 @@ from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
+from vgpuscope.services.analyzer.opinion import Opinions
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,
@@ -127,6 +129,7 @@ class AnalyzerState(Protocol):
 
     feed: Feed
     reclaim: Reclaim
+    opinions: Opinions
 
     @property
     def read_only(self) -> bool: ...
@@ -238,7 +241,7 @@ class AnalyzerApi:
         return (
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
-            *ReclaimApi(lambda: self._state.reclaim, data=self._data).operations(),
+            *ReclaimApi(lambda: self._state.reclaim, data=self._data, opinion=self._opinion).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",
@@ -295,6 +298,9 @@ class AnalyzerApi:
         """An operation that shows data: its answer says when the data is stale, and hides foreign tenants."""
         more = {"headers": {**headers, **_DATED}, "stamp": self._stale_header, "scoped": True, **more}
         return _row("GET", path, summary, handler, answer, **more)
+
+    def _opinion(self, uid: str) -> OpinionRow | None:
+        return self._state.opinions.on_pod(uid)
 
     def _settings_now(self) -> Config:
         return self._state.config()
@@ -556,7 +562,7 @@ def _sums(asked: RowFilters, board: Board, threshold: float) -> Stats:
 def _version(board: Board) -> object:
     """What every answer about the shown analysis depends on."""
     analysis = board.analysis
-    return (analysis.number, analysis.started, board.stale, board.opinions) if analysis else "none"
+    return (analysis.number, analysis.started, board.stale, board.opinions_version) if analysis else "none"
 
 
 def _moment(at: float | None) -> str | None:

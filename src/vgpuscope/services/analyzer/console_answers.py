@@ -8,17 +8,20 @@ from vgpuscope.logic.console.attention import MOST, attention
 from vgpuscope.logic.console.gpus import gpu_row
 from vgpuscope.logic.console.namespaces import namespace_rows
 from vgpuscope.logic.console.nodes import agents_of, node_row, node_rows, nodes_with_gpus
+from vgpuscope.logic.console.opinions import opinion_on
 from vgpuscope.logic.console.scope import Namespaces, findings_in, gpus_in, pods_in
 from vgpuscope.logic.console.workloads import workload_rows
 from vgpuscope.model.analysis import Evidence, GpuUse, Target
 from vgpuscope.model.cluster import Finding
 from vgpuscope.model.console.facts import Facts
-from vgpuscope.model.console.gpus import GpuDetail, GpuRow
+from vgpuscope.model.console.gpus import GpuDetail, GpuRow, TenantDetail
 from vgpuscope.model.console.namespaces import NamespaceRow
 from vgpuscope.model.console.nodes import NodeRow
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.console.overview import Overview, WasteBy
 from vgpuscope.model.console.scheduling import PendingRow, ReasonRow, Scheduling
 from vgpuscope.model.console.workloads import WorkloadOnGpu, WorkloadRow
+from vgpuscope.model.opinion import PartId
 from vgpuscope.model.pending import PendingPod
 from vgpuscope.services.analyzer.console import JOINED, View
 from vgpuscope.services.analyzer.console_parameters import PodQuery, WorkloadsQuery
@@ -170,10 +173,12 @@ def gpu_detail(
         fresh = gpu_row(gpu, stale=view.board.stale, cluster=view.ledgers, facts=facts)
         row = gpus_in([fresh], scope)[0] if scope is None or row.tenants else fresh
     shared: dict[str, Any] = {"stale": view.board.stale, "cluster": view.ledgers, "facts": now, "say": say}
+    shared["opinions"] = view.board.opinions
     tenants, former = (gpu.tenants, gpu.former) if gpu else ((), ())
     seen = [use for use in tenants if scope is None or use.tenant.namespace in scope]
     past = [use for use in former if scope is None or use.tenant.namespace in scope]
     found = details.holders(view.ledgers, row.gpu_id)
+    own = tuple(details.tenant_detail(use, gpu, **shared) for use in seen) if gpu else ()
     return GpuDetail(
         at=view.at,
         stale=view.board.stale,
@@ -182,7 +187,7 @@ def gpu_detail(
         score_terms=gpu.score.terms if gpu else (),
         evidence=gpu.evidence if gpu else None,
         why=say(gpu.evidence) if gpu else (),
-        tenants=tuple(details.tenant_detail(use, gpu, **shared) for use in seen) if gpu else (),
+        tenants=own,
         former=tuple(details.tenant_detail(use, gpu, **shared) for use in past) if gpu else (),
         instances=details.instances(rows, view.ledgers, now, row.gpu_id),
         holders=tuple(one for one in found if scope is None or one.namespace in scope),
@@ -192,13 +197,22 @@ def gpu_detail(
         target=gpu.target or None if gpu else None,
         queries=details.queries(row.gpu_id),
         parts=view.part(*JOINED),
+        opinion=_own_opinion(view, row, own, alone=len(tenants) == 1),
     )
+
+
+def _own_opinion(view: View, row: GpuRow, seen: Sequence[TenantDetail], *, alone: bool) -> OpinionRow | None:
+    """The opinion on a GPU: that on its only tenant, if the caller sees it; a shared GPU has none of its own."""
+    if alone:
+        return seen[0].opinion if seen else None
+    return opinion_on(view.board.opinions, PartId(row.gpu_id, row.mig or "", "", "", ""))
 
 
 def on_gpus(view: View, gpus: Sequence[GpuRow], asked: PodQuery) -> tuple[WorkloadOnGpu, ...]:
     """The pod's containers on each of its GPUs, as far as the analysis knows them."""
     shown = {(row.gpu_id, row.mig or ""): row for row in gpus}
     shared: dict[str, Any] = {"stale": view.board.stale, "cluster": view.ledgers, "facts": view.agents.value}
+    shared["opinions"] = view.board.opinions
     return tuple(
         WorkloadOnGpu(
             gpu_id=row.gpu_id,

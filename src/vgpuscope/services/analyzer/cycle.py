@@ -23,6 +23,7 @@ from vgpuscope.logic.fleet.verdict import VerdictRules
 from vgpuscope.model.analysis import Allocations, Analysis, Fault, GpuUse, Reading, Target
 from vgpuscope.model.errors import QueryTimeout, ScopeError, WindowTooShort
 from vgpuscope.model.histogram import Histogram
+from vgpuscope.model.opinion import NO_OPINIONS, OpinionsShown
 from vgpuscope.model.quantity import MIB, Seconds, UnixTime
 from vgpuscope.runtime.heap import give_back, without_collections
 from vgpuscope.runtime.log import error_fields, fields
@@ -60,7 +61,8 @@ class Board(Struct, frozen=True, kw_only=True):
     stats: Stats
     stale: bool = False
     dropped: int = 0  # impossible samples
-    opinions: int = 0  # changes of the opinions that the rows show
+    opinions: OpinionsShown = NO_OPINIONS  # that the rows show
+    opinions_version: int = 0
 
 
 class AnalysisCounts(Struct, frozen=True, kw_only=True):

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from vgpuscope.config import Config
 from vgpuscope.config.ai import AiConfig
+from vgpuscope.logic.console.opinions import deciding, opinion_row
 from vgpuscope.logic.opinion.answers import stance
 from vgpuscope.logic.opinion.budget import Budget
 from vgpuscope.logic.opinion.courses import Courses, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, evidence_of, keys_by_uid
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.analysis import Analysis, Window
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.errors import AiBudgetSpent, AiFailed, ConfigInvalid, HistoryDown, ScopeError
 from vgpuscope.model.opinion import Evidence, NoOpinion, Opinion, OpinionsShown, Stance
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
@@ -111,6 +113,18 @@ class Opinions:
             return OpinionsShown()
         parts = {one.part: self._known.get(one.key) for one in current.found}
         return OpinionsShown(parts=parts, threshold=self._config().ai.threshold)
+
+    def on_pod(self, uid: str) -> OpinionRow | None:
+        """The opinion that counts for a pod; None: the model is not asked about it."""
+        current, threshold = self._current, self._config().ai.threshold
+        keys = current.by_uid.get(uid, ()) if current and current.asks else ()
+        return deciding(opinion_row(self._known.get(key), threshold) for key in keys)
+
+    def on_share(self, workload: Workload, gpu_id: DeviceUUID) -> Opinion | None:
+        """The opinion on a workload's share of one GPU, if there is one."""
+        shown = self._current.found if self._current else ()
+        own = [self._known.get(one.key) for one in shown if one.uid == workload.uid and one.part.gpu_id == gpu_id]
+        return next((one for one in own if isinstance(one, Opinion)), None)
 
     def stance(self, workload: Workload) -> Stance:
         """What the model says of taking GPUs back from a workload."""

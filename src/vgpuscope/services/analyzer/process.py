@@ -185,6 +185,7 @@ class Analyzer(Service):
             send={"control": self._call_control},
             look_again=self._analyse_now,
             facts=joined((self.opinions.facts,)),
+            opinion=self.opinions.on_share,
         )
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
@@ -269,8 +270,9 @@ class Analyzer(Service):
         board, changes = await self._cycle.board(), self.opinions.changes
         made_from, known, made = self._with_opinions
         if made is None or made_from is not board or known != changes:
-            rows = await asyncio.to_thread(with_opinions, board.rows, self.opinions.shown)
-            made = msgspec.structs.replace(board, rows=rows, opinions=changes)
+            shown = self.opinions.shown
+            rows = await asyncio.to_thread(with_opinions, board.rows, shown)
+            made = msgspec.structs.replace(board, rows=rows, opinions=shown, opinions_version=changes)
             self._with_opinions = (board, changes, made)
         return made
 

@@ -27,8 +27,8 @@ from vgpuscope.logic.reclaim.tick import Facts, Memory, Move, Tick, forgettable,
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.opinion import Stance
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.opinion import Opinion, Stance
+from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, State, Workload
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.store.reclaim import Batch, ReclaimStore
@@ -117,10 +117,15 @@ class Reclaim:
         send: Mapping[str, Send],
         look_again: Callable[[], Awaitable[None]],
         facts: Facts = _nothing_known,
+        opinion: Callable[[Workload, DeviceUUID], Opinion | None] = lambda _, __: None,
         channel: bool = False,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`send` has one entry for each kind of call; `look_again` runs an analysis and returns when it has ended."""
+        """`send` has one entry for each kind of call; `look_again` runs an analysis and returns when it has ended.
+
+        `opinion`: that of a language model on a workload's share of a GPU.
+        """
+        self._opinion = opinion
         self._config, self._store, self._lead, self._send = config, store, lead, send
         self._look_again, self._facts, self._channel, self._clock = look_again, facts, channel, clock
         self._term: int | None = None  # None: this replica does not lead
@@ -255,7 +260,11 @@ class Reclaim:
     def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
             return ()
-        return [control_call(move.after, gpu_id, now=now, policy=policy) for gpu_id in move.after.gpu_ids]
+        case = move.after
+        return [
+            control_call(case, gpu_id, now=now, policy=policy, opinion=self._opinion(case.workload, gpu_id))
+            for gpu_id in case.gpu_ids
+        ]
 
     def _apply(self, done: Tick, batch: Batch) -> None:
         self._memory = done.memory
@@ -416,11 +425,11 @@ class Reclaim:
         return self._store, self._term
 
 
-def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy) -> Call:
+def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None = None) -> Call:
     """The call for one GPU of a case. Its key is that of the incarnation and the GPU: a second one is the same call."""
     share = next(one for one in case.shares if one.gpu_id == gpu_id)
     key = f"{case.uid}/{gpu_id}"
-    body = {
+    body: dict[str, object] = {
         "gpu_id": gpu_id,
         "pod": case.pod,
         "namespace": case.namespace,
@@ -444,6 +453,9 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy) -> C
             "approved_by": case.approved_by or None,
         },
     }
+    if opinion is not None:
+        names = ("status", "confidence", "reason", "recommendation")
+        body["ai_analysis"] = {name: getattr(opinion, name) for name in names}  # gpu-oour's keys
     text = msgspec.json.encode(body).decode()
     return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
 

@@ -9,6 +9,7 @@ from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.audit import AuditPage
 from vgpuscope.model.caller import Caller
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.errors import Unknown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import Case, State
@@ -65,8 +66,15 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
 class ReclaimApi:
     """The operations, as a table."""
 
-    def __init__(self, reclaim: Callable[[], Reclaim], *, data: Callable[..., Operation]) -> None:
-        self._find, self._data = reclaim, data
+    def __init__(
+        self,
+        reclaim: Callable[[], Reclaim],
+        *,
+        data: Callable[..., Operation],
+        opinion: Callable[[str], OpinionRow | None] = lambda _: None,
+    ) -> None:
+        """`opinion`: that of a language model on the pod with this UID."""
+        self._find, self._data, self._opinion = reclaim, data, opinion
 
     @property
     def _reclaim(self) -> Reclaim:
@@ -113,7 +121,7 @@ class ReclaimApi:
             breaker=self._breaker(),
             states=counted(seen),
             total=len(chosen),
-            cases=tuple(map(case_row, page)),
+            cases=tuple(case_row(case, self._opinion(case.uid)) for case in page),
         )
 
     async def _policy(self, call: Call[NoQuery, None]) -> PolicyBody:  # noqa: ARG002 - the same for every caller

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, State
 
@@ -30,6 +31,7 @@ class CaseRow(Struct, frozen=True, kw_only=True):
     notified_at: UnixTime | None
     acted_at: UnixTime | None
     evidence: tuple[Share, ...]
+    opinion: OpinionRow | None = None  # of a language model: the one that counts for this workload
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     without: tuple[str, ...]  # what cannot apply, in sentences
 
 
-def case_row(case: Case) -> CaseRow:
+def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
     idle = [share.idle_since for share in case.shares if share.idle_since is not None]
     return CaseRow(
         id=case.id,
@@ -96,6 +98,7 @@ def case_row(case: Case) -> CaseRow:
         notified_at=case.notified_at,
         acted_at=case.acted_at,
         evidence=case.shares,
+        opinion=opinion,
     )
 
 
