@@ -7,7 +7,7 @@ Create", api-version and api-key), Anthropic's "Messages". It shares no code wit
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -83,7 +83,7 @@ class Llm:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while (asked := await _read(reader)) is not None:
                 self.asked.append(asked)
                 self.open += 1
@@ -94,7 +94,6 @@ class Llm:
                     await _write(writer, self.says(asked))
                 finally:
                     self.open -= 1
-        writer.close()
         self._tasks.discard(task)
 
 
@@ -199,6 +198,3 @@ def raw(body: bytes) -> Speaks:
 
 def said(one: Said) -> Speaks:
     return lambda _: one
-
-
-Slow = Awaitable[None]

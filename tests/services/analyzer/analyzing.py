@@ -227,7 +227,7 @@ class Running:
         """One analysis more, from now."""
         await self.analyzer._cycle.finished()
         before = self.analyzer.state().tally.analyses
-        assert self.analyzer.trigger()
+        assert self.analyzer.trigger().started
         await self.analysed(before + 1)
 
     async def metrics(self) -> str:

@@ -22,7 +22,7 @@ _XIDS = 16
 MASK = "[redacted]"
 _ADDRESSES = (
     re.compile(r"\b\d{1,3}(?:[.-]\d{1,3}){3}\b(?::\d+)?"),  # IPv4, also as in ip-10-0-0-1
-    re.compile(r"(?i)(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"),  # IPv6
+    re.compile(r"(?i)(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"),  # IPv6
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+"),  # an address with a scheme
     re.compile(
         r"(?i)\b(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)+(?:svc|local|internal|lan|corp|intra|home|cluster)\b[\w.-]*"
