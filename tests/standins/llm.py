@@ -60,16 +60,13 @@ class Llm:
         self.open = 0  # requests in work
         self.most_open = 0
         self.hold: asyncio.Event | None = None  # if set, answers wait for it
+        self.url = ""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def url(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
     async def __aenter__(self) -> "Llm":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

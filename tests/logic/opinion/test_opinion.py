@@ -350,12 +350,8 @@ def test_facts_of_several_sources_are_joined_and_the_strictest_word_counts():
     pod = PodFacts(priority_class="high")
     facts = joined((lambda _: Known(model="agrees"), lambda _: Known(pod=pod), lambda _: Known(activity=True)))
     assert facts(workload) == Known(pod=pod, activity=True, model="agrees")
-    for words_, strictest in (
-        (("veto", "waiting"), "veto"),
-        (("off", "silent"), "silent"),
-        (("agrees", "waiting"), "waiting"),
-    ):
-        sources = [lambda _, word=word: Known(model=word) for word in words_]
+    for words_, strictest in (("veto waiting", "veto"), ("off silent", "silent"), ("agrees waiting", "waiting")):
+        sources = [lambda _, word=word: Known(model=word) for word in words_.split()]
         assert joined(sources)(workload).model == strictest
     assert joined(())(workload) == Known()
 

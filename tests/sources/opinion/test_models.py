@@ -57,14 +57,14 @@ async def opened(server):
     """Opens clients of models behind the server, and closes them."""
     made = []
 
-    async def make(provider, path="", *, timeout=20.0):
+    async def make(provider, path="", *, within=20.0):
         access = Access(
             address=address_of(provider, server.url + path),
             model="gpt-4",
             key=KEY,
             api_version="2024-10-21",
             max_tokens=700,
-            timeout=timeout,
+            timeout=within,
             agent="vgpuscope/test",
         )
         made.append(await asyncio.to_thread(open_model, access, hide=lambda text: redacted(text, (KEY,))))
@@ -75,8 +75,9 @@ async def opened(server):
         await client.close()
 
 
-@pytest.mark.parametrize(("provider", "path", "asked", "query", "header"), WIRES)
-async def test_each_provider_is_asked_in_its_own_words(server, opened, provider, path, asked, query, header):
+@pytest.mark.parametrize("wire", WIRES, ids=str)
+async def test_each_provider_is_asked_in_its_own_words(server, opened, wire):
+    provider, path, asked, query, header = wire
     client = await opened(provider, path)
     reply = await client.ask(ASKED)
     (found,) = server.asked
@@ -144,11 +145,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("provider", "path"), PROVIDERS)
-@pytest.mark.parametrize(("says", "error"), FAILURES)
-async def test_a_failure_is_one_request_and_one_of_our_errors_without_the_key(
-    server, opened, provider, path, says, error
-):
-    server.says = says
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_failure_is_one_request_and_one_of_our_errors_without_the_key(server, opened, provider, path, failure):
+    server.says, error = failure
     client = await opened(provider, path)
     with pytest.raises(AiFailed) as raised:
         answer_of(await client.ask(ASKED))
@@ -171,7 +170,7 @@ async def test_the_provider_says_how_long_to_wait(server, opened, provider, path
 @pytest.mark.parametrize(("provider", "path"), PROVIDERS)
 async def test_a_server_that_hangs_is_given_up(server, opened, provider, path):
     server.says = llm.said(Said(hang=True))
-    client = await opened(provider, path, timeout=0.3)
+    client = await opened(provider, path, within=0.3)
     with pytest.raises(AiTimeout):
         await client.ask(ASKED)
 
@@ -254,7 +253,7 @@ def test_two_providers_have_an_address_of_their_own(provider, base):
 
 @pytest.mark.parametrize("provider", [None, "azure", "compatible"])
 def test_without_an_address_nobody_can_be_asked(provider):
-    with pytest.raises(ConfigInvalid, match="ai.api_url"):
+    with pytest.raises(ConfigInvalid, match=r"ai\.api_url"):
         address_of(provider, "")
 
 
