@@ -21,6 +21,7 @@ from tests.contract.promworld import prometheus, write
 from tests.services.agent.noderoot import WITHIN
 from tests.services.analyzer.analyzing import PATIENT
 from tests.services.analyzer.promstub import Cut, Drop, Hang, Reply
+from tests.standins.llm import honest, listening
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gpu-oour")]
 TOKEN = "a-token-of-the-tests"
@@ -398,25 +399,18 @@ def test_health_answers_at_once_while_prometheus_hangs(proxy, tmp_path):
 
 
 # ── 11. A busy GPU's owner hears of nothing that was done to it, for nothing is (gpu-oour: blocking control calls) ─
-# gpu-oour's own settings switch on a dry run: a call needs control.dry_run: false. A language model is never called.
+# gpu-oour's own settings switch on a dry run: a call needs control.dry_run: false.
 
 
-def test_gpu_oours_settings_alone_call_neither_a_control_service_nor_a_language_model(real, tmp_path):
+def test_gpu_oours_settings_alone_call_no_control_service(real, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.setblocking(False)
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
-        wanted: dict[str, Any] = {
-            "CONTROL_API_ENABLED": "true",
-            "CONTROL_API": url,
-            "AI_ENABLED": "true",
-            "AI_API_URL": url,
-        }
+        wanted: dict[str, Any] = {"CONTROL_API_ENABLED": "true", "CONTROL_API": url}
         with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             assert any(row["score"] < 20 for row in found.analyse())
-            features = found.get("/")["features"]
-            assert (features["control_api"], features["ai_analysis"]) == (True, False)
+            assert found.get("/")["features"]["control_api"] is True
             assert found.get("/api/v1/reclaim/policy")["mode"] in {"dry_run", "off"}
-            assert found.get("/health")["ai_enabled"] is False
         with pytest.raises(BlockingIOError):
             nobody.accept()
 
@@ -511,31 +505,64 @@ def test_a_changed_interval_counts_at_once_and_is_told(real, tmp_path):
 
 
 # ── 16., 17. A busy GPU is judged by what was measured (gpu-oour: a language model's word is taken unchecked) ───
-# A language model is not part of this release: until it is, nothing may say that it is on. The laws about its answers
-# (a score within 0-100, a status that is one, a confidence that counts) come with it.
 
 
-def test_a_language_model_cannot_be_switched_on(behind):
+def test_a_language_model_without_an_address_cannot_be_switched_on(behind):
     before = behind.get("/config")
     answer = behind.post("/config/update", ai_enabled="true")
     assert answer.status_code == 422
-    assert "language model" in answer.json()["error"]["message"]
+    assert "ai.api_url" in answer.json()["error"]["message"]
     assert behind.get("/config") == before
     assert behind.get("/health")["ai_enabled"] is behind.get("/")["features"]["ai_analysis"] is False
     assert behind.page().has("gpu_monitor_service_info", ai_enabled="false")
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_wish_for_a_language_model_is_echoed_and_no_more(behind, proxy, wanted):
+def test_a_wish_for_a_language_model_that_is_not_there_is_answered_truly_and_costs_nothing(behind, proxy, wanted):
     behind.analyse()
     before = behind.analyses()
     proxy.asked.clear()
-    assert behind.get("/analyze", use_ai=wanted)["use_ai"] is wanted
+    answer = behind.get("/analyze", use_ai=wanted)
+    assert answer["use_ai"] is False
+    assert ("ai.api_url" in answer["message"]) is wanted
     behind.wait(lambda: behind.analyses() > before)
     assert len([form for form in proxy.asked if form.get("query") != "vector(1)"]) <= 12
     assert {row["ai_analysis"] for row in behind.rows()} == {None}
-    (param,) = behind.get("/openapi.json")["paths"]["/analyze"]["get"]["parameters"]
-    assert "not part of this release" in param["description"]
+
+
+# gpu-oour: adjusted_score 500 becomes the score, -40 makes a GPU idle, NaN ends /results with 500, a confidence of 0.01
+# overrides the numbers, any text becomes a label.
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ai_adjusted_score": 500},
+        {"ai_adjusted_score": -40},
+        {"ai_adjusted_score": float("nan")},
+        {"confidence": 0.01, "ai_adjusted_score": 0},
+        {"status": 'idle"} 1\nevil{x="'},
+        {"status": "idle", "confidence": 1.0, "ai_adjusted_score": 0},
+    ],
+    ids=str,
+)
+def test_the_word_of_a_language_model_moves_no_score_no_status_and_no_verdict(real, tmp_path, said):
+    with analyzer(tmp_path, PROM_URL=real) as alone:
+        alone.analyse()
+        numbers = _judged(alone.rows())
+    with listening(honest(**said)) as model:
+        wanted = {"AI_ENABLED": "true", "AI_API_URL": model.url, "AI_RETRY_TIMES": "1"}
+        with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
+            found.analyse()
+            found.wait(lambda: found.page().has("vgpuscope_ai_requests_total"))
+            assert _judged(found.rows()) == numbers
+            for row in found.rows():
+                told = row["ai_analysis"]
+                assert told is None or (0 <= told["confidence"] <= 1 and 0 <= told["ai_adjusted_score"] <= 100)
+            assert "evil" not in found.client.get("/metrics").text
+
+
+def _judged(rows):
+    """Who is busy and who is not; the times of two runs differ, so scores may differ a little."""
+    return {(row["gpu_id"], row["mig"], row["pod"]): (row["status"], row["verdict"]) for row in rows}
 
 
 # ── 18. A busy GPU with a sample of +Inf is busy (gpu-oour: /results and /results/stats answer 500) ─────────────

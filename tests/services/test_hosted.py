@@ -19,6 +19,7 @@ from tests.paths import TESTS
 from tests.ports import free_port
 from tests.services.analyzer.promstub import SpoilingServer
 from tests.services.analyzer.test_analyzer import fleet
+from tests.standins.llm import Llm
 from vgpuscope.asgi import app
 
 UVICORN = str(Path(sys.executable).with_name("uvicorn"))
@@ -96,14 +97,19 @@ def directory(tmp_path):
 async def test_uvicorn_runs_the_analyzer_with_the_config_and_the_variables_of_gpu_oour(directory):
     async with (
         SpoilingServer(fleet(now=time.time())) as prometheus,
-        uvicorn(directory, PROM_URL=prometheus.url, THRESHOLD="25", INTERVAL="2", AI_API_KEY=KEY) as host,
+        Llm() as model,
+        uvicorn(
+            directory, PROM_URL=prometheus.url, THRESHOLD="25", INTERVAL="2", AI_API_KEY=KEY, AI_API_URL=model.url
+        ) as host,
     ):
         await host.until(lambda: host.json("/results"))
         health = await host.json("/health")
         assert (health["status"], health["prometheus_connected"], health["interval"]) == ("healthy", True, 2)
-        assert (health["ai_enabled"], health["without_effect"]) == (False, ["ai.enabled"])
+        assert (health["ai_enabled"], health["without_effect"]) == (True, [])
         about = await host.json("/")
-        assert (about["config"]["threshold"], about["features"]["ai_analysis"]) == (25, False)
+        assert (about["config"]["threshold"], about["features"]["ai_analysis"]) == (25, True)
+        await host.until(lambda: _asked(model))
+        assert model.asked[0].headers["authorization"] == f"Bearer {KEY}"
         assert (await host.json("/results/low"))["threshold"] == 25
         assert (await host.client.get("/readyz")).status_code == 200
         assert (await host.client.get("/ui/")).status_code == 200
@@ -115,10 +121,13 @@ async def test_uvicorn_runs_the_analyzer_with_the_config_and_the_variables_of_gp
         code, seconds = await host.end()
         assert (code, seconds < 5) == (-signal.SIGTERM, True), host.log
     assert f"settings read file={directory / 'config.yaml'}" in host.log
-    assert "left off setting=ai.enabled" in host.log
     assert "Application shutdown complete" in host.log
     assert "Traceback" not in host.log
     assert KEY not in host.log
+
+
+async def _asked(model):
+    return model.asked
 
 
 async def _later(host, first):

@@ -7,7 +7,8 @@ Create", api-version and api-key), Anthropic's "Messages". It shares no code wit
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -124,6 +125,22 @@ async def _write(writer: asyncio.StreamWriter, said: Said) -> None:
             await asyncio.sleep(0.05)  # the pace of a slow stream, which is what is tested
     if "close" in dict(said.headers).get("connection", ""):
         writer.close()
+
+
+@contextlib.contextmanager
+def listening(says: Speaks | None = None) -> Iterator[Llm]:
+    """The server in a thread of its own, for tests without a loop."""
+    loop, found = asyncio.new_event_loop(), Llm(says)
+    thread = threading.Thread(target=loop.run_forever, name="language model")
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(found.__aenter__(), loop).result(30)
+        yield found
+        asyncio.run_coroutine_threadsafe(found.__aexit__(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 # ── what it can say ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,9 @@ def test_a_change_says_what_is_in_effect():
         ({"thresholds.idle": 5, "thresholds.nothing": 1}, ConfigInvalid),
         ({"thresholds.idle": 5, "analyzer.listen": "0.0.0.0:1"}, BodyInvalid),
         ({"thresholds.idle": 5, "prometheus.password": "x"}, BodyInvalid),
-        ({"thresholds.idle": 5, "ai.enabled": True}, BodyInvalid),
+        ({"thresholds.idle": 5, "ai.enabled": True}, ConfigInvalid),
+        ({"thresholds.idle": 5, "ai.api_url": "http://evil"}, BodyInvalid),
+        ({"thresholds.idle": 5, "ai.api_key": "k"}, BodyInvalid),
     ],
 )
 @pytest.mark.parametrize("mode", ["memory", "file"])
