@@ -788,6 +788,18 @@ export interface components {
             /** @default null */
             version: string | null;
         };
+        /**
+         * AiAnalysis
+         * @description The opinion of a language model, with gpu-oour's keys. It changes no other field.
+         */
+        AiAnalysis: {
+            ai_adjusted_score: number;
+            confidence: number;
+            reason: string;
+            recommendation: string;
+            /** @enum {unknown} */
+            status: "active" | "idle" | "suspicious";
+        };
         /** AiChanges */
         AiChanges: {
             /** @description Ask a language model for an opinion. */
@@ -918,6 +930,8 @@ export interface components {
             namespace: string;
             next_at: number | null;
             notified_at: number | null;
+            /** @default null */
+            opinion: components["schemas"]["OpinionRow"] | null;
             owner: string | null;
             pod: string;
             pod_uid: string | null;
@@ -1219,6 +1233,8 @@ export interface components {
             holders: components["schemas"]["HolderRow"][];
             instances: components["schemas"]["InstanceRow"][];
             ledger: components["schemas"]["MemoryLedger"] | null;
+            /** @default null */
+            opinion: components["schemas"]["OpinionRow"] | null;
             parts: components["schemas"]["Part"][];
             queries: components["schemas"]["Query"][];
             score_terms: components["schemas"]["ScoreTerm"][];
@@ -1392,6 +1408,8 @@ export interface components {
          */
         HealthBody: {
             ai_enabled: boolean;
+            /** @default null */
+            ai_error: string | null;
             analysis_timeout: boolean;
             error: {
                 [key: string]: string;
@@ -1812,6 +1830,32 @@ export interface components {
             requested: number;
         };
         /**
+         * OpinionRow
+         * @description What a model says of a tenant. It changes no score, status or verdict; `applied`: it holds reclaim back.
+         */
+        OpinionRow: {
+            /** @default null */
+            ai_adjusted_score: number | null;
+            /** @default false */
+            applied: boolean;
+            /** @default null */
+            at: string | null;
+            /** @default null */
+            confidence: number | null;
+            /** @default null */
+            error: string | null;
+            /** @default null */
+            model: string | null;
+            /** @default null */
+            reason: string | null;
+            /** @default null */
+            recommendation: string | null;
+            /** @enum {unknown} */
+            state: "answered" | "failed" | "pending";
+            /** @default null */
+            status: ("active" | "idle" | "suspicious") | null;
+        };
+        /**
          * Others
          * @description The tenants of other namespaces, together and without names.
          */
@@ -2052,7 +2096,7 @@ export interface components {
          */
         ResultRow: {
             /** @default null */
-            ai_analysis: null;
+            ai_analysis: components["schemas"]["AiAnalysis"] | null;
             confidence: number;
             coverage: number | null;
             gpu_id: string;
@@ -2394,7 +2438,7 @@ export interface components {
         };
         /** SomeOfRow */
         SomeOfRow: {
-            ai_analysis?: null;
+            ai_analysis?: components["schemas"]["AiAnalysis"] | null;
             confidence?: number;
             coverage?: number | null;
             gpu_id?: string;
@@ -2657,6 +2701,8 @@ export interface components {
          */
         TenantDetail: {
             evidence: components["schemas"]["Evidence"];
+            /** @default null */
+            opinion: components["schemas"]["OpinionRow"] | null;
             score_terms: components["schemas"]["ScoreTerm"][];
             tenant: components["schemas"]["TenantRow"];
             terms: {
@@ -2669,6 +2715,8 @@ export interface components {
          * @description A tenant of a GPU, or a former tenant that had it earlier in the window.
          */
         TenantResult: {
+            /** @default null */
+            ai_analysis: components["schemas"]["AiAnalysis"] | null;
             confidence: number;
             container: string;
             coverage: number | null;
@@ -3136,7 +3184,7 @@ export interface operations {
     get_analyze: {
         parameters: {
             query?: {
-                /** @description Echoed; a language model is not part of this release. */
+                /** @description Whether to ask the language model about this analysis; absent: as ai.enabled says. */
                 use_ai?: boolean;
             };
             header?: never;
@@ -3204,7 +3252,7 @@ export interface operations {
     post_analyze: {
         parameters: {
             query?: {
-                /** @description Echoed; a language model is not part of this release. */
+                /** @description Whether to ask the language model about this analysis; absent: as ai.enabled says. */
                 use_ai?: boolean;
             };
             header?: never;
@@ -5793,7 +5841,7 @@ export interface operations {
     post_config_update: {
         parameters: {
             query?: {
-                /** @description ai.enabled; a language model is not part of this release. */
+                /** @description ai.enabled */
                 ai_enabled?: boolean;
                 /** @description scheduler.interval, in seconds */
                 interval?: number;
