@@ -26,6 +26,8 @@ EMPTY_ON_A_HEALTHY_DEMO = {
     "vgpuscope-health/Sources that fail": [{"node": "n2", "source": "kubelet"}],
     "vgpuscope-health/Regions that are refused": [{"node": "n1", "reason": "version"}],
     "vgpuscope-health/Faults of the last analysis": [{"code": "QUERY_FAILED"}],
+    "vgpuscope-utilisation/Success rate of the AI analysis": [{"provider": "openai"}],
+    "vgpuscope-utilisation/Opinions of the language model": [{"ai_status": "active"}],
     "vgpuscope-workload/No kernel for more than five minutes": [
         {"node": "n1", "namespace": "ml", "pod": "notebook", "container": "main", "gpu_uuid": "GPU-a"}
     ],
@@ -100,6 +102,9 @@ def services(world: World, now: float) -> None:
         world.put(n.SOURCE_AGE_SECONDS, 77, node="n2", source=source)
     world.put(n.REGIONS_REFUSED, 2, node="n1", reason="version")
     world.put(a.FAULTS, 1, code="QUERY_FAILED")
+    world.put(a.AI_REQUESTS, lambda seconds: 3 * seconds, provider="openai", outcome="success")
+    world.put(a.AI_REQUESTS, lambda seconds: seconds, provider="openai", outcome="timeout")
+    world.put(a.AI_CONFIDENCE, 0.9, gpu_id="GPU-b", pod="notebook", namespace="ml", ai_status="active")
     world.put(a.LAST_SUCCESS, now - 30)
     for verdict in ("idle", "unknown"):
         world.put(a.VERDICT, verdict == "unknown", hostname="n2", gpu_id="GPU-c", verdict=verdict)
@@ -190,6 +195,11 @@ def test_zero_is_shown_only_while_somebody_counts(engine):
 def test_a_failure_rate_without_a_single_success_is_one(engine):
     assert figure(engine, "scheduling/Failure rate") == 1
     assert figure(engine, "scheduling/Failed attempts") == pytest.approx(4, abs=1)
+
+
+def test_the_success_rate_of_the_model_counts_failures(engine):
+    (found,) = answer(engine, "utilisation/Success rate of the AI analysis")["A"]
+    assert found.value == pytest.approx(0.75)
 
 
 def test_the_first_xid_of_a_gpu_counts_and_an_old_one_does_not(engine):

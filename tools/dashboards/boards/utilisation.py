@@ -1,7 +1,7 @@
 """Which GPUs are used badly, and can the answer be trusted?"""
 
 from tools.dashboards.boards.parts import CLASSES_OVER_TIME, SCORES, STALE, bars, figure, lines, table
-from tools.dashboards.promql import each, or_zero, with_labels
+from tools.dashboards.promql import each, or_zero, rate, with_labels
 from tools.dashboards.spec import NO_ANALYSIS, Board, Panel, Query, Row
 from tools.dashboards.variables import ANALYZED_NODE, CLUSTER, CONSOLE_URL, THRESHOLD
 from tools.dashboards.words import BAD, NEUTRAL, WARN, Text
@@ -286,6 +286,42 @@ TRUST = Row(
     ),
 )
 
+NO_MODEL = Text("no data: no language model was asked", "无数据：没有询问过语言模型")
+OPINIONS = Row(
+    Text("Language model", "语言模型"),
+    (
+        lines(
+            Text("Success rate of the AI analysis", "AI 分析成功率"),
+            Text(
+                "Requests to the language model that brought an opinion, as a share of all requests.",
+                "得到意见的请求占全部语言模型请求的比例。",
+            ),
+            (
+                f"(sum by (provider) ({rate(a.AI_REQUESTS, 'provider', 'outcome', outcome='success')}) "
+                f"or 0 * sum by (provider) ({rate(a.AI_REQUESTS, 'provider', 'outcome')})) "
+                f"/ sum by (provider) ({rate(a.AI_REQUESTS, 'provider', 'outcome')})",
+                "{{provider}}",
+            ),
+            empty=NO_MODEL,
+            unit="percentunit",
+            most=1,
+        ),
+        lines(
+            Text("Opinions of the language model", "语言模型的意见"),
+            Text(
+                "Pods on GPUs by the opinion on them. An opinion changes no verdict.",
+                "按意见统计的 GPU 上的 Pod。意见不改变判定。",
+            ),
+            (
+                f"count by (ai_status) ({each(a.AI_CONFIDENCE, 'gpu_id', 'mig', 'pod', 'namespace', 'ai_status')})",
+                "{{ai_status}}",
+            ),
+            empty=NO_MODEL,
+            decimals=0,
+        ),
+    ),
+)
+
 BOARD = Board(
     name="utilisation",
     title=Text("Utilisation analysis", "利用率分析"),
@@ -294,6 +330,6 @@ BOARD = Board(
         "哪些 GPU 和 Pod 利用率低，在哪些命名空间，趋势如何，结果可信吗？",
     ),
     variables=(CLUSTER, ANALYZED_NODE, THRESHOLD, CONSOLE_URL),
-    rows=(FIGURES, SCORE, NAMESPACES, LOW, TRUST),
+    rows=(FIGURES, SCORE, NAMESPACES, LOW, TRUST, OPINIONS),
     range="now-24h",
 )
