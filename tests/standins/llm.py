@@ -82,7 +82,7 @@ class Llm:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, EOFError, asyncio.CancelledError):
             while (asked := await _read(reader)) is not None:
                 self.asked.append(asked)
                 self.open += 1

@@ -24,7 +24,7 @@ from vgpuscope.model.errors import AiBudgetSpent, AiFailed, ConfigInvalid, Histo
 from vgpuscope.model.opinion import Evidence, NoOpinion, Opinion, OpinionsShown, Stance
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Workload
-from vgpuscope.runtime.log import OnChange, error_fields, fields
+from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.services.analyzer.asking import Asker
 from vgpuscope.sources.opinion.address import address_of
 from vgpuscope.sources.opinion.client import check_sdk
@@ -281,9 +281,7 @@ class Opinions:
         self._known[found.key] = opinion
         self.last_error = None
         self.changes += 1
-        self._told.tell(
-            "model", "ok", level=logging.INFO, message="the language model answers", **fields(model=ai.model)
-        )
+        self._told.tell("model", "ok", level=logging.INFO, message="the language model answers", model=ai.model)
         return opinion
 
     async def _save(self, new: Sequence[Opinion]) -> None:
