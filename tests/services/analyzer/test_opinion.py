@@ -5,6 +5,8 @@ import contextlib
 import importlib.util
 import json
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -497,6 +499,12 @@ async def test_a_model_without_an_address_is_not_switched_on():
         assert "ai.api_url" in answer.json()["error"]["message"]
         about = await found.json("/")
         assert (about["features"]["ai_analysis"], about["config"]["threshold"]) == (False, 20)
+
+
+def test_no_sdk_is_imported_before_a_model_is_asked():
+    code = "import sys, vgpuscope.asgi, vgpuscope.cli, vgpuscope.services.analyzer.process as p; "
+    code += "sys.exit(bool({'openai', 'anthropic', 'pydantic'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_missing_sdk_is_refused_at_start_and_on_change(monkeypatch):

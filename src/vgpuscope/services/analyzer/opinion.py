@@ -21,7 +21,7 @@ from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.analysis import Analysis, Window
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.errors import AiBudgetSpent, AiFailed, ConfigInvalid, HistoryDown, ScopeError
-from vgpuscope.model.opinion import Evidence, NoOpinion, Opinion, OpinionsShown, Stance
+from vgpuscope.model.opinion import NO_OPINIONS, Evidence, NoOpinion, Opinion, OpinionsShown, Stance
 from vgpuscope.model.quantity import DeviceUUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Workload
 from vgpuscope.runtime.log import OnChange, error_fields
@@ -81,6 +81,7 @@ class Opinions:
         self._wish: bool | None = None  # whether the next analysis is asked about; None: as configured
         self._known: dict[str, Opinion | NoOpinion] = {}
         self._current: _Current | None = None
+        self._shown: tuple[object, OpinionsShown] = (None, NO_OPINIONS)  # made for, made
         self._todo = asyncio.Event()
         self._loaded = False
         self._settings: AiConfig | None = None  # those that the failures belong to
@@ -108,11 +109,14 @@ class Opinions:
     @property
     def shown(self) -> OpinionsShown:
         """The opinions on the analysis that is shown."""
-        current = self._current
+        current, threshold = self._current, self._config().ai.threshold
         if current is None or not current.asks:
-            return OpinionsShown()
-        parts = {one.part: self._known.get(one.key) for one in current.found}
-        return OpinionsShown(parts=parts, threshold=self._config().ai.threshold)
+            return NO_OPINIONS
+        made_for = (self.changes, threshold)
+        if self._shown[0] != made_for:
+            parts = {one.part: self._known.get(one.key) for one in current.found}
+            self._shown = (made_for, OpinionsShown(parts=parts, threshold=threshold))
+        return self._shown[1]
 
     def on_pod(self, uid: str) -> OpinionRow | None:
         """The opinion that counts for a pod; None: the model is not asked about it."""

@@ -267,10 +267,11 @@ class Analyzer(Service):
 
     async def board(self) -> Board:
         """The board with the opinions on its rows, made once for each change of either."""
-        board, changes = await self._cycle.board(), self.opinions.changes
+        board, changes, shown = await self._cycle.board(), self.opinions.changes, self.opinions.shown
+        if not shown.parts:
+            return board
         made_from, known, made = self._with_opinions
         if made is None or made_from is not board or known != changes:
-            shown = self.opinions.shown
             rows = await asyncio.to_thread(with_opinions, board.rows, shown)
             made = msgspec.structs.replace(board, rows=rows, opinions=shown, opinions_version=changes)
             self._with_opinions = (board, changes, made)
@@ -531,6 +532,7 @@ class Analyzer(Service):
     async def _hand_to_opinions(self, board: Board) -> None:
         """Before the cases: reclaim asks for opinions on the evidence of this analysis."""
         assert board.analysis is not None
+        self._with_opinions = (None, 0, None)  # the last board need not stay in memory
         await self.opinions.take(board.analysis)
 
     async def _courses(self, window: Window, gpu_ids: Collection[str]) -> Courses:
