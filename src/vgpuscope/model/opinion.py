@@ -103,7 +103,6 @@ class Evidence(Struct, frozen=True, kw_only=True, gc=False):
     memory_total: Bytes | None = None
     power_limit: Watts | None = None
     xids: tuple[int, ...] = ()
-    rank: tuple[int, float] = (0, 0.0)  # the lower, the earlier it is asked about
 
 
 class Opinion(Struct, frozen=True, kw_only=True, gc=False):

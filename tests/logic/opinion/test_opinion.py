@@ -13,7 +13,7 @@ from tests.logic.reclaim.test_machine import LIVE, analysis, gpu, tenant
 from vgpuscope.logic.opinion.answers import answer_of, opinion_of, stance
 from vgpuscope.logic.opinion.budget import HOUR, Budget
 from vgpuscope.logic.opinion.courses import bursts, trend, with_courses
-from vgpuscope.logic.opinion.evidence import Bounds, evidence_of, keys_by_uid
+from vgpuscope.logic.opinion.evidence import Bounds, candidates, evidence_on, keys_by_uid
 from vgpuscope.logic.opinion.prompt import MASK, clean, question
 from vgpuscope.logic.reclaim.brakes import Known, World, early, late
 from vgpuscope.logic.reclaim.facts import joined
@@ -30,6 +30,10 @@ GIB = 1024.0**3
 
 def stats(**means: float):
     return {name: Stat(mean=mean, max=mean, p95=mean, samples=20) for name, mean in means.items()}
+
+
+def evidence_of(seen, bounds):
+    return evidence_on(seen, candidates(seen, bounds))
 
 
 def idle(name: str = "a", **more: Any):
@@ -123,7 +127,7 @@ def test_another_incarnation_or_another_class_is_other_evidence():
 
 def test_without_a_uid_the_name_and_the_gpu_are_the_key():
     assert key(tenant("a", "idle", uid="")) != key(tenant("a", "idle", uid=""), number=2)
-    assert keys_by_uid(evidence_of(analysis(1.0, gpu(1, tenant("a", "idle", uid=""))), BOUNDS)) == {}
+    assert keys_by_uid(candidates(analysis(1.0, gpu(1, tenant("a", "idle", uid=""))), BOUNDS)) == {}
 
 
 # ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,15 +6,15 @@ does nothing is free, and nobody has to explain that.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from vgpuscope.model.analysis import Analysis, GpuUse, Stat, Status, TenantUse, Term, UseClass, Window
 from vgpuscope.model.analysis import Score as ScoreOf
 from vgpuscope.model.opinion import Evidence, Level, PartId, Weighed
-from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 
 NEAR = 5.0  # points of the score around a threshold
 _ASKED: dict[UseClass, int] = {"idle": 0, "idle-held": 1, "stalled": 2}  # in the order in which they are asked about
@@ -47,15 +47,38 @@ class Bounds(Struct, frozen=True, kw_only=True):
     low: float
 
 
-def evidence_of(analysis: Analysis, bounds: Bounds) -> tuple[Evidence, ...]:
-    """The evidence on everything that is worth an opinion, most urgent first."""
+class Candidate(NamedTuple):
+    """What is worth an opinion: a name, and the key of the evidence on it."""
+
+    key: str  # of the pod's incarnation, its class and its rounded levels; without times
+    part: PartId
+    uid: PodUID
+    rank: tuple[int, float]  # the lower, the earlier it is asked about
+
+
+def candidates(analysis: Analysis, bounds: Bounds) -> tuple[Candidate, ...]:
+    """Everything that is worth an opinion, most urgent first."""
     found = [
-        _evidence(gpu, use, analysis.window)
+        _candidate(gpu, use)
         for gpu in analysis.gpus
         for use in (gpu.tenants or (None,))
         if worth_asking(gpu, use, bounds)
     ]
     return tuple(sorted(found, key=lambda one: (one.rank, one.part)))
+
+
+def evidence_on(analysis: Analysis, chosen: Sequence[Candidate]) -> list[Evidence]:
+    """The evidence on some candidates of an analysis, in their order."""
+    keys = {one.part: one.key for one in chosen}
+    gpus = {part.gpu_id for part in keys}
+    made = {
+        part: _evidence(gpu, use, analysis.window, key=keys[part])
+        for gpu in analysis.gpus
+        if gpu.gpu_id in gpus
+        for use in (gpu.tenants or (None,))
+        if (part := part_of(gpu, use)) in keys
+    }
+    return [made[one.part] for one in chosen if one.part in made]
 
 
 def worth_asking(gpu: GpuUse, use: TenantUse | None, bounds: Bounds) -> bool:
@@ -78,7 +101,7 @@ def part_of(gpu: GpuUse, use: TenantUse | None) -> PartId:
     return PartId(gpu.gpu_id, gpu.mig, tenant.namespace, tenant.pod, tenant.container)
 
 
-def keys_by_uid(found: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
+def keys_by_uid(found: Iterable[Candidate]) -> dict[str, tuple[str, ...]]:
     """The keys of each pod's evidence; pods without a known UID are left out."""
     keys: dict[str, list[str]] = {}
     for one in found:
@@ -87,16 +110,29 @@ def keys_by_uid(found: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
     return {uid: tuple(dict.fromkeys(own)) for uid, own in keys.items()}
 
 
-def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window) -> Evidence:
+def _candidate(gpu: GpuUse, use: TenantUse | None) -> Candidate:
     judged, part = use or gpu, part_of(gpu, use)
+    uid = use.tenant.pod_uid if use else ""
+    key = _key(uid or "\0".join(part), judged.use_class, _terms(gpu, use), gpu)
+    return Candidate(key, part, uid, _rank(judged.use_class, judged.idle_since, part))
+
+
+def _terms(gpu: GpuUse, use: TenantUse | None) -> Mapping[Term, Stat]:
+    """The numbers that are the tenant's: on a shared GPU its own, else those of the GPU, too."""
+    if use is None or not use.terms:
+        return {} if use is not None and len(gpu.tenants) > 1 else gpu.terms
+    return use.terms if len(gpu.tenants) > 1 else {**gpu.terms, **use.terms}
+
+
+def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window, *, key: str) -> Evidence:
+    judged, terms = use or gpu, _terms(gpu, use)
     shared = len(gpu.tenants) > 1
-    terms = {**({} if shared else gpu.terms), **(use.terms if use else {})}
     score, status = _score(gpu, use)
     memory, watts = _highest(gpu, "mem_total"), _highest(gpu, "power_limit")
     whole = gpu.terms.get("gpu_util")
     return Evidence(
-        key=_key(part, use, terms, judged.use_class, memory=memory, limit=watts),
-        part=part,
+        key=key,
+        part=part_of(gpu, use),
         uid=use.tenant.pod_uid if use else "",
         owner=use.owner if use else "",
         model=gpu.model,
@@ -118,7 +154,6 @@ def _evidence(gpu: GpuUse, use: TenantUse | None, window: Window) -> Evidence:
         memory_total=None if memory is None else round(memory),
         power_limit=watts,
         xids=gpu.xids,
-        rank=_rank(judged.use_class, judged.idle_since, part),
     )
 
 
@@ -147,21 +182,11 @@ def _idle_for(since: UnixTime | None, end: UnixTime) -> Seconds | None:
     return None if since is None else max(0.0, end - since)
 
 
-def _key(
-    part: PartId,
-    use: TenantUse | None,
-    terms: dict[Term, Stat],
-    use_class: UseClass,
-    *,
-    memory: float | None,
-    limit: float | None,
-) -> str:
+def _key(who: str, use_class: UseClass, terms: Mapping[Term, Stat], gpu: GpuUse) -> str:
     """A digest of the incarnation, the class and the rounded levels. GPUs of one pod in one state share it."""
-    whole = {"mem_used": memory, "power": limit}
+    whole = {"mem_used": _highest(gpu, "mem_total"), "power": _highest(gpu, "power_limit")}
     levels = [_step(terms.get(term), steps, whole.get(term, 1.0)) for term, steps in _ROUNDED]
-    uid = use.tenant.pod_uid if use else ""
-    who = [uid] if uid else ["", *part]
-    return hashlib.sha256(json.dumps([who, use_class, levels]).encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{who}\0{use_class}\0{levels}".encode()).hexdigest()[:32]
 
 
 def _step(stat: Stat | None, steps: int, whole: float | None) -> int | None:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from vgpuscope.config import Config
 from vgpuscope.config.ai import AiConfig
@@ -16,7 +16,7 @@ from vgpuscope.logic.console.opinions import deciding, opinion_row
 from vgpuscope.logic.opinion.answers import stance
 from vgpuscope.logic.opinion.budget import Budget
 from vgpuscope.logic.opinion.courses import Courses, with_courses
-from vgpuscope.logic.opinion.evidence import Bounds, evidence_of, keys_by_uid
+from vgpuscope.logic.opinion.evidence import Bounds, Candidate, candidates, evidence_on, keys_by_uid
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.analysis import Analysis, Window
 from vgpuscope.model.console.opinion import OpinionRow
@@ -35,15 +35,17 @@ log = logging.getLogger(__name__)
 _AGAIN: Seconds = 900.0  # until evidence that got a useless answer is asked about again
 _MOST_KEPT = 50_000  # opinions in memory
 
+_KNOWN: dict[Stance, Known] = {word: Known(model=word) for word in get_args(Stance)}
+
 ReadCourses = Callable[[Window, Collection[DeviceUUID]], Awaitable[Courses]]
 
 
 class _Current(NamedTuple):
     """The analysis that is shown, and what is worth asking about in it."""
 
-    window: Window
-    asks: bool  # the model is asked about it
-    found: tuple[Evidence, ...] = ()
+    analysis: Analysis | None = None  # None: nothing is asked about it
+    asks: bool = False  # the model is asked about it
+    found: tuple[Candidate, ...] = ()
     by_uid: Mapping[str, tuple[str, ...]] = {}
 
 
@@ -80,7 +82,7 @@ class Opinions:
         self.asker = asker or Asker(clock=clock)
         self._wish: bool | None = None  # whether the next analysis is asked about; None: as configured
         self._known: dict[str, Opinion | NoOpinion] = {}
-        self._current: _Current | None = None
+        self._current = _Current()
         self._shown: tuple[object, OpinionsShown] = (None, NO_OPINIONS)  # made for, made
         self._todo = asyncio.Event()
         self._loaded = False
@@ -110,7 +112,7 @@ class Opinions:
     def shown(self) -> OpinionsShown:
         """The opinions on the analysis that is shown."""
         current, threshold = self._current, self._config().ai.threshold
-        if current is None or not current.asks:
+        if not current.asks:
             return NO_OPINIONS
         made_for = (self.changes, threshold)
         if self._shown[0] != made_for:
@@ -121,13 +123,16 @@ class Opinions:
     def on_pod(self, uid: str) -> OpinionRow | None:
         """The opinion that counts for a pod; None: the model is not asked about it."""
         current, threshold = self._current, self._config().ai.threshold
-        keys = current.by_uid.get(uid, ()) if current and current.asks else ()
+        keys = current.by_uid.get(uid, ()) if current.asks else ()
         return deciding(opinion_row(self._known.get(key), threshold) for key in keys)
 
     def on_share(self, workload: Workload, gpu_id: DeviceUUID) -> Opinion | None:
         """The opinion on a workload's share of one GPU, if there is one."""
-        shown = self._current.found if self._current else ()
-        own = [self._known.get(one.key) for one in shown if one.uid == workload.uid and one.part.gpu_id == gpu_id]
+        own = [
+            self._known.get(one.key)
+            for one in self._current.found
+            if one.uid == workload.uid and one.part.gpu_id == gpu_id
+        ]
         return next((one for one in own if isinstance(one, Opinion)), None)
 
     def stance(self, workload: Workload) -> Stance:
@@ -135,12 +140,12 @@ class Opinions:
         ai, current = self._config().ai, self._current
         if not ai.enabled:
             return "off"
-        keys = current.by_uid.get(workload.uid, ()) if current else ()
+        keys = current.by_uid.get(workload.uid, ())
         return stance(keys, self._known, threshold=ai.threshold, required=ai.required)
 
     def facts(self, workload: Workload) -> Known:
         """What reclaim has to know of a workload from here."""
-        return Known(model=self.stance(workload))
+        return _KNOWN[self.stance(workload)]
 
     # ── after each analysis ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,12 +163,12 @@ class Opinions:
     async def _see(self, analysis: Analysis, *, asks: bool) -> None:
         config = self._config()
         if not asks and not config.ai.enabled:
-            self._current = _Current(analysis.window, asks=False)
+            self._current = _Current()
         else:
             await self._load()
             bounds = Bounds(idle=config.thresholds.idle, low=config.thresholds.low_utilization)
-            found = await asyncio.to_thread(evidence_of, analysis, bounds)
-            self._current = _Current(analysis.window, asks, found, keys_by_uid(found))
+            found = await asyncio.to_thread(candidates, analysis, bounds)
+            self._current = _Current(analysis, asks, found, keys_by_uid(found))
             self._forget({one.key for one in found})
         self.changes += 1
 
@@ -200,7 +205,7 @@ class Opinions:
     async def ask_open(self) -> None:
         """One round of ask_forever."""
         current, ai = self._current, self._config().ai
-        if current is None or not current.asks or not self._asks():
+        if current.analysis is None or not current.asks or not self._asks():
             return
         self._forget_failures(ai)
         waiting = self._unanswered(current.found)
@@ -215,8 +220,8 @@ class Opinions:
         if (held := self.asker.held_back(ai)) is not None:
             self._leave(waiting, held[0], until=held[1])
             return
-        chosen = await self._with_courses(waiting[: ai.max_per_cycle], current.window)
-        await self._ask_all(chosen, ai)
+        chosen = await asyncio.to_thread(evidence_on, current.analysis, waiting[: ai.max_per_cycle])
+        await self._ask_all(await self._with_courses(chosen, current.analysis.window), ai)
 
     async def close(self) -> None:
         """Close the connections to the model."""
@@ -228,17 +233,17 @@ class Opinions:
             self._known = {key: one for key, one in self._known.items() if isinstance(one, Opinion)}
         self._settings = ai
 
-    def _unanswered(self, found: Iterable[Evidence]) -> list[Evidence]:
+    def _unanswered(self, found: Iterable[Candidate]) -> list[Candidate]:
         """Evidence without an opinion, each once, most urgent first; after a failure not before its time."""
         now = self._clock()
-        asked: dict[str, Evidence] = {}
+        asked: dict[str, Candidate] = {}
         for one in found:
             known = self._known.get(one.key)
             if known is None or (isinstance(known, NoOpinion) and known.retry_at <= now):
                 asked.setdefault(one.key, one)
         return list(asked.values())
 
-    def _leave(self, waiting: Iterable[Evidence], code: str, *, until: UnixTime) -> None:
+    def _leave(self, waiting: Iterable[Candidate | Evidence], code: str, *, until: UnixTime) -> None:
         """Record that there is no answer: the numbers decide, unless an opinion is required."""
         now = self._clock()
         for one in waiting:
