@@ -18,7 +18,7 @@ WRITTEN = sorted(
     )
 )
 HARD = [
-    """kubectl -n gpu get pods -o jsonpath='{range .items[*]}{.metadata.name}  {.spec.nodeName}{end}' --sort-by=.kind""",
+    """kubectl -n gpu get pods -o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{end}' --sort-by=.kind""",
     """curl -s -H "Authorization: Bearer a b  c" --data '{"a": "it is"}' http://analyzer:8080/api/v1/settings/one/two/three""",
     r"""printf one\ word "a \" b" 'c   d' and some more words that make it longer than one line of the screen""",
 ]
