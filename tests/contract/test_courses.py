@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,8 @@ async def test_the_course_of_a_real_prometheus(tmp_path, window):
 async def test_the_course_of_our_own_scrapes(window):
     source = ScrapeSource(targets=_nobody, interval=15.0, keep=900.0)
     pages = Pages(instance="n")
-    source._known["n"] = _Known(pages)
+    known: Any = _Known(pages)
+    source._known["n"] = known
     for number in (0, 1):
         cell = pages.meaning("DCGM_FI_DEV_GPU_UTIL", labels("DCGM_FI_DEV_GPU_UTIL", number))
         assert isinstance(cell, Cell)

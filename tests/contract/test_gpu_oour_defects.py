@@ -549,7 +549,7 @@ def test_the_word_of_a_language_model_moves_no_score_no_status_and_no_verdict(re
         alone.analyse()
         numbers = _judged(alone.rows())
     with listening(honest(**said)) as model:
-        wanted = {"AI_ENABLED": "true", "AI_API_URL": model.url, "AI_RETRY_TIMES": "1"}
+        wanted: dict[str, Any] = {"AI_ENABLED": "true", "AI_API_URL": model.url, "AI_RETRY_TIMES": "1"}
         with analyzer(tmp_path, PROM_URL=real, **wanted) as found:
             found.analyse()
             found.wait(lambda: found.page().has("vgpuscope_ai_requests_total"))

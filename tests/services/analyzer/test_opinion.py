@@ -62,7 +62,9 @@ class Asking:
     def __init__(self, model: Llm, *, store: OpinionStore | None = None, **ai: Any) -> None:
         given = {"enabled": True, "provider": "compatible", "api_url": model.url, "api_key": KEY, "retry_times": 1}
         self.config = Config(ai=AiConfig(**{**given, **ai}))
-        self.now, self.slept, self.leads, self.courses = 1_000_000.0, [], True, []
+        self.now, self.leads = 1_000_000.0, True
+        self.slept: list[float] = []
+        self.courses: list[set[str]] = []
         asker = Asker(clock=lambda: self.now, sleep=self._sleep)
         self.opinions = Opinions(
             lambda: self.config,
