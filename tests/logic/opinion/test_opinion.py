@@ -66,6 +66,7 @@ def untrusted(text: str) -> dict[str, str]:
         (tenant("a", "in_use"), 60.0, False),
         (tenant("a", "in_use"), 26.0, False),
         (tenant("a", "unknown"), 1.0, False),  # no opinion makes up for missing numbers
+        (tenant("a", "unknown"), 15.0, False),
         (tenant("a", "unknown"), None, False),
     ],
 )

@@ -433,7 +433,7 @@ async def test_use_ai_is_obeyed_for_one_run(model):
         await found.analysed()
         assert (await found.json("/analyze"))["use_ai"] is False
         await found.analysed(2)
-        assert not model.asked
+        assert not found.analyzer.opinions.shown.parts, "nothing is to be asked"
         assert (await found.json("/analyze?use_ai=true"))["use_ai"] is True
         (row,) = await until(lambda: asked_about(found))
         assert row["ai_analysis"]["status"] == "idle"
@@ -464,7 +464,7 @@ async def test_a_wish_of_a_run_that_failed_is_not_the_next_runs(model):
         await found.analysed(2)
         source.answer = good
         await found.analyse()
-        assert not model.asked
+        assert not found.analyzer.opinions.shown.parts, "nothing is to be asked"
         assert await asked_about(found) == []
 
 
