@@ -29,6 +29,7 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
+from vgpuscope.config.notify import NotifyConfig, check_notify
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
@@ -57,6 +58,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ai: AiConfig = AiConfig()
     control: ControlConfig = ControlConfig()
     reclaim: ReclaimConfig = ReclaimConfig()
+    notify: NotifyConfig = NotifyConfig()
     logging: LoggingConfig = LoggingConfig()
     log: LogConfig = LogConfig()
 
@@ -156,6 +158,10 @@ def check(config: Config) -> None:
             hint="idle_enter ≤ idle_leave. A GPU becomes idle below idle_enter, and stops being idle at idle_leave.",
         )
     _check_reclaim(config)
+    try:
+        check_notify(config.notify)
+    except ValueError as e:
+        raise ConfigInvalid(f"notify.{e}", hint="docs/notices.md has an example of each channel.") from e
 
 
 def _check_reclaim(config: Config) -> None:

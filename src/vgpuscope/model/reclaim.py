@@ -101,6 +101,7 @@ class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
     priority_class: str = ""
     created: UnixTime | None = None
     reversible: bool = False  # its owner can be scaled back
+    notify: str = ""  # the annotation vgpuscope.io/notify of the pod, its owner or its namespace: who is told
 
 
 class OpenHours(Struct, frozen=True, kw_only=True):

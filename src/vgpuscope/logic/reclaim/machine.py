@@ -113,6 +113,17 @@ def exempted(case: Case, now: UnixTime, by: str) -> Case | None:
     return moved(case, "exempt", now, reason="exempted", by=by)
 
 
+def agreed(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The owner gives the GPUs back: the grace period ends now. None: nobody waits for that.
+
+    All brakes hold as before, and the verdict is checked again from fresh data.
+    """
+    if case.state not in {"notified", "grace"}:
+        return None
+    told = now if case.notified_at is None else case.notified_at
+    return replace(moved(case, "grace", now, reason="owner_agreed", by=by, next_at=now), notified_at=told)
+
+
 def restored(case: Case, now: UnixTime, by: str) -> Case | None:
     """The case after what was there was put back; None: nothing was taken."""
     if case.dry_run or case.acted_at is None or case.state not in {"acting", "verified", "failed"}:
@@ -133,6 +144,15 @@ def may_deliver(
     """
     if case.state != "acting" or case.dry_run or found not in {"idle"}:
         return ("released",) if found in {"busy", "held", "gone"} or case.state != "acting" else ("unconfirmed",)
+    return early(case, known, policy, world)
+
+
+def may_tell(
+    case: Case, found: Finding, known: Known, policy: Policy, world: World
+) -> tuple[Brake | Literal["released"], ...]:
+    """What forbids to tell the owner that his workload is idle, now, by a finding from fresh data; (): it may."""
+    if case.state not in {"notified", "grace"} or found != "idle":
+        return ("unconfirmed",) if found == "unknown" else ("released",)
     return early(case, known, policy, world)
 
 
@@ -178,14 +198,18 @@ def _candidate(case: Case, now: _Now) -> Step:
 def _told(case: Case, now: _Now) -> Step:
     """Tell the owner first, if the policy says so and somebody can be told."""
     at = now.world.now
-    if now.policy.notify_first and now.world.channel:
+    if _tells(now):
         return Step(moved(case, "notified", at, reason="confirmed"), "notify")
     return Step(moved(case, "grace", at, reason="confirmed", next_at=at + _grace(now)))
 
 
 def _notified(case: Case, now: _Now) -> Step:
     ended = _released(case, now) or _excluded(case, now)
-    return ended or Step(_held(case, early(case, now.known, now.policy, now.world)))
+    if ended is not None:
+        return ended
+    if not _tells(now):  # the last channel was removed
+        return Step(moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel")
+    return Step(_held(case, early(case, now.known, now.policy, now.world)))
 
 
 def _in_grace(case: Case, now: _Now) -> Step:
@@ -193,6 +217,8 @@ def _in_grace(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
+    if not held and case.notified_at is None and _tells(now):  # there was no channel, or it was a dry run
+        return Step(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
     if held or now.world.now < (case.next_at or 0.0):
         return Step(_held(case, held))
     if now.policy.approval:
@@ -265,9 +291,19 @@ def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
     return case if case.held_by == brakes else replace(case, held_by=brakes)
 
 
+def _tells(now: _Now) -> bool:
+    """Whether the owner is told first. In a dry run nothing is taken from anybody, so nobody is told that it will."""
+    return now.policy.notify_first and now.world.channel and not now.policy.dry_run
+
+
 def _grace(now: _Now) -> Seconds:
-    own = now.known.pod.idle_grace
-    return now.policy.grace if own is None else own
+    return grace_of(now.known, now.policy)
+
+
+def grace_of(known: Known, policy: Policy) -> Seconds:
+    """The grace period: the owner's own, or that of the policy."""
+    own = known.pod.idle_grace
+    return policy.grace if own is None else own
 
 
 _HANDLERS: Mapping[State, Callable[[Case, _Now], Step]] = {

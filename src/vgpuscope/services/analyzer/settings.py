@@ -27,6 +27,7 @@ SECTIONS = (
     "ai",
     "control",
     "reclaim",
+    "notify",
     "logging",
     "log",
 )
