@@ -129,20 +129,20 @@ BOTS: Mapping[str, Bot] = MappingProxyType(
 )
 
 
-class BotPlugin(NotifyBase):  # type: ignore[misc]
+class BotPlugin(NotifyBase):  # type: ignore[no-untyped-call]
     """apprise's side of a bot."""
 
-    service_name = "vgpuscope bot"
-    secure_protocol = "vgpuscope-bot"
+    service_name = "vgpuscope bot"  # type: ignore[assignment]
+    secure_protocol = "vgpuscope-bot"  # type: ignore[assignment]
     title_maxlen = 0
 
     def __init__(self, bot: Bot, url: str, secret: str, **more: Any) -> None:
-        super().__init__(**more)
+        super().__init__(**more)  # type: ignore[no-untyped-call]
         self._bot, self._url, self._secret = bot, url, secret
         self.body_maxlen = bot.longest
         self.failure = ""
 
-    def send(self, body: str, title: str = "", **_: Any) -> bool:  # noqa: ARG002 - apprise puts it into the body
+    def send(self, body: str, title: str = "", *_: Any, **__: Any) -> bool:  # noqa: ARG002 - it has no titles
         self.failure = ""
         try:
             self._post(body)
@@ -252,7 +252,7 @@ def _other(url: str, *, webhook: bool) -> Any:
     if plugin is None:
         raise AddressInvalid("url: no service of apprise has such an address")
     if isinstance(plugin, NotifyEmail):
-        plugin.notify_format = NotifyFormat.TEXT  # as it is, with links on lines of their own
+        plugin.notify_format = NotifyFormat.TEXT  # type: ignore[assignment] # as it is, with links on lines of their own
     return plugin
 
 
@@ -283,7 +283,9 @@ def _secrets_of(url: str) -> tuple[str, ...]:
     pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))]
     if parts.scheme not in {"http", "https"}:
         pieces += [parts.netloc, parts.hostname or ""]
-    found = {one for one in (parts.username, parts.password) if one and len(one) > 3} | {one for one in pieces if len(one) >= _SHORT}
+    found = {one for one in (parts.username, parts.password) if one and len(one) > 3} | {
+        one for one in pieces if len(one) >= _SHORT
+    }
     return tuple(sorted(found | {quote(one) for one in found}, key=len, reverse=True))
 
 

@@ -70,7 +70,8 @@ LINKS = TableSet(
             1,
             (
                 "CREATE TABLE notices_links_used "
-                "(nonce text PRIMARY KEY, case_id text NOT NULL, at double precision NOT NULL, expires integer NOT NULL)",
+                "(nonce text PRIMARY KEY, case_id text NOT NULL, at double precision NOT NULL, "
+                "expires double precision NOT NULL)",
             ),
         ),
     ),
@@ -139,6 +140,11 @@ class ReclaimStore:
 
         return await self._engine.write(job)
 
+    async def term(self) -> int:
+        """The term that is the current one."""
+        [(term,)] = await self._engine.read(lambda tx: tx.all("SELECT term FROM reclaim_machine WHERE id = 1"))
+        return int(term)
+
     async def cases(self) -> dict[str, Case]:
         """All cases, for a replica that does not lead."""
         return await self._engine.read(_cases)
@@ -168,17 +174,19 @@ class ReclaimStore:
         """The calls that wait and are due, the longest waiting first; without notices."""
         return await self._due("NOT LIKE", now, most)
 
-    async def due_notices(self, now: UnixTime, *, most: int) -> list[Call]:
-        """The notices that wait and are due. However many they are, they never delay another call."""
-        return await self._due("LIKE", now, most)
+    async def due_notices(self, now: UnixTime, *, channel: str = "", most: int) -> list[Call]:
+        """The notices of a channel, or of all, that wait and are due. They never delay another call."""
+        begin = f"{NOTICE}{channel}/" if channel else NOTICE
+        found = await self._due("LIKE", now, most, begin)
+        return [call for call in found if call.key.startswith(begin)]  # an underscore is a wildcard for LIKE
 
-    async def _due(self, notices: str, now: UnixTime, most: int) -> list[Call]:
+    async def _due(self, notices: str, now: UnixTime, most: int, begin: str = NOTICE) -> list[Call]:
         rows = await self._engine.read(
             lambda tx: tx.all(
                 f"SELECT body FROM reclaim_calls WHERE status = 'waiting' AND next_at <= :now "
                 f"AND key {notices} :notices ORDER BY next_at, key LIMIT :most",
                 now=float(now),
-                notices=f"{NOTICE}%",
+                notices=f"{begin}%",
                 most=most,
             )
         )
@@ -310,14 +318,14 @@ def _save(tx: Transaction, batch: Batch) -> None:
 
 def _use(tx: Transaction, link: Link, at: UnixTime) -> None:
     """Note that a link was used. The database refuses a second use, however many come at once."""
-    tx.all("DELETE FROM notices_links_used WHERE expires < :now", now=int(at))
+    tx.all("DELETE FROM notices_links_used WHERE expires < :now", now=float(at))
     done = tx.all(
         "INSERT INTO notices_links_used (nonce, case_id, at, expires) VALUES (:nonce, :id, :at, :expires) "
         "ON CONFLICT (nonce) DO NOTHING RETURNING nonce",
         nonce=link.nonce,
         id=link.case_id,
         at=float(at),
-        expires=link.expires,
+        expires=float(link.expires),
     )
     if not done:
         raise LinkUsed("this link was used before")

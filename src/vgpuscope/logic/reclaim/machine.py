@@ -14,11 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Known, World, early, late
+from vgpuscope.logic.reclaim.brakes import LATE, Known, World, early, late
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Workload
 
 Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
+_LATE: frozenset[Brake] = frozenset(brake for brake, _ in LATE)
 
 
 class Seen(Struct, frozen=True, kw_only=True, gc=False):
@@ -208,7 +209,9 @@ def _notified(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     if not _tells(now):  # the last channel was removed
-        return Step(moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel")
+        return Step(
+            moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel"
+        )
     return Step(_held(case, early(case, now.known, now.policy, now.world)))
 
 
@@ -217,7 +220,8 @@ def _in_grace(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
-    if not held and case.notified_at is None and _tells(now):  # there was no channel, or it was a dry run
+    if case.notified_at is None and _tells(now) and not (set(held) - _LATE):
+        # There was no channel before, or it was a dry run: the owner is told first.
         return Step(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
     if held or now.world.now < (case.next_at or 0.0):
         return Step(_held(case, held))

@@ -30,6 +30,9 @@ from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
+from vgpuscope.services.analyzer.notices import Notices
+from vgpuscope.services.analyzer.notices_api import NoticesApi
+from vgpuscope.services.analyzer.owner_links import OwnerLinks
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,
@@ -118,6 +121,7 @@ class AnalyzerState(Protocol):
 
     feed: Feed
     reclaim: Reclaim
+    notices: Notices
 
     @property
     def read_only(self) -> bool: ...
@@ -230,6 +234,12 @@ class AnalyzerApi:
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data).operations(),
+            *NoticesApi(lambda: self._state.notices, self._state.config, data=self._data).operations(),
+            *OwnerLinks(
+                lambda: self._state.notices,
+                lambda: self._state.reclaim,
+                tz=lambda: self._state.config().notify.timezone,
+            ).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",

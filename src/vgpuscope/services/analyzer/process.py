@@ -47,6 +47,7 @@ from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, So
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.notices import LINK_PATH, Notices, check_notices
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
 from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
 from vgpuscope.services.analyzer.sources import Sources, check_source
@@ -165,12 +166,15 @@ class Analyzer(Service):
         self._fleet = ShardedPage(FLEET_METRICS, catalog.FAMILIES)
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's metrics were made from
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
+        self.notices = Notices(lambda: settings.config)
         self.reclaim = Reclaim(
             lambda: settings.config,
             store=self._history.reclaim,
             lead=self._leadership,
             send={"control": self._call_control},
             look_again=self._analyse_now,
+            channel=self.notices.ready,
+            notify=self.notices.calls,
         )
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
@@ -205,6 +209,7 @@ class Analyzer(Service):
             "prune": Restartable(self._prune_forever),
             "reclaim": Restartable(self._reclaim_forever),
             "deliver": Restartable(self.reclaim.deliver_forever),
+            "notices": Restartable(lambda: self.notices.deliver_forever(self.reclaim)),
         }
 
     def signals(self) -> dict[signal.Signals, Callable[[], None]]:
@@ -235,6 +240,7 @@ class Analyzer(Service):
         """Release the lease and the connections, which other replicas may need."""
         await self._cycle.close()
         await self.console.close()
+        self.notices.close()
         await self._save_last()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
@@ -560,7 +566,8 @@ class Analyzer(Service):
     def _metrics(self) -> AnalyzerPage:
         """Old results are not shown: a reader would take them for current."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
-        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, self.reclaim.changes)
+        changes = (self.reclaim.changes, self.notices.changes)
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, changes)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -584,6 +591,8 @@ class Analyzer(Service):
             reclaim_states=counted(self.reclaim.cases.values()),
             reclaim_actions=self.reclaim.counts.actions,
             reclaim_held_back=self.reclaim.counts.held_back,
+            notices=self.notices.counts,
+            channels=self.notices.working(),
         )
         analysis = None if self._cycle.old else board.analysis
         return fleet_samples(build=this_build(), analysis=analysis, stats=board.stats, health=health)
@@ -622,6 +631,7 @@ class Analyzer(Service):
 def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
+    check_notices(config)
     found = config.analyzer
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
@@ -637,9 +647,11 @@ def _check(config: Config) -> None:
 
 
 def _shows_no_data(request: Request) -> bool:
-    """The console's files and the session: without them nobody could log in."""
+    """The console's files and the session: without them nobody could log in. An owner's link is its own credential."""
     path = request.url.path
-    return path in {SESSION_PATH, "/ui"} or path.startswith("/ui/") or (path == "/" and wants_page(request))
+    return (
+        path in {SESSION_PATH, "/ui"} or path.startswith(("/ui/", LINK_PATH)) or (path == "/" and wants_page(request))
+    )
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from vgpuscope.config import Config
 from vgpuscope.config.reclaim import open_hours
+from vgpuscope.logic.notices.kinds import of_breaker, of_move
 from vgpuscope.logic.reclaim import machine, retries
 from vgpuscope.logic.reclaim.brakes import Known, World
 from vgpuscope.logic.reclaim.breaker import Breaker
@@ -27,6 +28,7 @@ from vgpuscope.logic.reclaim.tick import Facts, Memory, Move, Tick, forgettable,
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader, Unknown
+from vgpuscope.model.notices import ANSWERED, OWNER, Link, Notice, NoticeKind
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, State, Workload
 from vgpuscope.runtime.log import error_fields, fields
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 MACHINE = "vgpuscope"  # the actor of what no person did
 _FRESH: Seconds = 60.0  # the age of an analysis by which a call may still be made
 _LOOK_EVERY: Seconds = 1.0
+_HELD: Seconds = 10.0  # until a notice that may not be sent now is looked at again
 _AT_ONCE = 20  # calls that are looked at in one round
 _KEEP_ENDED: Seconds = 7 * 86400.0
 _ENDED: frozenset[State] = frozenset({"verified", "restored", "released", "failed"})
@@ -53,6 +56,21 @@ class Send(Protocol):
     """Makes one call; CallFailed if it was not accepted."""
 
     async def __call__(self, call: Call, *, now: UnixTime) -> Delivered: ...
+
+
+class Told(NamedTuple):
+    """Something that people are told, before it is known through which channels."""
+
+    kind: NoticeKind
+    at: UnixTime
+    case: Case | None = None
+    owner: str = ""  # the annotation that names who is told
+    turned: int = 0
+    of: int = 0
+
+
+def _tell_nobody(_: Told) -> Sequence[Call]:
+    return ()
 
 
 class Lead(Protocol):
@@ -116,12 +134,17 @@ class Reclaim:
         send: Mapping[str, Send],
         look_again: Callable[[], Awaitable[None]],
         facts: Facts = _nothing_known,
-        channel: bool = False,
+        channel: Callable[[], bool] = lambda: False,
+        notify: Callable[[Told], Sequence[Call]] = _tell_nobody,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        """`send` has one entry for each kind of call; `look_again` runs an analysis and returns when it has ended."""
+        """`send` has one entry for each kind of call; `look_again` runs an analysis and returns when it has ended.
+
+        `channel` says whether somebody can be told, and `notify` makes the calls that tell them.
+        """
         self._config, self._store, self._lead, self._send = config, store, lead, send
         self._look_again, self._facts, self._channel, self._clock = look_again, facts, channel, clock
+        self._notify = notify
         self._term: int | None = None  # None: this replica does not lead
         self._cases: dict[str, Case] = {}
         self._memory = Memory()
@@ -159,7 +182,7 @@ class Reclaim:
     @property
     def notifies(self) -> bool:
         """Whether an owner can be told anything."""
-        return self._channel
+        return self._channel()
 
     async def audit(
         self,
@@ -182,16 +205,25 @@ class Reclaim:
             if self._store is None or not self._lead.may_act():
                 await self._watch(analysis)
                 return
-            await self._take_lead()
-            assert self._term is not None
-            done = await self._tick(analysis)
-            batch = self._batch(done)
             try:
-                await self._store.save(batch, term=self._term)
-            except (HistoryDown, NotLeader):
-                self._term = None  # what is stored is read again before the next tick
-                raise
-            self._apply(done, batch)
+                await self._move_all(self._store, analysis)
+            except NotLeader:
+                if not self._lead.may_act():
+                    raise
+                # An owner answered through another replica: its answer is read before anything is done.
+                await self._move_all(self._store, analysis)
+
+    async def _move_all(self, store: ReclaimStore, analysis: Analysis) -> None:
+        await self._take_lead()
+        assert self._term is not None
+        done = await self._tick(analysis)
+        batch = self._batch(done)
+        try:
+            await store.save(batch, term=self._term)
+        except (HistoryDown, NotLeader):
+            self._term = None  # what is stored is read again before the next tick
+            raise
+        self._apply(done, batch)
 
     async def _watch(self, analysis: Analysis) -> None:
         """Show the cases without leading: those of the leader, or, without a store, those that would be."""
@@ -209,6 +241,14 @@ class Reclaim:
             saved = await self._store.lead()
             self._term, self._cases, self._stopped_by = saved.term, saved.cases, saved.stopped_by
             self._memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
+
+    async def _catch_up(self, store: ReclaimStore) -> None:
+        """Read everything again if an owner answered through another replica."""
+        async with self._changing:
+            if self._term is not None and self._lead.may_act() and await store.term() != self._term:
+                self._term = None
+                await self._take_lead()
+                self.changes += 1
 
     async def _tick(self, analysis: Analysis) -> Tick:
         return await asyncio.to_thread(
@@ -229,7 +269,7 @@ class Reclaim:
             history=self._store is not None,
             stop=bool(self.stopped_by),
             breaker=self._memory.breaker.is_open,
-            channel=self._channel,
+            channel=self._channel(),
         )
 
     def _batch(self, done: Tick) -> Batch:
@@ -238,7 +278,10 @@ class Reclaim:
         entries += (_entry(move, now) for move in done.moves if _worth_telling(move))
         return Batch(
             cases=[move.after for move in done.moves],
-            calls=[call for move in done.moves for call in self._calls(move, now, policy)],
+            calls=[
+                *(call for move in done.moves for call in self._calls(move, now, policy)),
+                *self._notices(done, now),
+            ],
             cancel=[move.after.id for move in done.moves if move.wish == "cancel"],
             audit=entries,
             memory=msgspec.json.encode(done.memory).decode(),
@@ -249,6 +292,22 @@ class Reclaim:
         if move.wish != "act" or policy.dry_run:
             return ()
         return [control_call(move.after, gpu_id, now=now, policy=policy) for gpu_id in move.after.gpu_ids]
+
+    def _notices(self, done: Tick, now: UnixTime) -> Iterator[Call]:
+        before, after = self._memory.breaker, done.memory.breaker
+        kind = of_breaker(was_open=before.is_open, is_open=after.is_open)
+        if kind is not None:
+            yield from self._notify(Told(kind, now, turned=after.turned, of=after.of))
+        for move in done.moves:
+            yield from self._notices_of(move.before, move.after, now, tell=move.wish == "notify")
+
+    def _notices_of(self, before: Case | None, after: Case, now: UnixTime, *, tell: bool = False) -> Sequence[Call]:
+        if of_move(before, after, tell=tell, only_told=False) is None or not self._channel():
+            return ()
+        pod = self._facts(after.workload).pod
+        only_told = self.policy().action == "notify" or pod.consent == "notify"
+        kind = of_move(before, after, tell=tell, only_told=only_told)
+        return () if kind is None else self._notify(Told(kind, now, case=after, owner=pod.notify))
 
     def _apply(self, done: Tick, batch: Batch) -> None:
         self._memory = done.memory
@@ -268,10 +327,19 @@ class Reclaim:
             word = "would take GPUs back" if case.dry_run else "takes GPUs back"
             log.warning(word, extra=fields(namespace=case.namespace, pod=case.pod, gpus=", ".join(case.gpu_ids)))
         elif _worth_telling(move):
+            self._count_untold(move)
             log.info(
                 "reclaim case moved",
                 extra=fields(pod=f"{case.namespace}/{case.pod}", state=case.state, reason=case.reason),
             )
+
+    def _count_untold(self, move: Move) -> None:
+        """In a dry run the owner is not told, and it is counted that he would have been."""
+        policy, case = self.policy(), move.after
+        begun = case.state == "grace" and case.reason == "confirmed" and case.notified_at is None
+        if begun and policy.dry_run and policy.notify_first and self._channel():
+            self.counts.actions["notice", "dry_run"] += 1
+            log.info("would notify the owner", extra=fields(namespace=case.namespace, pod=case.pod))
 
     # ── deliveries ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -288,6 +356,7 @@ class Reclaim:
     async def deliver_due(self) -> None:
         """One round of deliver_forever."""
         assert self._store is not None
+        await self._catch_up(self._store)
         for call in await self._store.due(self._clock(), most=_AT_ONCE):
             await self._deliver(call)
 
@@ -330,7 +399,8 @@ class Reclaim:
             settled, case = replace(call, status="delivered", error="", result=done.result), None
             outcome = "success"
         entry = self._call_entry(settled, outcome)
-        batch = Batch(audit=[entry], cases=[case] if case else [])
+        told = self._notices_of(self._cases[case.id], case, self._clock()) if case else ()
+        batch = Batch(audit=[entry], cases=[case] if case else [], calls=told)
         await self._store.settle(settled, batch, term=self._term)
         self.counts.actions[call.kind, outcome] += 1
         self.changes += 1
@@ -358,6 +428,165 @@ class Reclaim:
             reason=call.error,
             detail=msgspec.json.encode({"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}).decode(),
         )
+
+    # ── notices ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def notices_due(self, channel: str, *, most: int) -> list[Call]:
+        """The notices of a channel, or of all, that are due; none, if this replica may not send them."""
+        if self._store is None or self._term is None or self.stopped_by or not self._lead.may_act():
+            return []
+        return await self._store.due_notices(self._clock(), channel=channel, most=most)
+
+    async def tellable(self, calls: Sequence[Call]) -> list[tuple[Call, Notice]]:
+        """The notices that are still true, by fresh data. What is no longer true is cancelled, the others wait."""
+        notices = [(call, msgspec.json.decode(call.body, type=Notice)) for call in calls]
+        if any(one.kind in ANSWERED for _, one in notices) and self._clock() - self._looked.end > _FRESH:
+            await self._look_again()
+        async with self._changing:
+            store, term = self._leading()
+            now, told, other = self._clock(), list[tuple[Call, Notice]](), list[Call]()
+            for call, notice in notices:
+                why = self._untrue(notice)
+                if not why:
+                    told.append((call, notice))
+                elif why == "released":
+                    other.append(replace(call, status="cancelled"))
+                else:
+                    other.append(replace(call, next_at=now + _HELD))
+            if other:
+                await store.settle_all(other, Batch(), term=term)
+            return told
+
+    def _untrue(self, notice: Notice) -> str:
+        """Why a notice is not sent now; "": it is. Only what happens next can become untrue."""
+        if notice.case is None or notice.kind not in ANSWERED:
+            return ""
+        case = self._cases.get(notice.case.id)
+        if case is None or case.state not in {"notified", "grace"}:
+            return "released"
+        if self._clock() - self._looked.end > _FRESH:
+            return "unconfirmed"
+        found = self._looked.found.get(case.id, "unknown")
+        held = machine.may_tell(case, found, self._facts(case.workload), self.policy(), self._world())
+        return "held" if held else ""
+
+    def grace_end(self, case: Case) -> UnixTime:
+        """Until when the owner of a case has time, if he is told now."""
+        now = self._cases.get(case.id, case)
+        if now.state == "grace" and now.next_at is not None:
+            return now.next_at
+        return self._clock() + machine.grace_of(self._facts(case.workload), self.policy())
+
+    async def attempt_notices(self, calls: Sequence[Call]) -> list[Call]:
+        """Record an attempt before it is made; the calls that still wait."""
+        async with self._changing:
+            store, term = self._leading()
+            now = self._clock()
+            tried = [
+                replace(one, attempts=one.attempts + 1, next_at=now + retries.pause(one.attempts + 1)) for one in calls
+            ]
+            return await store.attempt_all(tried, term=term)
+
+    async def settle_notices(self, calls: Sequence[Call], *, channel: str, error: str = "") -> None:
+        """Record how an attempt ended. A notice that was delivered begins the grace period of its case."""
+        async with self._changing:
+            store, term = self._leading()
+            now = self._clock()
+            settled = [_after_attempt(call, error, now) for call in calls]
+            cases = [case for call in settled if (case := await self._case_after_notice(call, now)) is not None]
+            entries = [self._notice_entry(call, channel, now) for call in settled]
+            entries += (_entry(Move(self._cases[case.id], case, ""), now) for case in cases)
+            told = [one for case in cases for one in self._notices_of(self._cases[case.id], case, now)]
+            await store.settle_all(settled, Batch(cases=cases, audit=entries, calls=told), term=term)
+            self._cases = {**self._cases, **{case.id: case for case in cases}}
+            self.changes += 1
+
+    async def _case_after_notice(self, call: Call, now: UnixTime) -> Case | None:
+        """Its case, if the notice moved it."""
+        case = self._cases.get(call.case_id)
+        if case is None or case.state != "notified" or call.status == "waiting":
+            return None
+        if msgspec.json.decode(call.body, type=Notice).kind not in ANSWERED:
+            return None
+        if call.status == "delivered":
+            return machine.notified(case, now, machine.grace_of(self._facts(case.workload), self.policy()))
+        assert self._store is not None
+        others = [one for one in await self._store.calls_of(case.id) if one.key != call.key and one.kind == "notice"]
+        return None if any(one.status == "waiting" for one in others) else machine.failed(case, now, "notice_failed")
+
+    async def replace_notices(self, calls: Sequence[Call]) -> None:
+        """Send notices of channels that are no longer there through those that are."""
+        async with self._changing:
+            store, term = self._leading()
+            fresh: list[Call] = []
+            for call in calls:
+                old = msgspec.json.decode(call.body, type=Notice)
+                owner = self._facts(old.case.workload).pod.notify if old.case else ""
+                fresh += self._notify(Told(old.kind, old.at, old.case, owner, old.turned, old.of))
+            gone = [replace(call, status="cancelled") for call in calls]
+            await store.settle_all(gone, Batch(calls=fresh), term=term)
+
+    def _notice_entry(self, call: Call, channel: str, now: UnixTime) -> AuditEntry:
+        notice = msgspec.json.decode(call.body, type=Notice)
+        case = notice.case
+        return AuditEntry(
+            at=now,
+            actor=MACHINE,
+            what="notice_delivered" if call.status == "delivered" else "notice_failed",
+            case_id=call.case_id,
+            namespace=case.namespace if case else "",
+            pod=case.pod if case else "",
+            reason=call.error,
+            detail=msgspec.json.encode(
+                {
+                    "channel": channel,
+                    "notice": notice.kind,
+                    "attempts": call.attempts,
+                    "given_up": call.status == "failed",
+                }
+            ).decode(),
+        )
+
+    async def case_of(self, link: Link) -> tuple[Case | None, UnixTime | None]:
+        """The case of an owner's link as it is stored, and when the link was used."""
+        if self._store is None:
+            return None, None
+        return await self._store.case(link.case_id), await self._store.used_at(link)
+
+    async def answer(self, link: Link, *, seconds: Seconds = 0.0) -> Case:
+        """What an owner decided by a link; through any replica, once. LinkUsed, CaseUnfit or Unknown otherwise."""
+        async with self._changing:
+            if self._store is None:
+                raise NotLeader("without a store nothing is remembered, so nothing can be changed")
+            changed: list[Case] = []
+
+            def decide(case: Case | None) -> Batch:
+                batch = self._answered(link, case, seconds)
+                changed[:] = batch.cases
+                return batch
+
+            try:
+                _, term = self._leading()
+                await self._store.save(decide(self._cases.get(link.case_id)), term=term)
+            except NotLeader:
+                await self._store.answered(link.case_id, decide)
+            self._cases = {**self._cases, link.case_id: changed[0]}
+            self.changes += 1
+            return changed[0]
+
+    def _answered(self, link: Link, case: Case | None, seconds: Seconds) -> Batch:
+        if case is None:
+            raise Unknown("the workload of this link is no longer known")
+        now = self._clock()
+        changed = {
+            "keep": lambda: machine.exempted(case, now, OWNER),
+            "snooze": lambda: machine.snoozed(case, now, OWNER, seconds),
+            "release": lambda: machine.agreed(case, now, OWNER),
+        }[link.action]()
+        if changed is None:
+            raise CaseUnfit(f"the case of {case.namespace}/{case.pod} is {case.state}")
+        entry = replace(_entry(Move(case, changed, ""), now), actor=OWNER)
+        return Batch(cases=[changed], audit=[entry], cancel=[case.id], used=link)
 
     # ── what people do ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -396,7 +625,8 @@ class Reclaim:
                 raise CaseUnfit(f"the case of {case.namespace}/{case.pod} is {case.state}")
             entry = replace(_entry(Move(case, changed, ""), now), actor=by)
             cancel = [case_id] if changed.state in {"snoozed", "exempt"} else []
-            await store.save(Batch(cases=[changed], audit=[entry], cancel=cancel), term=term)
+            told = self._notices_of(case, changed, now)
+            await store.save(Batch(cases=[changed], audit=[entry], cancel=cancel, calls=told), term=term)
             self._cases = {**self._cases, case_id: changed}
             self.changes += 1
             return changed
@@ -439,6 +669,12 @@ def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy) -> C
     }
     text = msgspec.json.encode(body).decode()
     return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
+
+
+def _after_attempt(call: Call, error: str, now: UnixTime) -> Call:
+    if not error:
+        return replace(call, status="delivered", error="")
+    return replace(call, status="failed" if retries.exhausted(call.first_at, now) else "waiting", error=error)
 
 
 def _worth_telling(move: Move) -> bool:

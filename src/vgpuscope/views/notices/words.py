@@ -63,7 +63,7 @@ TEXTS: dict[Language, dict[NoticeKind, str]] = {
         + _LINKS_EN,
         "taken": f"{_WHAT_EN}  They were taken back at {{{{ at }}}}.\n",
         "recovered": f"{_WHAT_EN}  The workload uses them again.\n",
-        "restored": f"{_WHAT_EN}  The workload was put back at {{{{ at }}}}{{% if by %}} by {{{{ by }}}}{{% endif %}}.\n",
+        "restored": f"{_WHAT_EN}  It was put back at {{{{ at }}}}{{% if by %}} by {{{{ by }}}}{{% endif %}}.\n",
         "failed": f"{_WHAT_EN}  Reason: {{{{ reason }}}}. The audit log has every attempt.\n",
         "breaker_opened": "{{ turned }} of {{ of }} workloads turned idle at once. This looks like a fault of the "
         "metrics, so no GPU is taken back.\n",
