@@ -10,16 +10,15 @@ import hmac
 import json
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import httpx2
 from apprise import Apprise, AppriseAsset, NotifyBase, NotifyFormat
-from apprise.plugins.email.base import NotifyEmail
 
 from vgpuscope.model.errors import CallFailed
 from vgpuscope.model.quantity import Seconds
@@ -221,7 +220,7 @@ def target(url: str, *, secret: str, service: str, timeout: Seconds) -> Target:
         if secret:
             raise AddressInvalid("secret: only Feishu, Lark and DingTalk have a signature")
         plugin = _other(address, webhook=service == "webhook")
-        longest = min(_LONGEST_BODY, int(plugin.body_maxlen))
+        longest = min(_LONGEST_BODY, int(plugin.body_maxlen * 0.9))  # apprise counts characters
     plugin.socket_read_timeout = plugin.socket_connect_timeout = timeout
     name = bot.name if bot is not None else str(plugin.service_name)
     return Target(name, plugin, longest, hidden)
@@ -251,8 +250,8 @@ def _other(url: str, *, webhook: bool) -> Any:
             plugin = Apprise.instantiate(_as_json(url), asset=_asset(), suppress_exceptions=True)
     if plugin is None:
         raise AddressInvalid("url: no service of apprise has such an address")
-    if isinstance(plugin, NotifyEmail):
-        plugin.notify_format = NotifyFormat.TEXT  # type: ignore[assignment] # as it is, with links on lines of their own
+    if plugin.schema in {"mailto", "mailtos"}:
+        plugin.notify_format = NotifyFormat.TEXT  # as it is, with links on lines of their own
     return plugin
 
 
@@ -321,8 +320,12 @@ class Sender:
         plugin = self._where.plugin
         sender = Apprise(asset=plugin.asset)
         sender.add(plugin)
+        if isinstance(plugin, BotPlugin):
+            title = ""  # their texts have a heading
+        if plugin.notify_format == NotifyFormat.MARKDOWN:
+            body = body.replace("\n", "\n\n")  # one line break is none there
         with _Warnings() as said:
-            taken = sender.notify(body=body, title=title, body_format=NotifyFormat.TEXT)
+            taken = sender.notify(body=body, title=title)  # without a format nothing is escaped, and links stay whole
         return None if taken else (getattr(plugin, "failure", "") or " ".join(said.texts))
 
     def _redacted(self, text: str) -> str:
@@ -335,24 +338,31 @@ class Sender:
 
 
 class _Warnings(logging.Handler):
-    """What apprise warns of on this thread: it reports the reason of a failure nowhere else."""
+    """What apprise warns of while it sends one message: it reports the reason of a failure nowhere else.
+
+    apprise sends on threads of its own, in a copy of our context; so the context says which message it is about.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []
-        self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
+        if _listening.get() is self:
             self.texts.append(record.getMessage())
 
     def __enter__(self) -> "_Warnings":
         _keep_quiet()
+        self._before = _listening.set(self)
         _apprise_log.addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         _apprise_log.removeHandler(self)
+        _listening.reset(self._before)
+
+
+_listening: ContextVar[_Warnings | None] = ContextVar("vgpuscope_notice", default=None)
 
 
 class _Silence(_Warnings):
@@ -360,6 +370,8 @@ class _Silence(_Warnings):
 
 
 def _keep_quiet() -> None:
-    """apprise's own log never reaches ours: it holds addresses."""
+    """The logs of apprise and of what it sends with never reach ours: they hold addresses."""
     _apprise_log.propagate = False
     _apprise_log.setLevel(logging.WARNING)
+    for name in ("urllib3", "httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
