@@ -57,12 +57,12 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(ge=0.1, le=120, description="Timeout of sending one message.", extra={"form": "duration", "flag": None}),
     ] = 10.0
     console_url: Annotated[
-        str,
+        str | None,
         Meta(
             description="URL of the analyzer as owners reach it, for the links in notices.",
             extra={"form": "url", "flag": None, "unset": "none: notices have no links"},
         ),
-    ] = ""
+    ] = None
     link_secret: Annotated[
         Annotated[str, Meta(min_length=32)] | None,
         Meta(

@@ -364,7 +364,7 @@ def _channel(channel: ChannelConfig, address: _Address, config: NotifyConfig) ->
         oour=sender.service in _OOUR and language == "zh",
         tz=config.timezone,
         templates=channel.templates,
-        console_url=config.console_url.rstrip("/"),
+        console_url=(config.console_url or "").rstrip("/"),
     )
     return Channel(name=channel.name, address=address, sender=sender, style=style)
 

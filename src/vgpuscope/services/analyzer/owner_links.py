@@ -4,7 +4,7 @@ GET shows the question and changes nothing. POST, from the page's button, decide
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -15,7 +15,7 @@ from vgpuscope.logic.notices import links
 from vgpuscope.model.errors import CaseUnfit, LinkInvalid, LinkUsed, ScopeError, Unknown
 from vgpuscope.model.notices import Language, Link
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import State
+from vgpuscope.model.reclaim import Case, State
 from vgpuscope.services.analyzer.notices import LINK_PATH, Notices
 from vgpuscope.services.analyzer.reclaim import Reclaim
 from vgpuscope.views.notices import page
@@ -51,6 +51,20 @@ class OwnerLinks:
         )
 
     async def _ask(self, call: Call[LinkQuery, None]) -> Response:
+        async def show(link: Link, case: Case) -> bytes:
+            return page.asked(link, case, tz=self._tz())
+
+        return await self._with_case(call, show)
+
+    async def _do(self, call: Call[LinkQuery, None]) -> Response:
+        async def decide(link: Link, _: Case) -> bytes:
+            changed = await self._reclaim().answer(link, seconds=call.asked.seconds)
+            return page.done(link, changed, tz=self._tz())
+
+        return await self._with_case(call, decide)
+
+    async def _with_case(self, call: Call[LinkQuery, None], then: Callable[[Link, Case], Awaitable[bytes]]) -> Response:
+        """The page that follows from a link, or the one that says why there is none."""
         language: Language | None = None
         state: State | None = None
         try:
@@ -62,20 +76,7 @@ class OwnerLinks:
             if case is None:
                 raise Unknown("the workload of this link is no longer known")
             state = case.state
-            return _answer(page.asked(link, case, tz=self._tz()))
-        except ScopeError as e:
-            return _refusal(e, language, state)
-
-    async def _do(self, call: Call[LinkQuery, None]) -> Response:
-        language: Language | None = None
-        state: State | None = None
-        try:
-            link = self._read(call.asked.token)
-            language = link.language
-            case, _ = await self._reclaim().case_of(link)
-            state = case.state if case else None
-            changed = await self._reclaim().answer(link, seconds=call.asked.seconds)
-            return _answer(page.done(link, changed, tz=self._tz()))
+            return _answer(await then(link, case))
         except ScopeError as e:
             return _refusal(e, language, state)
 
