@@ -297,13 +297,42 @@ async def test_whoever_was_in_a_dry_run_is_told_when_it_ends(life):
 
 
 async def test_a_digest_interval_holds_the_second_message_back(life):
-    life.config = replace(TOLD, notify=replace(TOLD.notify, digest=2 * WINDOW))
+    life.config = replace(TOLD, notify=replace(TOLD.notify, digest=5 * WINDOW))
     await idle_until_told(life)
     begun = life.now
     life.verdicts["b"] = "idle"
-    for _ in range(6):
+    for _ in range(12):
         await life.window()
         if len(life.mails) == 2:
             break
-    assert life.mails[1].at - begun >= 2 * WINDOW
+    assert life.mails[1].at - begun >= 5 * WINDOW - 1
     assert life.mails[1].pods == {life.uid("b")}
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+@pytest.mark.parametrize(("action", "wanted"), [("keep", 0), ("snooze", 0), ("release", 1)])
+async def test_an_answer_through_any_replica_holds_for_the_leader(life, replica, action, wanted):
+    await idle_until_told(life)
+    await life.answer(action, "a", replica)
+    assert life.answered == {life.uid("a"): action}
+    await life.analyse()  # before the leader looked at the store by itself
+    await life.deliver()
+    assert len(life.received) == wanted
+    for _ in range(4):
+        await life.window()
+    assert len(life.received) == wanted
+
+
+async def test_nobody_is_told_on_doubt_and_the_notice_waits_for_proof(life):
+    life.service = "refuses"
+    life.verdicts["a"] = "idle"
+    for _ in range(3):
+        await life.window()
+    life.service = "ok"
+    life.verdicts["a"] = "unknown"
+    for _ in range(3):
+        await life.window()
+    assert (life.mails, states(life)) == ([], ["notified"])
+    life.verdicts["a"] = "idle"
+    await life.window()
+    assert (len(life.mails), states(life)) == (1, ["grace"])

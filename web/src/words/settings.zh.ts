@@ -92,6 +92,14 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.breaker":
     "熔断器：若相邻两次分析之间变为空闲的工作负载超过 share 且不少于 least 个，则在 calm 次分析内不执行任何动作；在环境变量中写作 JSON。",
   "reclaim.stop": "停止开关：不执行任何动作，也不发送通知。",
+  "notify.channels":
+    "通知渠道：由 name、url 以及可选的 secret、service、language、namespaces、owners、operators、kinds、templates 组成的列表（见 docs/notices.zh-CN.md）；在环境变量中写作 JSON。",
+  "notify.digest": "同一渠道两条消息之间的最短间隔；期间的通知合并为一条消息。",
+  "notify.timeout": "发送一条消息的超时。",
+  "notify.console_url": "所有者访问分析器的 URL，用于通知中的链接。",
+  "notify.link_secret": "为所有者链接签名的密钥；所有副本必须相同。",
+  "notify.link_lifetime": "所有者链接的有效期。",
+  "notify.timezone": "通知中时间的时区，例如 Asia/Shanghai。",
   "logging.level": "所有服务的最低日志级别。DEBUG 等同于 log.v 6，INFO 使用 log.v，其余优先于 log.v。",
   "logging.format": "接受但忽略；以 log.format 为准。",
   "log.v": "日志级别：4 增加每个节点的摘要，5 增加每张 GPU 的细节与评分，6 增加每个查询及其耗时。警告与错误始终记录。",

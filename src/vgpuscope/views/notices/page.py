@@ -95,7 +95,7 @@ _REFUSED: dict[Language, dict[str, tuple[str, str]]] = {
     },
     "zh": {
         "LINK_INVALID": ("链接无效", "请直接从通知中打开链接。有些程序会截断较长的链接。"),
-        "LINK_EXPIRED": ("链接已过期", "请使用较新通知中的链接，或联系管理员。"),
+        "LINK_EXPIRED": ("链接已过期", "请使用较新通知中的链接，或联系操作员。"),
         "LINK_USED": ("链接已使用过", "每个链接只能使用一次，这次未做任何更改。"),
         "CASE_UNFIT": ("无需再操作", "{state}未做任何更改。"),
         "OBJECT_UNKNOWN": ("工作负载已不存在", "该 Pod 已结束，无需再做决定。"),
@@ -121,7 +121,7 @@ _STATES: dict[Language, dict[State, str]] = {
         "restored": "该工作负载已恢复。",
         "failed": "GPU 未能收回。",
         "snoozed": "已经推迟过。",
-        "awaiting_approval": "正在等待管理员审批。",
+        "awaiting_approval": "正在等待操作员批准。",
     },
 }
 
