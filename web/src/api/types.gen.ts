@@ -249,6 +249,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** channels for notices, and how they work */
+        get: operations["get_api_v1_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * send a trial message through a channel
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_notices_name_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -935,6 +972,29 @@ export interface components {
             scoring?: components["schemas"]["ScoringChanges"];
             thresholds?: components["schemas"]["ThresholdsChanges"];
             verdict?: components["schemas"]["VerdictChanges"];
+        };
+        /**
+         * ChannelRow
+         * @description One channel. Its address is a secret and is not shown.
+         */
+        ChannelRow: {
+            delivered: number;
+            /** @description The last message that was taken. */
+            delivered_at: string | null;
+            /** @description Why the last message was not taken. */
+            error: string | null;
+            failed: number;
+            /** @description The last message that was not taken. */
+            failed_at: string | null;
+            language: ("en" | "zh") | null;
+            name: string;
+            /** @description null: the channel cannot be used; `error` says why. */
+            service: string | null;
+            /**
+             * @description By the last message since the start of this process.
+             * @enum {unknown}
+             */
+            state: "fails" | "unused" | "works";
         };
         /**
          * ClassColumn
@@ -1773,6 +1833,17 @@ export interface components {
             tenants: number;
             use: number | null;
             whole_gpus: number | null;
+        };
+        /**
+         * NoticesBody
+         * @description All channels, and what notices lack.
+         */
+        NoticesBody: {
+            channels: components["schemas"]["ChannelRow"][];
+            /** @description Whether notices have links by which an owner can answer. */
+            links: boolean;
+            /** @description What is not configured, and what follows from it. */
+            without: string[];
         };
         /**
          * OfferedResource
@@ -2814,6 +2885,14 @@ export interface components {
             number: number | null;
             /** @default null */
             pod: string | null;
+        };
+        /**
+         * TrialBody
+         * @description A trial message that was taken.
+         */
+        TrialBody: {
+            channel: string;
+            service: string;
         };
         /** TriedChanges */
         TriedChanges: {
@@ -4177,6 +4256,141 @@ export interface operations {
             };
             /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description channels for notices, and how they work */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticesBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_notices_name_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the channel in notify.channels. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description send a trial message through a channel */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The service that was called did not accept the call. */
+            502: {
                 headers: {
                     [name: string]: unknown;
                 };
