@@ -83,7 +83,7 @@ def test_english_and_chinese_say_the_same():
         "  Postpone: https://gpu.example.com/owner/snooze\n"
         "  Give them back now: https://gpu.example.com/owner/release\n"
         "\n"
-        "Console: https://gpu.example.com/ui/reclaim"
+        "Console: https://gpu.example.com/ui/idle"
     )
     chinese = message([item(links=LINKS)], Style(language="zh"))
     assert chinese.body == (

@@ -81,7 +81,7 @@ def message(items: Sequence[Item], style: Style, *, waiting: int = 0) -> Message
     kinds = dict.fromkeys(item.notice.kind for item in items)
     parts = [_section(kind, [item for item in items if item.notice.kind == kind], style) for kind in kinds]
     if style.console_url:
-        parts.append(words.CONSOLE[style.language].format(url=f"{style.console_url}/ui/reclaim"))
+        parts.append(words.CONSOLE[style.language].format(url=f"{style.console_url}/ui/idle"))
     if waiting:
         parts.append(words.MORE[style.language].format(count=waiting))
     [first, *others] = kinds

@@ -136,7 +136,7 @@ def asked(link: Link, case: Case, *, tz: str) -> bytes:
     return _page(
         link.language,
         heading,
-        f"<p>{escape(meaning)}</p>{_facts(link.language, case, tz)}"
+        f"<h1>{escape(heading)}</h1><p>{escape(meaning)}</p>{_facts(link.language, case, tz)}"
         f'<form method="post">{buttons}</form><p><small>{escape(valid)}</small></p>',
     )
 
@@ -145,7 +145,8 @@ def done(link: Link, case: Case, *, tz: str) -> bytes:
     """What was decided."""
     heading, meaning = _DONE[link.language][link.action]
     until = moment(case.next_at, tz) if case.next_at is not None else ""
-    return _page(link.language, heading, f"<p>{escape(meaning.format(until=until))}</p>{_named(link.language, case)}")
+    said = f"<h1>{escape(heading)}</h1><p>{escape(meaning.format(until=until))}</p>"
+    return _page(link.language, heading, said + _named(link.language, case))
 
 
 def refused(code: str, *, language: Language | None, state: State | None = None) -> bytes:
@@ -156,7 +157,7 @@ def refused(code: str, *, language: Language | None, state: State | None = None)
         heading, hint = _REFUSED[one].get(code) or _REFUSED[one][""]
         why = hint.format(state=f"{_STATES[one].get(state, '')} " if state else "")
         parts.append(f'<section lang="{_tag(one)}"><h1>{escape(heading)}</h1><p>{escape(why.strip())}</p></section>')
-    return _page(languages[0], "", f"{''.join(parts)}<p><small><code>{escape(code)}</code></small></p>")
+    return _page(languages[0], code, f"{''.join(parts)}<p><small><code>{escape(code)}</code></small></p>")
 
 
 def _to(where: str) -> str:
@@ -185,9 +186,9 @@ def _tag(language: Language) -> str:
 
 
 def _page(language: Language, heading: str, body: str) -> bytes:
-    title = f"<h1>{escape(heading)}</h1>" if heading else ""
     return (
-        f'<!doctype html><html lang="{_tag(language)}"><head><meta charset="utf-8"><title>vgpuscope</title>'
+        f'<!doctype html><html lang="{_tag(language)}"><head><meta charset="utf-8">'
+        f"<title>{escape(heading)} · vgpuscope</title>"
         '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="robots" content="noindex">'
-        f"<style>{_STYLE}</style></head><body><main>{title}{body}</main></body></html>\n"
+        f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
     ).encode()
