@@ -24,8 +24,8 @@ COMMAND = Command(
     name="notify",
     synopsis="notify [CHANNEL]",
     help="send a trial message through a channel for notices",
-    description="Check the channels for notices of the settings (notify.channels), and send a trial message through one "
-    "of them, from this machine.",
+    description="Check the channels for notices of the settings (notify.channels), and send a trial message through "
+    "one of them, from this machine.",
     examples=(
         ("vgpuscope notify --config prod.yaml", "list the channels of a file"),
         ("vgpuscope notify --config prod.yaml ml-team", "send a trial message"),

@@ -40,7 +40,7 @@ class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Channels for notices: a list with name and url, and optionally secret, service, language, "
             "namespaces, owners, operators, kinds and templates (docs/notices.md). In a variable it is JSON.",
-            extra={"form": "json", "flag": None, "secret": True, "unset": "none: nobody is notified"},
+            extra={"form": "json", "flag": None, "secret": True, "unset": "none: no notices are sent"},
         ),
     ] = ()
     digest: Annotated[

@@ -13,7 +13,7 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.services.analyzer.notices import Channel, ChannelState, Notices
 from vgpuscope.views.notices.api import ChannelRow, NoticesBody, TrialBody
 
-_WITHOUT_CHANNEL = "notify.channels is empty: nobody is notified."
+_WITHOUT_CHANNEL = "notify.channels is empty: no notices are sent."
 _WITHOUT_URL = "notify.console_url is not set: notices have no links."
 _WITHOUT_KEY = "There is no notify.link_secret, session key or API token: owners cannot answer by a link."
 

@@ -59,7 +59,7 @@ _LINKS_ZH = """\
 TEXTS: dict[Language, dict[NoticeKind, str]] = {
     "en": {
         "soon": f"{_WHAT_EN}{_IDLE_EN}  The GPUs will be taken back after {{{{ grace_end }}}}.\n{_LINKS_EN}",
-        "advice": f"{_WHAT_EN}{_IDLE_EN}  Please end the workload if nobody needs it. Nothing is taken back.\n"
+        "advice": f"{_WHAT_EN}{_IDLE_EN}  Please end the workload if it is no longer needed. Nothing is taken back.\n"
         + _LINKS_EN,
         "taken": f"{_WHAT_EN}  They were taken back at {{{{ at }}}}.\n",
         "recovered": f"{_WHAT_EN}  The workload uses them again.\n",
