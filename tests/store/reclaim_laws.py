@@ -165,7 +165,7 @@ async def assert_a_link_is_used_once_and_with_it_all_or_nothing(engine: Engine) 
     assert await store.used_at(other) == 200.0
 
 
-async def assert_an_answer_through_another_replica_ends_the_leaders_term(engine: Engine) -> None:
+async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_nothing(engine: Engine) -> None:
     store = ReclaimStore(engine)
     term = (await store.lead()).term
     await store.save(Batch(cases=[CASE]), term=term)
@@ -175,11 +175,28 @@ async def assert_an_answer_through_another_replica_ends_the_leaders_term(engine:
         assert case == CASE
         return Batch(cases=[replace(CASE, state="exempt")], used=link, audit=[entry(7)])
 
+    assert not await store.answers_wait()
     await store.answered("uid-1", decide)
-    assert await store.term() == term + 1
+    assert await store.answers_wait()
+    changed = replace(CASE, state="acting")
+    writes = (
+        lambda: store.save(Batch(cases=[changed]), term=term),
+        lambda: store.attempt(CALL, term=term),
+        lambda: store.attempt_all([CALL], term=term),
+        lambda: store.settle_all([CALL], Batch(cases=[changed]), term=term),
+        lambda: store.stop("me", entry(1), term=term),
+    )
+    for write in writes:
+        with pytest.raises(NotLeader):
+            await write()
     with pytest.raises(NotLeader):
-        await store.save(Batch(cases=[replace(CASE, state="acting")]), term=term)
-    assert (await store.lead()).cases["uid-1"].state == "exempt"
+        await store.catch_up(term=term - 1)
+    exempt = replace(CASE, state="exempt")
+    assert await store.catch_up(term=term) == {"uid-1": exempt}
+    await store.save(Batch(cases=[exempt]), term=term)
+    with pytest.raises(LinkUsed):
+        await store.answered("uid-1", lambda _: Batch(used=link, audit=[entry(8)]))
+    assert not await store.answers_wait()
 
 
 LAWS = [law for name, law in sorted(globals().items()) if name.startswith("assert_")]

@@ -71,7 +71,7 @@ LINKS = TableSet(
             (
                 "CREATE TABLE notices_links_used "
                 "(nonce text PRIMARY KEY, case_id text NOT NULL, at double precision NOT NULL, "
-                "expires double precision NOT NULL)",
+                "expires double precision NOT NULL, seen integer NOT NULL)",
             ),
         ),
     ),
@@ -136,14 +136,24 @@ class ReclaimStore:
             [(term, memory, stopped_by)] = tx.all(
                 "UPDATE reclaim_machine SET term = term + 1 WHERE id = 1 RETURNING term, memory, stopped_by"
             )
+            tx.all("UPDATE notices_links_used SET seen = 1 WHERE seen = 0")
             return Saved(term, _cases(tx), memory, stopped_by)
 
         return await self._engine.write(job)
 
-    async def term(self) -> int:
-        """The term that is the current one."""
-        [(term,)] = await self._engine.read(lambda tx: tx.all("SELECT term FROM reclaim_machine WHERE id = 1"))
-        return int(term)
+    async def answers_wait(self) -> bool:
+        """Whether an owner answered through another replica, and the leader has not read it yet."""
+        return await self._engine.read(_unseen)
+
+    async def catch_up(self, *, term: int) -> dict[str, Case]:
+        """All cases, with what owners answered through other replicas; NotLeader in a later term."""
+
+        def job(tx: Transaction) -> dict[str, Case]:
+            _hold(tx, term, caught_up=False)
+            tx.all("UPDATE notices_links_used SET seen = 1 WHERE seen = 0")
+            return _cases(tx)
+
+        return await self._engine.write(job)
 
     async def cases(self) -> dict[str, Case]:
         """All cases, for a replica that does not lead."""
@@ -211,7 +221,7 @@ class ReclaimStore:
         """Record how an attempt ended, and what follows from it for its case."""
 
         def job(tx: Transaction) -> None:
-            _hold(tx, term)
+            _hold(tx, term, caught_up=False)  # what was done outside is recorded in any case
             _update(tx, call)
             _save(tx, batch)
 
@@ -253,14 +263,13 @@ class ReclaimStore:
     async def answered(self, case_id: str, decide: Callable[[Case | None], Batch]) -> None:
         """An owner's answer through a replica that does not lead.
 
-        It begins a new term. The leader's next write is refused, so it reads the cases again before it does anything:
-        what an owner said on any replica holds at once.
+        Until the leader has read it, the leader's writes are refused: what an owner said on any replica holds at once.
         """
 
         def job(tx: Transaction) -> None:
-            tx.all("UPDATE reclaim_machine SET term = term + 1 WHERE id = 1")
+            tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1")  # after the leader's transaction, or before
             rows = tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id)
-            _save(tx, decide(msgspec.json.decode(rows[0][0], type=Case) if rows else None))
+            _save(tx, decide(msgspec.json.decode(rows[0][0], type=Case) if rows else None), seen=False)
 
         await self._engine.write(job)
 
@@ -293,15 +302,24 @@ class ReclaimStore:
         return AuditPage(entries=entries, next_before=entries[-1].number if len(rows) > limit else None)
 
 
-def _hold(tx: Transaction, term: int) -> None:
-    """Lock the machine's row for this transaction; NotLeader if a later term has begun."""
+def _unseen(tx: Transaction) -> bool:
+    return bool(tx.all("SELECT 1 FROM notices_links_used WHERE seen = 0 LIMIT 1"))
+
+
+def _hold(tx: Transaction, term: int, *, caught_up: bool = True) -> None:
+    """Lock the machine's row for this transaction; NotLeader if a later term has begun.
+
+    `caught_up`: NotLeader, too, if the writer does not know yet what an owner answered through another replica.
+    """
     if not tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1 AND term = :term RETURNING term", term=term):
         raise NotLeader("another replica takes GPUs back now")
+    if caught_up and _unseen(tx):
+        raise NotLeader("an owner answered through another replica, and the answer is not read yet")
 
 
-def _save(tx: Transaction, batch: Batch) -> None:
+def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
     if batch.used is not None:
-        _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0))
+        _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
     for case_id in batch.cancel:  # before new calls: a case that ends may still be told of
@@ -316,16 +334,17 @@ def _save(tx: Transaction, batch: Batch) -> None:
         tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
 
 
-def _use(tx: Transaction, link: Link, at: UnixTime) -> None:
+def _use(tx: Transaction, link: Link, at: UnixTime, *, seen: bool) -> None:
     """Note that a link was used. The database refuses a second use, however many come at once."""
-    tx.all("DELETE FROM notices_links_used WHERE expires < :now", now=float(at))
+    tx.all("DELETE FROM notices_links_used WHERE expires < :now AND seen = 1", now=float(at))
     done = tx.all(
-        "INSERT INTO notices_links_used (nonce, case_id, at, expires) VALUES (:nonce, :id, :at, :expires) "
+        "INSERT INTO notices_links_used (nonce, case_id, at, expires, seen) VALUES (:nonce, :id, :at, :expires, :seen) "
         "ON CONFLICT (nonce) DO NOTHING RETURNING nonce",
         nonce=link.nonce,
         id=link.case_id,
         at=float(at),
         expires=float(link.expires),
+        seen=int(seen),
     )
     if not done:
         raise LinkUsed("this link was used before")

@@ -234,12 +234,8 @@ class AnalyzerApi:
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data).operations(),
-            *NoticesApi(lambda: self._state.notices, self._state.config, data=self._data).operations(),
-            *OwnerLinks(
-                lambda: self._state.notices,
-                lambda: self._state.reclaim,
-                tz=lambda: self._state.config().notify.timezone,
-            ).operations(),
+            *NoticesApi(lambda: self._state.notices, data=self._data).operations(),
+            *OwnerLinks(lambda: self._state.notices, lambda: self._state.reclaim).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",

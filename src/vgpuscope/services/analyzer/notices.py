@@ -159,8 +159,12 @@ class Notices:
         self._look_at = 0.0
         self.changes = 0  # grows with everything that is shown
 
+    @property
+    def config(self) -> NotifyConfig:
+        return self._config().notify
+
     def routes(self) -> list[Route]:
-        return [_route(one) for one in self._config().notify.channels]
+        return [_route(one) for one in self.config.channels]
 
     def ready(self) -> bool:
         """Whether an owner can be told; a channel that does not work delays his notice, and is a channel."""

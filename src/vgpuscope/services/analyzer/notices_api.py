@@ -5,7 +5,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vgpuscope.config import Config
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.logic.console.moments import iso
@@ -27,10 +26,8 @@ class ChannelQuery(Struct, frozen=True, kw_only=True):
 class NoticesApi:
     """The operations, as a table."""
 
-    def __init__(
-        self, notices: Callable[[], Notices], config: Callable[[], Config], *, data: Callable[..., Operation]
-    ) -> None:
-        self._find, self._config, self._data = notices, config, data
+    def __init__(self, notices: Callable[[], Notices], *, data: Callable[..., Operation]) -> None:
+        self._find, self._data = notices, data
 
     def operations(self) -> tuple[Operation, ...]:
         return (
@@ -73,11 +70,11 @@ class NoticesApi:
         )
 
     def _without(self) -> Iterator[str]:
-        config, notices = self._config(), self._find()
-        if not config.notify.channels:
+        notices = self._find()
+        if not notices.config.channels:
             yield _WITHOUT_CHANNEL
             return
-        if not config.notify.console_url:
+        if not notices.config.console_url:
             yield _WITHOUT_URL
         if notices.link_key is None:
             yield _WITHOUT_KEY

@@ -31,17 +31,16 @@ class LinkQuery(Struct, frozen=True, kw_only=True):
 
 
 class OwnerLinks:
-    """The operations, as a table; `notices`, `reclaim` and `tz` are those of now."""
+    """The operations, as a table; `notices` and `reclaim` are those of now."""
 
     def __init__(
         self,
         notices: Callable[[], Notices],
         reclaim: Callable[[], Reclaim],
         *,
-        tz: Callable[[], str],
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
-        self._notices, self._reclaim, self._tz, self._clock = notices, reclaim, tz, clock
+        self._notices, self._reclaim, self._clock = notices, reclaim, clock
 
     def operations(self) -> tuple[Operation, ...]:
         path = LINK_PATH + "{token}"
@@ -52,14 +51,14 @@ class OwnerLinks:
 
     async def _ask(self, call: Call[LinkQuery, None]) -> Response:
         async def show(link: Link, case: Case) -> bytes:
-            return page.asked(link, case, tz=self._tz())
+            return page.asked(link, case, tz=self._notices().config.timezone)
 
         return await self._with_case(call, show)
 
     async def _do(self, call: Call[LinkQuery, None]) -> Response:
         async def decide(link: Link, _: Case) -> bytes:
             changed = await self._reclaim().answer(link, seconds=call.asked.seconds)
-            return page.done(link, changed, tz=self._tz())
+            return page.done(link, changed, tz=self._notices().config.timezone)
 
         return await self._with_case(call, decide)
 

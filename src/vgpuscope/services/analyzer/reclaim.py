@@ -205,17 +205,12 @@ class Reclaim:
             if self._store is None or not self._lead.may_act():
                 await self._watch(analysis)
                 return
-            try:
-                await self._move_all(self._store, analysis)
-            except NotLeader:
-                if not self._lead.may_act():
-                    raise
-                # An owner answered through another replica: its answer is read before anything is done.
-                await self._move_all(self._store, analysis)
+            await self._move_all(self._store, analysis)
 
     async def _move_all(self, store: ReclaimStore, analysis: Analysis) -> None:
         await self._take_lead()
         assert self._term is not None
+        await self._catch_up()
         done = await self._tick(analysis)
         batch = self._batch(done)
         try:
@@ -242,13 +237,11 @@ class Reclaim:
             self._term, self._cases, self._stopped_by = saved.term, saved.cases, saved.stopped_by
             self._memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
 
-    async def _catch_up(self, store: ReclaimStore) -> None:
-        """Read everything again if an owner answered through another replica."""
-        async with self._changing:
-            if self._term is not None and self._lead.may_act() and await store.term() != self._term:
-                self._term = None
-                await self._take_lead()
-                self.changes += 1
+    async def _catch_up(self) -> None:
+        """Read the cases again if an owner answered through another replica. The caller holds the lock."""
+        if self._store is not None and self._term is not None and await self._store.answers_wait():
+            self._cases = await self._store.catch_up(term=self._term)
+            self.changes += 1
 
     async def _tick(self, analysis: Analysis) -> Tick:
         return await asyncio.to_thread(
@@ -356,7 +349,8 @@ class Reclaim:
     async def deliver_due(self) -> None:
         """One round of deliver_forever."""
         assert self._store is not None
-        await self._catch_up(self._store)
+        async with self._changing:
+            await self._catch_up()
         for call in await self._store.due(self._clock(), most=_AT_ONCE):
             await self._deliver(call)
 
@@ -443,6 +437,7 @@ class Reclaim:
         if any(one.kind in ANSWERED for _, one in notices) and self._clock() - self._looked.end > _FRESH:
             await self._look_again()
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             now, told, other = self._clock(), list[tuple[Call, Notice]](), list[Call]()
             for call, notice in notices:
@@ -480,6 +475,7 @@ class Reclaim:
     async def attempt_notices(self, calls: Sequence[Call]) -> list[Call]:
         """Record an attempt before it is made; the calls that still wait."""
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             now = self._clock()
             tried = [
@@ -490,6 +486,7 @@ class Reclaim:
     async def settle_notices(self, calls: Sequence[Call], *, channel: str, error: str = "") -> None:
         """Record how an attempt ended. A notice that was delivered begins the grace period of its case."""
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             now = self._clock()
             settled = [_after_attempt(call, error, now) for call in calls]
@@ -517,6 +514,7 @@ class Reclaim:
     async def replace_notices(self, calls: Sequence[Call]) -> None:
         """Send notices of channels that are no longer there through those that are."""
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             fresh: list[Call] = []
             for call in calls:
@@ -602,6 +600,7 @@ class Reclaim:
     async def stop(self, by: str, *, start: bool = False) -> None:
         """Stop the machine, or start it again; starting also resets the circuit breaker."""
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             now = self._clock()
             entry = AuditEntry(at=now, actor=by, what="start" if start else "stop")
@@ -615,6 +614,7 @@ class Reclaim:
 
     async def _change(self, case_id: str, by: str, change: Callable[[Case, UnixTime], Case | None]) -> Case:
         async with self._changing:
+            await self._catch_up()
             store, term = self._leading()
             case = self._cases.get(case_id)
             if case is None:
