@@ -1,5 +1,7 @@
 """The texts of notices: gpu-oour's own for Feishu, both languages, and templates that cannot do harm."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -17,7 +19,7 @@ def share(number: int, score: float | None = 2.5) -> Share:
 
 
 def case(pod: str = "train-0", **more) -> Case:
-    fields = {"shares": (share(1),), "state": "notified", "since": NOW, "first_idle": NOW - 7200} | more
+    fields: dict[str, Any] = {"shares": (share(1),), "state": "notified", "since": NOW, "first_idle": NOW - 7200} | more
     return Case(id=f"uid-{pod}", uid=f"uid-{pod}", namespace="ml", pod=pod, **fields)
 
 
