@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct, structs
@@ -104,7 +105,7 @@ def _section(kind: NoticeKind, items: Sequence[Item], style: Style) -> str:
 def fields(item: Item, style: Style) -> Fields:
     """The fields of one notice."""
     notice, case = item.notice, item.notice.case
-    common = {"kind": notice.kind, "at": moment(notice.at, style.tz), "console_url": style.console_url}
+    common: dict[str, Any] = {"kind": notice.kind, "at": moment(notice.at, style.tz), "console_url": style.console_url}
     if case is None:
         return Fields(**common, turned=notice.turned, of=notice.of)
     return Fields(
