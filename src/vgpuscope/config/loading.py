@@ -29,6 +29,7 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
+from vgpuscope.config.kube import ActivityConfig, KubeConfig
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
@@ -57,6 +58,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ai: AiConfig = AiConfig()
     control: ControlConfig = ControlConfig()
     reclaim: ReclaimConfig = ReclaimConfig()
+    kube: KubeConfig = KubeConfig()
+    activity: ActivityConfig = ActivityConfig()
     logging: LoggingConfig = LoggingConfig()
     log: LogConfig = LogConfig()
 

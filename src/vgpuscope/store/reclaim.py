@@ -89,8 +89,8 @@ class Batch(Struct, frozen=True, kw_only=True):
     """What is saved together."""
 
     cases: Sequence[Case] = ()
-    calls: Sequence[Call] = ()  # new ones
     cancel: Sequence[str] = ()  # ids of cases whose waiting calls are cancelled
+    calls: Sequence[Call] = ()  # new ones, which wait
     audit: Sequence[AuditEntry] = ()
     memory: str | None = None  # JSON; None: unchanged
     forget: Sequence[str] = ()  # ids of cases that have ended long ago
@@ -223,10 +223,10 @@ def _hold(tx: Transaction, term: int) -> None:
 def _save(tx: Transaction, batch: Batch) -> None:
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
-    if batch.calls:
-        tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
     for case_id in batch.cancel:
         _cancel(tx, case_id)
+    if batch.calls:
+        tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
     for case_id in batch.forget:
         tx.all("DELETE FROM reclaim_calls WHERE case_id = :id", id=case_id)
         tx.all("DELETE FROM reclaim_cases WHERE id = :id", id=case_id)

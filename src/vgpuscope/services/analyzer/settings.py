@@ -27,6 +27,8 @@ SECTIONS = (
     "ai",
     "control",
     "reclaim",
+    "kube",
+    "activity",
     "logging",
     "log",
 )
