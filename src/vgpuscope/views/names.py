@@ -239,6 +239,7 @@ ERROR_NAMES: dict[str, str] = {
     "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
     "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
     "CALL_FAILED": "收回 GPU 的调用或通知未被接受，将在 24 小时内重试",
+    "CALL_REFUSED": "对集群的更改被拒绝，重试也无济于事；未做任何更改",
     "CASE_UNFIT": "该候选当前的状态不允许此操作",
     "FOLLOWER_LATE": "分析后的某个步骤（指标页、日志、存储）未在期限内完成",
     "KUBE_UNWRITTEN": "API server 拒绝了修改，或没有应答",
