@@ -5,6 +5,7 @@ when it was last looked at. The machine sees only analyses and what it reads of 
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,8 +43,7 @@ class Scaled:
     owner: str
     key: str
     before: int
-    shown: dict[str, str]
-    at: float
+    ended: dict[str, str]  # the pods that ended, and what the last analysis showed of each
 
 
 @dataclass
@@ -126,7 +126,8 @@ class Cluster(Life):
         if not (owner.mark and (owner.mark[0] == call.key or owner.replicas == 0)):
             if known.version != str(owner.version):
                 raise CallFailed("409")
-            self.scaled.append(Scaled(order.target.name, call.key, owner.replicas, dict(self.shown), self.now))
+            ended = {self.uid(pod): self.shown.get(self.uid(pod), "unseen") for pod in self.pods(order.target.name)}
+            self.scaled.append(Scaled(order.target.name, call.key, owner.replicas, ended))
             owner.mark, owner.replicas, owner.given_back = (call.key, owner.replicas), 0, ""
             owner.version += 1
         self.fuse.step()
@@ -168,6 +169,9 @@ class Cluster(Life):
 async def live(cluster: Cluster, what: str, of) -> None:
     if what == "api":
         cluster.api = of
+    elif what == "soon":  # before another analysis is due
+        cluster.now += 2
+        await cluster.deliver()
     elif what == "somebody":
         cluster.somebody_scales(of)
     elif what == "veto":
@@ -182,16 +186,11 @@ async def live(cluster: Cluster, what: str, of) -> None:
 
 
 async def restore(cluster: Cluster, pod: str) -> None:
-    for machine, lease in list(cluster.replicas):
-        if not lease.leads:
-            continue
+    for machine, _ in [one for one in cluster.replicas if one[1].leads][:1]:
         ids = [case.id for case in machine.cases.values() if case.pod == pod and case.restorable]
         if ids:
-            try:
+            with suppress(CaseUnfit, Unknown, HistoryDown, NotLeader):
                 await cluster.surviving(machine, machine.restore(ids[0], "ops"))
-            except (CaseUnfit, Unknown, HistoryDown, NotLeader):
-                pass
-        return
 
 
 ACTIONS = st.one_of(
@@ -203,7 +202,8 @@ ACTIONS = st.one_of(
     st.tuples(st.just("somebody"), st.sampled_from(["web", "solo"])),
     st.tuples(st.just("api"), st.sampled_from(["ok", "ok", "down"])),
     st.tuples(
-        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait"]), st.just("")
+        st.sampled_from(["refuses", "ok", "lost", "down", "up", "swap", "both", "stop", "go", "wait", "soon", "soon"]),
+        st.just(""),
     ),
     st.tuples(st.just("kill"), st.integers(0, 8)),
 )
@@ -222,9 +222,9 @@ def test_no_history_crash_or_fault_ends_a_pod_that_must_not_end(actions):
                 vetoed = {cluster.uid(pod) for pod in cluster.vetoed}
                 await live(cluster, what, of)
                 for one in cluster.scaled[before:]:
-                    ended = {uid for uid in one.shown if OWNERS[uid.split("-")[1]] == one.owner}
-                    assert {one.shown[uid] for uid in ended} == {"idle"}, "ended a pod that was not shown idle"
-                    assert not ended & (forbidden | vetoed), "ended a pod that somebody excluded"
+                    assert set(one.ended.values()) == {"idle"}, "ended a pod that was not shown idle"
+                    assert not one.ended.keys() & forbidden, "ended a pod that somebody excluded"
+                    assert not one.ended.keys() & vetoed, "ended a pod whose annotation forbids it"
                     assert not stopped, "acted while stopped"
                     assert api == "ok", "acted without the Kubernetes API"
                     assert one.before > 0, "took what was not there"
@@ -317,17 +317,70 @@ async def test_a_restore_that_is_refused_can_be_asked_for_again(cluster):
 
 
 async def test_what_was_not_taken_cannot_be_restored(cluster):
-    await idle(cluster, "c", windows=1)
+    """Neither before a decision, nor after it and before the first attempt, nor after an attempt without effect."""
     machine = cluster.replicas[0][0]
+    await idle(cluster, "c", windows=1)
     with pytest.raises(CaseUnfit):
         await machine.restore("uid-c-0", "ops")
     cluster.control = "refuses"
-    await idle(cluster, "c", windows=3)
-    assert machine.cases["uid-c-0"].state == "acting"
-    with pytest.raises(CaseUnfit):
-        cluster.control = "ok"
+    while machine.cases["uid-c-0"].state != "acting":
+        cluster.now += 600
+        await cluster.analyse()
+    with pytest.raises(CaseUnfit, match="not changed yet"):
         await machine.restore("uid-c-0", "ops")
+    assert machine.cases["uid-c-0"].state == "acting"
+    await cluster.deliver()
+    cluster.control = "ok"
+    with pytest.raises(CaseUnfit):
+        await machine.restore("uid-c-0", "ops")
+    assert machine.cases["uid-c-0"].reason == "restore_refused"
     assert cluster.owners["solo"].replicas == 1
+
+
+async def decided(cluster: Cluster, pods: str) -> None:
+    """The call waits, because the cluster refused the first attempt."""
+    cluster.control = "refuses"
+    await idle(cluster, pods)
+    assert {cluster.replicas[0][0].cases[cluster.uid(pod)].state for pod in pods} == {"acting"}
+    cluster.control = "ok"
+
+
+async def test_a_pod_that_is_new_since_the_last_analysis_keeps_its_owner(cluster):
+    await decided(cluster, "ab")
+    await live(cluster, "reborn", "b")
+    await live(cluster, "soon", "")
+    assert cluster.scaled == []
+
+
+async def test_an_annotation_that_is_new_since_the_last_analysis_is_seen(cluster):
+    await decided(cluster, "c")
+    await live(cluster, "veto", "c")
+    await live(cluster, "soon", "")
+    assert cluster.scaled == []
+
+
+async def test_a_pod_that_works_again_releases_the_others_of_its_owner(cluster):
+    await decided(cluster, "ab")
+    cluster.verdicts["b"] = "in_use"
+    await cluster.window()
+    case = cluster.replicas[0][0].cases["uid-a-0"]
+    assert (case.state, case.reason) == ("released", "owner_in_use")
+    assert cluster.scaled == []
+
+
+async def test_an_idle_pod_that_somebody_excluded_keeps_its_owner(cluster):
+    await idle(cluster, "b", windows=1)
+    machine = cluster.replicas[0][0]
+    await machine.exempt("uid-b-0", "ops")
+    await idle(cluster, "ab", windows=6)
+    assert cluster.scaled == []
+    assert (machine.cases["uid-a-0"].state, machine.cases["uid-a-0"].held_by) == ("grace", ("owner_in_use",))
+
+
+async def test_nobody_is_asked_to_approve_what_would_not_happen(cluster):
+    cluster.config = replace(SCALE, reclaim=replace(SCALE.reclaim, approval=True))
+    await idle(cluster, "a", windows=6)
+    assert cluster.replicas[0][0].cases["uid-a-0"].state == "grace"
 
 
 async def test_a_crash_after_any_step_scales_once_and_gives_back_what_was_there(tmp_path):
