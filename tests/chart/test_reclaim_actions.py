@@ -10,12 +10,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.chart.audit import granted, requests
 from tests.chart.cluster import Cluster
 from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared
 from tests.controlplane import until
 from vgpuscope.model.errors import CallFailed, CaseUnfit
+from vgpuscope.model.reclaim import Call
+from vgpuscope.services.analyzer.reclaim import Order
+from vgpuscope.sinks.kube import Why
 from vgpuscope.store.engine.engine import open_engine
 
 pytestmark = pytest.mark.real
@@ -86,12 +90,14 @@ async def test_two_calls_for_one_owner_keep_the_number_that_was_there_first(take
     workloads.until_pods(2)
     await taker.decided()
     [first, second] = await taker.calls()
+    await taker.kube.learn([taker.case().workload], fresh=True, seen=())
+    target = taker.kube.known(taker.case().workload).pod.target
+    assert target is not None
     for call in (first, second, first):
-        await taker.kube.learn([taker.machine.cases[call.case_id].workload], fresh=True, seen=())
-        if taker.kube.known(taker.machine.cases[call.case_id].workload).pod.read:
-            await taker.kube.scale(call, now=taker.now)
+        await taker.kube._hands().stop(target, _why(call), now=taker.now)
     assert mark(workloads.now(web))["before"] == {"spec replicas": 2}
     assert mark(workloads.now(web))["key"] == first.key
+    assert len(workloads.events()) == 2, "one for each call"
 
 
 async def test_a_call_that_is_repeated_after_a_crash_changes_nothing(taker: Hand, workloads: Workloads):
@@ -288,10 +294,8 @@ async def test_a_missing_right_fails_visibly_and_says_what_to_do(taker: Hand, wo
         cluster.install(RELEASE, home, {"config": {"reclaim": {"action": "scale"}}})
     web = workloads.deployment("web")
     workloads.until_pods(1)
-    taker.config = msgspec.structs.replace(
-        taker.config,
-        analyzer=msgspec.structs.replace(taker.config.analyzer, kubeconfig=cluster.kubeconfig(ACCOUNT, home)),
-    )
+    analyzer = replace(taker.config.analyzer, kubeconfig=cluster.kubeconfig(ACCOUNT, home))
+    taker.config = replace(taker.config, analyzer=analyzer)
     taker.restart()
     await taker.delivered()
     [call] = await taker.calls()
@@ -342,13 +346,7 @@ async def test_nobody_acts_while_the_api_server_is_down(taker: Hand, workloads: 
     web = workloads.deployment("web")
     workloads.until_pods(1)
     good = taker.config
-    config = msgspec.json.decode(Path(good.analyzer.kubeconfig or "").read_bytes())
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    broken = Path(good.analyzer.kubeconfig or "").with_suffix(".broken")
-    broken.write_bytes(msgspec.json.encode(config))
-    taker.config = msgspec.structs.replace(
-        good, analyzer=msgspec.structs.replace(good.analyzer, kubeconfig=str(broken))
-    )
+    taker.config = replace(good, analyzer=replace(good.analyzer, kubeconfig=_of_nobody(good.analyzer.kubeconfig)))
     await taker.delivered()
     assert taker.kube.state == "down"
     assert "kube_unreachable" in taker.case().held_by
@@ -375,8 +373,16 @@ def test_no_right_deletes_anything(cluster: Cluster, installed):
     assert refused == []
 
 
-def _why(call):
-    from vgpuscope.services.analyzer.reclaim import Order
-    from vgpuscope.services.analyzer.reclaim_kube import _why as why
+def _of_nobody(kubeconfig: str | None) -> str:
+    """The same kubeconfig with an address at which nobody answers."""
+    assert kubeconfig is not None
+    config = msgspec.json.decode(Path(kubeconfig).read_bytes())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    broken = Path(kubeconfig).with_suffix(".broken")
+    broken.write_bytes(msgspec.json.encode(config))
+    return str(broken)
 
-    return why(call, msgspec.json.decode(call.body, type=Order))
+
+def _why(call: Call) -> Why:
+    order = msgspec.json.decode(call.body, type=Order)
+    return Why(call.key, order.namespace, order.pod, order.pod_uid)

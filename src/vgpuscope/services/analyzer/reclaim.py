@@ -414,7 +414,7 @@ class Reclaim:
 
     def _failed(self, call: Call, error: CallFailed) -> tuple[Call, Sequence[Case]]:
         """The call after a failed attempt, and its case if there will be no other attempt."""
-        text = " ".join((str(error), error.hint)) if isinstance(error, CallRefused) else str(error)
+        text = str(error) if error.advice == error.hint else f"{error}. {error.advice}"
         log.warning("a call failed", extra=fields(call=call.key, attempts=call.attempts, error=text))
         refused = isinstance(error, CallRefused)
         if not refused and not retries.exhausted(call.first_at, self._clock()):
