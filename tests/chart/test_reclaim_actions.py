@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.chart.audit import granted, requests
-from tests.chart.cluster import Cluster
-from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared
+from tests.chart.cluster import Cluster, Object
+from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared, reference
 from tests.controlplane import until
 from vgpuscope.model.errors import CallFailed, CaseUnfit
-from vgpuscope.model.reclaim import Call
+from vgpuscope.model.reclaim import Call, Workload
 from vgpuscope.services.analyzer.reclaim import Order
 from vgpuscope.sinks.kube import Why
 from vgpuscope.store.engine.engine import open_engine
@@ -166,15 +166,16 @@ async def test_a_new_pod_of_the_owner_holds_the_call_back(taker: Hand, workloads
 
 async def test_a_change_after_the_look_makes_the_server_refuse(taker: Hand, workloads: Workloads):
     """The version of the owner is older than the list of its pods, so nothing slips in between."""
-    web = workloads.deployment("web")
+    notebook = workloads.make("Notebook", "alice", {}, api_version="kubeflow.org/v1")  # no controller touches it here
+    workloads.stateful("alice", by=notebook)
     workloads.until_pods(1)
     await taker.decided()
     [call] = await taker.calls()
     await taker.kube.learn([taker.case().workload], fresh=True, seen=())
-    workloads.patch(web, {"spec": {"replicas": 2}})
+    workloads.patch(notebook, {"metadata": {"annotations": {"somebody": "was here"}}})
     with pytest.raises(CallFailed, match="409"):
         await taker.kube.scale(call, now=taker.now)
-    assert workloads.now(web)["spec"]["replicas"] == 2
+    assert "kubeflow-resource-stopped" not in workloads.now(notebook)["metadata"]["annotations"]
 
 
 async def test_a_stateful_set(taker: Hand, workloads: Workloads):
@@ -281,6 +282,7 @@ async def test_a_pod_of_the_same_name_is_another_one(taker: Hand, workloads: Wor
     until(lambda: not workloads.pods())
     new = workloads.pod("alone")
     await taker.machine.deliver_due()
+    assert not taker.kube.known(taker.case().workload).pod.read
     assert workloads.now(new)["metadata"]["uid"] == new["metadata"]["uid"]
     with pytest.raises(CallFailed, match="another pod"):  # and if it had been asked, the server would have refused it
         await taker.kube._hands().stop(target, _why(call), now=taker.now)
@@ -329,6 +331,22 @@ async def test_an_owner_that_nobody_knows_is_left_alone(taker: Hand, workloads: 
     await taker.delivered()
     assert taker.case().held_by == ("no_action",)
     assert workloads.now(web)["spec"]["replicas"] == 1
+
+
+async def test_a_pod_cannot_stop_an_owner_that_is_not_its_own(taker: Hand, workloads: Workloads):
+    """Somebody who may create pods, and nothing else, names the ReplicaSet of a service without GPUs as the owner."""
+    labels = {"app": "api"}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": workloads.template(labels, devices=0)}
+    api = workloads.make("Deployment", "api", spec)
+    workloads.until_pods(1)
+    [rs] = workloads.cluster.all("apps/v1/replicasets", workloads.namespace)
+    rs |= {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    selected = rs["spec"]["selector"]["matchLabels"]
+    forged = workloads.pod("api-forged", labels=selected, ownerReferences=[reference(rs)])
+    await taker.kube.learn([_workload(forged)], fresh=True, seen=())
+    assert taker.kube.known(_workload(forged)).pod.target is None
+    await taker.delivered()
+    assert workloads.now(api)["spec"]["replicas"] == 1
 
 
 async def test_what_keda_would_scale_back_is_left_alone(taker: Hand, workloads: Workloads):
@@ -381,6 +399,11 @@ def _of_nobody(kubeconfig: str | None) -> str:
     broken = Path(kubeconfig).with_suffix(".broken")
     broken.write_bytes(msgspec.json.encode(config))
     return str(broken)
+
+
+def _workload(pod: Object) -> Workload:
+    meta = pod["metadata"]
+    return Workload(uid=meta["uid"], namespace=meta["namespace"], pod=meta["name"])
 
 
 def _why(call: Call) -> Why:

@@ -33,6 +33,7 @@ class KubeObject(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     controller: Controller | None = None
     selector: str = ""  # label selector of its pods; "": it names none
+    wants_devices: bool = False  # its template asks for an extended resource or a claim
 
     @property
     def group(self) -> str:

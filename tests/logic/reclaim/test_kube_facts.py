@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import LIVE, OLD, Player, gpu, tenant
 from vgpuscope.logic.reclaim.annotations import consent_of, grace_of, queues_of, signals_of
@@ -53,15 +54,15 @@ def test_a_schedule(begin, end, active):
     assert (signal.name, signal.active) == ("schedule", active)
 
 
-def owner(kind: str, api_version: str, *, selector: str = "app=x", labels=None) -> KubeObject:
+def owner(kind: str, api_version: str, *, selector: str = "app=x", labels=None, devices: bool = True) -> KubeObject:
     return KubeObject(
         api_version=api_version,
         kind=kind,
         name="x",
         uid=f"uid-{kind}",
-        version="7",
         selector=selector,
         labels=labels or {},
+        wants_devices=devices and bool(selector),
     )
 
 
@@ -78,6 +79,7 @@ CHAINS = [
     ((owner("Job", "batch/v1", labels={"kueue.x-k8s.io/queue-name": "q"}),), None),
     ((owner("Job", "batch/v1"), owner("JobSet", "jobset.x-k8s.io/v1alpha2")), None),
     ((RS, DEPLOYMENT, owner("Rollout", "argoproj.io/v1alpha1")), None),
+    ((RS, owner("Deployment", "apps/v1", devices=False)), None),  # a pod that names an owner which is not its own
     ((owner("DaemonSet", "apps/v1"),), None),
     ((owner("Deployment", "example.com/v1"),), None),
     ((owner("CronJob", "batch/v1"),), None),
@@ -158,8 +160,6 @@ def test_each_brake_holds_alone(known, brake):
 
 
 def test_an_owner_who_asks_for_a_longer_grace_after_the_notice_gets_it():
-    from msgspec.structs import replace
-
     player = Player(policy=replace(LIVE, grace=600.0, confirmations=1), known=READ, world={"kube": "ok"})
     player.see(600.0, gpu(0, tenant("a", "idle")))
     assert player.cases["uid-a"].state == "grace"

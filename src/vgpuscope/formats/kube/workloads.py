@@ -47,15 +47,6 @@ class _Selector(Struct, rename="camel"):
     match_expressions: list[_Expression] | None = None
 
 
-class _ObjectSpec(Struct):
-    selector: _Selector | None = None
-
-
-class _Object(Struct):
-    metadata: _Meta
-    spec: _ObjectSpec | None = None
-
-
 class _Resources(Struct):
     limits: dict[str, object] | None = None
     requests: dict[str, object] | None = None
@@ -70,6 +61,20 @@ class _PodSpec(Struct, rename="camel"):
     init_containers: list[_Container] | None = None
     priority_class_name: str = ""
     resource_claims: list[object] | None = None
+
+
+class _Template(Struct):
+    spec: _PodSpec | None = None
+
+
+class _ObjectSpec(Struct):
+    selector: _Selector | None = None
+    template: _Template | None = None
+
+
+class _Object(Struct):
+    metadata: _Meta
+    spec: _ObjectSpec | None = None
 
 
 class _PodStatus(Struct, frozen=True):
@@ -114,6 +119,7 @@ def decode_object(data: bytes, *, api_version: str, kind: str) -> KubeObject:
     found = _decoded(data, _Object, f"{kind} of {api_version}")
     meta = found.metadata
     selector = found.spec.selector if found.spec else None
+    template = found.spec.template.spec if found.spec and found.spec.template else None
     return KubeObject(
         api_version=api_version,
         kind=kind,
@@ -124,6 +130,7 @@ def decode_object(data: bytes, *, api_version: str, kind: str) -> KubeObject:
         labels=meta.labels or {},
         controller=_controller(meta),
         selector=_selector(selector) if selector else "",
+        wants_devices=template is not None and _wants_devices(template),
     )
 
 
@@ -162,8 +169,12 @@ def _pod(found: _Pod) -> KubePod:
         notes=notes_of(meta.annotations or {}),
         controller=_controller(meta),
         priority_class=spec.priority_class_name,
-        wants_devices=bool(spec.resource_claims) or any(map(_extended, _asked(spec))),
+        wants_devices=_wants_devices(spec),
     )
+
+
+def _wants_devices(spec: _PodSpec) -> bool:
+    return bool(spec.resource_claims) or any(map(_extended, _asked(spec)))
 
 
 def _asked(spec: _PodSpec) -> Iterable[str]:

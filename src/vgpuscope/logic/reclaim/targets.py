@@ -12,6 +12,7 @@ from vgpuscope.model.quantity import PodUID
 from vgpuscope.model.reclaim import Target
 
 _SCALABLE = {"Deployment", "StatefulSet", "ReplicaSet"}
+_WITHOUT_TEMPLATE = {"Notebook", "InferenceService"}  # of which only metadata is read
 _KUEUE = "kueue.x-k8s.io/queue-name"  # Kueue resumes what it has admitted
 _KSERVE_PODS, _NOTEBOOK_PODS = "serving.kserve.io/inferenceservice", "notebook-name"
 
@@ -35,11 +36,16 @@ def chosen(pod: KubePod, owners: Sequence[KubeObject], *, complete: bool) -> Cho
 
 
 def _acted_on(owners: Sequence[KubeObject]) -> KubeObject | None:
-    """The topmost owner; the Job of a CronJob, which makes the next one in time."""
+    """The topmost owner; the Job of a CronJob, which makes the next one in time.
+
+    The owner's own template has to ask for devices. A pod can name any owner, and whoever may create pods could have a
+    service stopped that has no GPU.
+    """
     top = owners[-1]
     if (top.group, top.kind) == ("batch", "CronJob") and len(owners) > 1:
         top = owners[-2]
-    return top if (top.group, top.kind) in STOPS and _KUEUE not in top.labels else None
+    fit = (top.group, top.kind) in STOPS and _KUEUE not in top.labels
+    return top if fit and (top.wants_devices or top.kind in _WITHOUT_TEMPLATE) else None
 
 
 def _selector(top: KubeObject) -> str:
