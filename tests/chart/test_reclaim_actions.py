@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.chart.audit import granted, requests
+from tests.chart.audit import granted, requests, used
 from tests.chart.cluster import Cluster, Object
 from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared, reference
 from tests.controlplane import until
@@ -382,13 +382,31 @@ async def test_a_young_pod_and_a_protected_class_hold_back(taker: Hand, workload
     assert taker.case().held_by == ("pod_age",)
 
 
+async def test_rights_in_some_namespaces_are_rights_in_these_only(taker: Hand, workloads: Workloads, cluster: Cluster):
+    home, other = "reclaim-some", Workloads(cluster, f"{workloads.namespace}-other")
+    cluster.install(RELEASE, home, SCALE | {"analyzer": {"reclaimNamespaces": [workloads.namespace]}})
+    analyzer = replace(taker.config.analyzer, kubeconfig=cluster.kubeconfig(ACCOUNT, home))
+    taker.config = replace(taker.config, analyzer=analyzer)
+    taker.restart()
+    web = workloads.deployment("web")
+    workloads.until_pods(1)
+    await taker.delivered()
+    assert workloads.now(web)["spec"]["replicas"] == 0
+    pod = other.pod("alone")
+    await taker.kube.learn([_workload(pod)], fresh=True, seen=())
+    known = taker.kube.known(_workload(pod))
+    assert (known.pod.read, taker.kube.state) == (False, "ok")
+    assert "403" in known.signals[0].detail
+
+
 def test_no_right_deletes_anything(cluster: Cluster, installed):
     """After all tests: what the account asked for was allowed, but for owners that are nobody's."""
     rights = granted(installed, ACCOUNT)
     assert {right.verb for right in rights} == {"get", "list", "patch", "create"}
     assert {right.resource for right in rights if right.verb == "create"} == {"pods/eviction", "events"}
-    refused = [one for one in requests(cluster.audit_log, ACCOUNT, HOME) if one.code in {401, 403}]
-    assert refused == []
+    asked = requests(cluster.audit_log, ACCOUNT, HOME)
+    assert [one for one in asked if one.code in {401, 403}] == []
+    assert {right for right in rights if right.verb in {"patch", "create"} and not used(right, asked)} == set()
 
 
 def _of_nobody(kubeconfig: str | None) -> str:
