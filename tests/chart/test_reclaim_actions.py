@@ -16,6 +16,10 @@ from tests.chart.audit import granted, requests, used
 from tests.chart.cluster import Cluster, Object
 from tests.chart.reclaiming import SCALE, Hand, Workloads, hand, mark, prepared, reference
 from tests.controlplane import until
+from tests.http.serving import until as waited
+from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
+from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed
+from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed, CaseUnfit
 from vgpuscope.model.reclaim import Call, Workload
 from vgpuscope.services.analyzer.reclaim import Order
@@ -380,6 +384,36 @@ async def test_a_young_pod_and_a_protected_class_hold_back(taker: Hand, workload
     taker.change(min_pod_age=86400.0)
     await taker.delivered()
     assert taker.case().held_by == ("pod_age",)
+
+
+async def test_the_analyzer_frees_a_gpu_and_an_operator_gives_it_back(workloads: Workloads, cluster: Cluster, tmp_path):
+    """The whole service with its API; the source is a stub that shows the pod idle."""
+    web = workloads.deployment("web")
+    [pod] = workloads.until_pods(1)
+    who = Tenant(namespace=workloads.namespace, pod=pod["metadata"]["name"], pod_uid=pod["metadata"]["uid"])
+    source = StubSource(reading(track(0), track(1, util=IDLE, tenant=who)))
+    live = EAGER | {
+        "analyzer.history": str(tmp_path / "h.db"),
+        "analyzer.kubeconfig": cluster.kubeconfig(ACCOUNT, HOME),
+        "control.enabled": True,
+        "control.dry_run": False,
+        "reclaim.action": "scale",
+    }
+    async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **live) as one:
+        await one.analysed()
+        await waited(lambda: one.analyzer._leads)
+        for _ in range(3):
+            await analysed(one)
+        await waited(lambda: one.analyzer.reclaim.counts.actions["scale", "success"])
+        assert workloads.now(web)["spec"]["replicas"] == 0
+        [case] = (await one.json("/api/v1/reclaim"))["cases"]
+        assert (case["state"], case["target"], case["restorable"]) == ("acting", "Deployment/web", True)
+        assert 'vgpuscope_reclaim_actions_total{action="scale",outcome="success"} 1' in await one.metrics()
+        done = await one.client.post(f"/api/v1/reclaim/{case['id']}/restore", headers=BEARER)
+        assert (done.status_code, done.json()["state"], done.json()["by"]) == (200, "restored", "token")
+        assert workloads.now(web)["spec"]["replicas"] == 1
+        log = (await one.json("/api/v1/audit"))["entries"]
+        assert [entry["what"] for entry in log[:2]] == ["call_delivered", "restore_asked"]
 
 
 async def test_rights_in_some_namespaces_are_rights_in_these_only(taker: Hand, workloads: Workloads, cluster: Cluster):

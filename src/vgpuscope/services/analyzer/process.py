@@ -51,12 +51,13 @@ from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
 from vgpuscope.services.analyzer.reclaim_activity import ReclaimActivity
-from vgpuscope.services.analyzer.reclaim_kube import ReclaimKube
+from vgpuscope.services.analyzer.reclaim_kube import ReclaimKube, wanted
 from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
+from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
@@ -640,6 +641,8 @@ def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
     found = config.analyzer
+    if wanted(config) and found.kubeconfig is not None:
+        check_kubeconfig(found.kubeconfig)
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
             "analyzer.protect_reads: reading is to need credentials, but there are none",
