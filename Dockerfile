@@ -45,7 +45,7 @@ LABEL org.opencontainers.image.title="vgpuscope" \
 COPY --from=build /opt/vgpuscope /opt/vgpuscope
 ENV PATH=/opt/vgpuscope/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
 # the analyzer's history; mount a volume here to keep it
-ENV VGPUSCOPE_ANALYZER_HISTORY=/var/lib/vgpuscope/results.sqlite
+ENV VGPUSCOPE_ANALYZER_HISTORY=/var/lib/vgpuscope/history.db
 RUN install -d -m 0755 -o 65532 -g 65532 /app /var/lib/vgpuscope
 VOLUME /var/lib/vgpuscope
 # config.yaml is read from here

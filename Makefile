@@ -73,16 +73,16 @@ programs: $(STAMP)
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 
-test: programs $(CONSOLE)  ## everything that proves the product; installs what it needs
+test: programs $(CONSOLE)  ## everything that proves the product, but for a day of soak; installs what it needs
 	tools/console/run test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not day"
 
 test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
 
 coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup
+	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup -m "not day"
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

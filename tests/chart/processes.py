@@ -17,7 +17,7 @@ def analyzer(kubeconfig: str, settings: Object, path: Path) -> Iterator[RunningA
     """The analyzer with the settings that Helm installed, except for what only a pod has."""
     port, log, file = free_port(), path / "analyzer.log", path / "config.yaml"
     file.write_text(settings["data"]["config.yaml"])
-    here = ["--listen", f"127.0.0.1:{port}", "--history", str(path / "results.sqlite"), "--kubeconfig", kubeconfig]
+    here = ["--listen", f"127.0.0.1:{port}", "--history", str(path / "history.db"), "--kubeconfig", kubeconfig]
     command = [sys.executable, "-m", "vgpuscope", "analyzer", "--config", str(file), *here]
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=bare(HOME=str(path)), cwd=path)

@@ -21,6 +21,7 @@ WRONG = [
     ({"config": {"prometheus": {"url": "prometheus:9090"}}}, "/config/prometheus/url", "does not match pattern"),
     ({"config": {"log": {"format": "xml"}}}, "/config/log/format", "one of 'text', 'json'"),
     ({"config": {"agent": {"sample_interval": "soon"}}}, "/config/agent/sample_interval", "'soon' does not match"),
+    ({"config": {"agent": {"pods": "foo"}}}, "/config/agent/pods", "'foo' does not match"),
     ({"config": {"agent": {"listen": ":1"}}}, "/config/agent", "'listen' not allowed"),
     ({"config": {"prometheus": {"password": "hunter2"}}}, "/config/prometheus", "'password' not allowed"),
     ({"analyzer": {"secretEnv": {"PASSWORT": {"name": "a", "key": "b"}}}}, "/analyzer/secretEnv", "'PASSWORT'"),

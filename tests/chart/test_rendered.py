@@ -255,7 +255,7 @@ def test_the_services_accept_the_settings_that_the_chart_writes(objects, tmp_pat
         assert listen.rpartition(":")[2] == str(container["ports"][0]["containerPort"])
         if component == "analyzer":
             assert loaded.config.analyzer.history in {
-                "/var/lib/vgpuscope/results.sqlite",
+                "/var/lib/vgpuscope/history.db",
                 "postgresql://scope@db/scope",
             }
 

@@ -83,7 +83,7 @@ async def test_docker_run_with_the_config_file_and_variables_of_gpu_oour(image):
     assert b"<!doctype html>" in page.lower()
     assert alive == 0
     assert dead == 1
-    assert (image.root / "var/lib/vgpuscope/results.sqlite").exists()
+    assert (image.root / "var/lib/vgpuscope/history.db").exists()
     assert "settings read file=" in log
     assert "app/config.yaml" in log
     assert KEY not in log

@@ -46,6 +46,7 @@ _BOUNDS = (
     ("le", "maximum"),
     ("lt", "exclusiveMaximum"),
     ("min_length", "minLength"),
+    ("pattern", "pattern"),
 )
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from vgpuscope.config import Loaded
 
 _PRINT = "print every setting and where its value came from"
+_LINE = 80  # columns; a longer value makes its own line longer, and no other
 _EXAMPLES = (
     ("vgpuscope config print", "the settings in effect here"),
     ("vgpuscope config print --config prod.yaml --json", "those of a file, as JSON"),
@@ -48,7 +49,8 @@ def _as_table(loaded: "Loaded") -> str:
 
     rows = [(s.path, s.shown(loaded.value(s.path)), loaded.origins[s.path]) for s in SETTINGS]
     rows.insert(0, ("SETTING", "VALUE", "FROM"))
-    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    longest = _LINE - 4 - sum(max(len(row[i]) for row in rows) for i in (0, 2))
+    widths = [max(len(row[i]) for row in rows if len(row[i]) <= most) for i, most in ((0, _LINE), (1, longest))]
     return "\n".join(f"{path:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for path, value, origin in rows)
 
 

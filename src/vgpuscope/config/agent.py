@@ -48,6 +48,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pods: Annotated[
         str,
         Meta(
+            pattern="^(auto|kube|kubelet|none|file:.+)$",
             description="Source of the pods of this node: kube (API server), kubelet, file:PATH (a PodList in JSON) or "
             "none. auto means kube in a cluster or with a kubeconfig, otherwise none.",
             extra={"form": "pods", "placeholder": "kube|kubelet|file:PATH|none"},

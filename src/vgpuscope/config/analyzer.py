@@ -515,3 +515,8 @@ class AnalyzerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = 86400.0
     web_config_file: WebConfigFile = None
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether results are stored."""
+        return self.history not in {"", "none"}

@@ -187,7 +187,7 @@ class Identity:
     def _why_read_only(self) -> str:
         if self._loopback:
             return "this request came through a proxy, not from this machine, and no token is set"
-        return "this listener is read-only: it is not on a loopback address, and no token is set"
+        return "this listener is read-only: it is not known to be on a loopback address, and no token is set"
 
     def _within_site(self, way: Way, found: Caller, request: Request) -> Caller:
         """A proxy that has credentials itself names its user; role and namespaces stay those of its credentials."""

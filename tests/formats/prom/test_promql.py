@@ -13,6 +13,7 @@ from vgpuscope.catalog import node as m
 from vgpuscope.formats.prom.promql import (
     Line,
     Matcher,
+    NamedLabels,
     VectorRow,
     chosen_by,
     decode_error,
@@ -303,3 +304,38 @@ def test_every_statistic_has_a_query():
         'count_over_time(DCGM_FI_DEV_GPU_UTIL{a="b"}[5ms])',
         'timestamp(DCGM_FI_DEV_GPU_UTIL{a="b"})',
     }
+
+
+_LABEL_TEXT = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(['a"b', "a\\", "}", '","x":"y', "名"])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            _LABEL_TEXT, st.dictionaries(_LABEL_TEXT | st.sampled_from(["UUID", "pod"]), _LABEL_TEXT, max_size=3)
+        ),
+        max_size=6,
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_labels_that_are_decoded_once_are_those_that_json_says(series, first, dense):
+    """Truth: Python's own json. The name may be first, last, or alone; text may be escaped in any way."""
+    named = NamedLabels()
+    for name, labels in series * 2:
+        whole = {"__name__": name, **labels} if first else {**labels, "__name__": name}
+        raw = json.dumps(whole, separators=(",", ":") if dense else None, ensure_ascii=dense).encode()
+        assert named.decode(raw) == (name, labels)
+
+
+def test_series_of_one_thing_share_their_labels():
+    named = NamedLabels()
+    (a, one), (b, two) = (named.decode(f'{{"__name__":"{name}","pod":"p"}}'.encode()) for name in ("x", "y"))
+    assert (a, b) == ("x", "y")
+    assert one is two
+
+
+@pytest.mark.parametrize("raw", [b'{"__name__":"x","pod":1}', b'{"__name__":"x","pod":"p"', b'{"__name__":"x"', b"[]"])
+def test_labels_that_cannot_be_read_are_an_error(raw):
+    with pytest.raises(AnswerUnreadable):
+        NamedLabels().decode(raw)

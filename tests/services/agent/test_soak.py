@@ -1,7 +1,6 @@
 """Twenty thousand samples of a node on which nothing lasts: what the agent holds does not grow."""
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 
 from tests.native import build
 from tests.services.agent.soak import LEAVE_IN_A_WINDOW
+from tests.uncovered import uncovered
 
 pytestmark = pytest.mark.soak
 
@@ -35,7 +35,7 @@ def test_what_the_agent_holds_does_not_grow_while_pods_processes_regions_and_ins
 def soaked(root):
     """What tests.services.agent.soak printed, in a process of its own."""
     command = [sys.executable, "-m", "tests.services.agent.soak", str(root), str(CYCLES)]
-    environment = os.environ | build.environment(build.library_or_skip(), root / "nvml")
+    environment = uncovered() | build.environment(build.library_or_skip(), root / "nvml")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WITHIN, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.paths import REPOSITORY, TESTS
 from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
+from tests.uncovered import uncovered
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Allocated, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.store.engine.engine import Engine
@@ -461,7 +462,7 @@ assert not {{"sqlite3", "psycopg"}} & sys.modules.keys()
 open_history({str(path)!r}, **keep)
 assert "psycopg" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script], check=True, env=uncovered())  # coverage loads sqlite3
 
 
 def test_another_kind_of_database_is_refused_without_its_password():

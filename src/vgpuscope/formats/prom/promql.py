@@ -226,6 +226,7 @@ _INFINITE = re.compile(rb'"\+Inf"(?=\s*\])')  # as a value, not as a label's
 _NAMES = msgspec.json.Decoder(_Envelope[list[str]])
 _ANY = msgspec.json.Decoder(_Envelope[msgspec.Raw])
 _LABELS = msgspec.json.Decoder(dict[str, str])
+_NAME_FIRST = b'{"__name__":"'  # as engines write it, unless a label begins with a capital letter
 
 
 def decode_vector(data: bytes) -> Answer[VectorRow]:
@@ -276,6 +277,28 @@ def decode_named(raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise AnswerUnreadable(f"labels that are not text: {e}") from e
     return labels.pop("__name__", ""), labels
+
+
+class NamedLabels:
+    """Decodes labels with the metric's name. Series of several metrics of one thing have the same labels: they are
+    decoded once, and every series gets the same dictionary.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, dict[str, str]] = {}
+
+    def decode(self, raw: bytes | msgspec.Raw) -> tuple[str, dict[str, str]]:
+        """The metric's name, if it is there, and the other labels; AnswerUnreadable."""
+        text = bytes(raw)
+        if not text.startswith(_NAME_FIRST):
+            return decode_named(text)
+        quoted, comma, rest = text[len(_NAME_FIRST) :].partition(b'",')
+        if not comma or b"\\" in quoted or b'"' in quoted:
+            return decode_named(text)
+        labels = self._known.get(rest)
+        if labels is None:
+            labels = self._known[rest] = decode_labels(b"{" + rest)
+        return quoted.decode(), labels
 
 
 def without_name(raws: Iterable[bytes], name: str) -> list[bytes]:

@@ -230,7 +230,8 @@ def _tenant_facts(facts: Facts | None, use: TenantUse, gpu: GpuUse) -> TenantFac
         return _NO_TENANT
     who = use.tenant
     key = TenantKey(gpu.gpu_id, gpu.mig, who.namespace, who.pod, who.container)
-    found, region = facts.tenants.get(key), facts.tenants.get(key._replace(mig=""))
+    found = facts.tenants.get(key)
+    region = facts.tenants.get(key._replace(mig="")) if gpu.mig else found
     if found is None or region is None or found is region:
         return found or region or _NO_TENANT
     return TenantFacts(

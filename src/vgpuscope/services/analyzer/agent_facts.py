@@ -143,5 +143,5 @@ class EngineFacts:
 
 
 def _decoded(data: bytes) -> list[tuple[Seen, float]]:
-    rows = promql.decode_vector(data).rows
-    return [(Seen(*promql.decode_named(row.metric)), row.value[1]) for row in rows]
+    rows, named = promql.decode_vector(data).rows, promql.NamedLabels()
+    return [(Seen(*named.decode(row.metric)), row.value[1]) for row in rows]

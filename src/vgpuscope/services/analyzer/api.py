@@ -307,7 +307,7 @@ class AnalyzerApi:
             analysed=state.last is not None,
             old=state.old,
             leader=state.leader,
-            stored=None if config.analyzer.history in {"", "none"} else state.history,
+            stored=state.history if config.analyzer.keeps_results else None,
             failing=state.failing,
             targets_up=up,
             targets_down=down,
@@ -457,7 +457,7 @@ class AnalyzerApi:
         step, begin = _period(asked.since, end)
         analysis = (await self._board(call)).analysis
         ledger = await wasted(self._state.points, analysis, step=step, begin=begin, end=end)
-        stored = self._state.config().analyzer.history not in {"", "none"}
+        stored = self._state.config().analyzer.keeps_results
         found = ledger.waste(
             group_by=asked.group_by,
             begin=begin,

@@ -270,7 +270,7 @@ class Console:
         return await reader.read()
 
     def _chart_reader(self, fetch: Callable[[], Awaitable[Any]]) -> PartReader[Any]:
-        stored = self._desk.config().analyzer.history not in {"", "none"} or self.engine is not None
+        stored = self._desk.config().analyzer.keeps_results or self.engine is not None
         return PartReader(
             "history",
             (lambda: self._in_turn(fetch)) if stored else None,
@@ -382,7 +382,7 @@ class Console:
     # ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read_past(self, *, past: bool) -> Held[overview.PastFacts]:
-        stored = self._desk.config().analyzer.history not in {"", "none"}
+        stored = self._desk.config().analyzer.keeps_results
         if stored != self._stored:
             self._stored, self._past = stored, self._past_reader(stored=stored)
         return await self._past.read() if past else self._past.held()

@@ -300,7 +300,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look,
             leader=self._leads,
-            history=self._stored is True,
+            history=self._settings.config.analyzer.keeps_results and self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
         )
 

@@ -1,9 +1,10 @@
 """The report on a terminal: the chain at a glance, then each finding with cause, fix and commands to copy."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
@@ -16,6 +17,7 @@ Language = Literal["en", "zh"]
 
 _MARKS: dict[Status, str] = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "–"}
 _STYLES: dict[Status, str] = {"pass": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"])+""", re.DOTALL)  # of a shell
 _STAGE_WIDTH = 16
 _STATUS_WIDTH = 8
 _CODE_WIDTH = 26
@@ -99,7 +101,7 @@ def _finding(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]
     if finding.fix:
         yield _line("fix", _in(finding.fix, lang), lang)
     for command in finding.commands:
-        yield Padding(Text(f"$ {command}", "cyan", overflow="fold", no_wrap=False), (0, 0, 0, 4))
+        yield Padding(_Command(command), (0, 0, 0, 4))
     yield _line("more", finding.docs, lang)
 
 
@@ -116,6 +118,29 @@ def _quiet(finding: DoctorFinding, lang: Language) -> Iterator[RenderableType]:
 def _line(name: str, text: str, lang: Language) -> RenderableType:
     label = f"{_in(_LABELS[name], lang)}{': ' if lang == 'en' else '：'}"
     return Padding(Text().append(label, "bold").append(text), (0, 0, 0, 2))
+
+
+class _Command:
+    """A command to copy: where it is too long for the screen, it goes on after a backslash, as a shell reads it."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\n".join(command_lines(self._command, options.max_width)), "cyan", overflow="fold")
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """A command in lines of at most this width, if its words allow it. A quoted word is never broken."""
+    lines = ["$"]
+    for word in _WORD.findall(command):
+        longer = f"{lines[-1]} {word}"
+        if len(longer) + len(" \\") <= width or lines[-1].strip() in {"", "$"}:
+            lines[-1] = longer
+        else:
+            lines[-1] += " \\"
+            lines.append(f"   {word}")
+    return lines
 
 
 def _in(words: Words, lang: Language) -> str:

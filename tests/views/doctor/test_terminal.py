@@ -1,0 +1,51 @@
+"""The commands of a finding can be copied from a narrow screen. The truth is what a shell makes of them."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+from vgpuscope.views.doctor.terminal import command_lines
+
+WRITTEN = sorted(
+    set(
+        re.findall(
+            r'"((?:kubectl|vgpuscope|curl|helm|nvidia-smi) [^"{}<>|&;()$`]*)"',
+            Path(REPOSITORY, "src/vgpuscope/views/doctor/words.py").read_text(),
+        )
+    )
+)
+HARD = [
+    """kubectl -n gpu get pods -o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{end}' --sort-by=.kind""",
+    """curl -s -H "Authorization: Bearer a b  c" --data '{"a": "it is"}' http://analyzer:8080/api/v1/settings/one/two/three""",
+    r"""printf one\ word "a \" b" 'c   d' and some more words that make it longer than one line of the screen""",
+]
+
+
+def words_of(command: str) -> list[str]:
+    """The words that a real shell reads."""
+    done = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True)
+    return done.stdout.split("\0")
+
+
+@pytest.mark.parametrize("width", [30, 74])
+@pytest.mark.parametrize("command", WRITTEN + HARD)
+def test_a_command_in_several_lines_is_the_same_command(command: str, width: int):
+    lines = command_lines(command, width)
+    assert lines[0].startswith("$ ")
+    assert words_of("\n".join(lines)[2:]) == words_of(command)
+
+
+def test_commands_were_found():
+    assert len(WRITTEN) > 10
+
+
+@pytest.mark.parametrize("command", WRITTEN)
+def test_a_line_fits_unless_one_word_does_not(command: str):
+    assert all(len(line) <= 74 or len(line.split()) <= 2 for line in command_lines(command, 74))
+
+
+def test_a_short_command_stays_in_one_line():
+    assert command_lines("kubectl get nodes", 74) == ["$ kubectl get nodes"]
