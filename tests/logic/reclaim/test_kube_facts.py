@@ -11,7 +11,7 @@ from vgpuscope.logic.reclaim.brakes import Known, joined
 from vgpuscope.logic.reclaim.targets import chosen, fought_over, peers, reversible
 from vgpuscope.model.allocation import Controller
 from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod, Notes
-from vgpuscope.model.reclaim import OpenHours, PodFacts, Signal, Workload
+from vgpuscope.model.reclaim import Consent, OpenHours, PodFacts, Signal, Workload
 
 NOW = 1_794_877_200.0  # 2026-11-17 01:00 UTC, a Tuesday
 WORKLOAD = Workload(uid="u", namespace="ml", pod="p")
@@ -19,7 +19,8 @@ WORKLOAD = Workload(uid="u", namespace="ml", pod="p")
 
 def test_never_wins_everywhere_and_otherwise_the_nearest_does():
     """All combinations of four levels, against the rule in its own words."""
-    for said in product((None, "never", "notify", "auto"), repeat=4):
+    values: tuple[Consent | None, ...] = (None, "never", "notify", "auto")
+    for said in product(values, repeat=4):
         heard = [one for one in said if one]
         expected = "never" if "never" in heard else heard[0] if heard else None
         assert consent_of([Notes(consent=one) for one in said]) == expected

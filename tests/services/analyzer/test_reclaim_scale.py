@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from tests.services.analyzer.test_reclaim import LIVE, Life, act
+from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
-from vgpuscope.model.reclaim import PodFacts, Target
+from vgpuscope.model.reclaim import Consent, PodFacts, Target
 from vgpuscope.services.analyzer.reclaim import Delivered, Order, Reclaim
 from vgpuscope.store.engine.engine import open_engine
 
@@ -50,7 +51,7 @@ class Scaled:
 class Cluster(Life):
     """Two pods of one owner, one of another; a change ends all pods of an owner."""
 
-    config: object = SCALE
+    config: Config = SCALE
     owners: dict[str, Owner] = field(default_factory=lambda: {"web": Owner(2), "solo": Owner(1)})
     scaled: list[Scaled] = field(default_factory=list)
     restored: list[tuple[str, int, int]] = field(default_factory=list)
@@ -100,7 +101,7 @@ class Cluster(Life):
             version=str(self.owners[name].version),
         )
         peers = tuple(self.uid(pod) for pod in self.pods(name))
-        consent = "never" if workload.pod in self.vetoed else None
+        consent: Consent | None = "never" if workload.pod in self.vetoed else None
         return Known(pod=PodFacts(read=True, consent=consent, created=0.0, target=target, peers=peers, reversible=True))
 
     async def analyse(self) -> None:
