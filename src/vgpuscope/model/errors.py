@@ -154,6 +154,14 @@ class CallFailed(ScopeError):
     retryable = True
 
 
+class CallRefused(CallFailed):
+    code = "CALL_REFUSED"
+    meaning = "A change of the cluster was refused, and trying again would not help. Nothing was changed."
+    hint = "The message says why: a missing right, an object that is gone, or one that somebody changed since."
+    status = 409
+    retryable = False
+
+
 class CaseUnfit(ScopeError):
     code = "CASE_UNFIT"
     meaning = "The case is not in a state in which this can be done. Nothing was changed."

@@ -104,8 +104,8 @@ class Batch(Struct, frozen=True, kw_only=True):
     """What is saved together."""
 
     cases: Sequence[Case] = ()
-    calls: Sequence[Call] = ()  # new ones
     cancel: Sequence[str] = ()  # ids of cases whose waiting calls are cancelled
+    calls: Sequence[Call] = ()  # new ones, which wait
     audit: Sequence[AuditEntry] = ()
     memory: str | None = None  # JSON; None: unchanged
     forget: Sequence[str] = ()  # ids of cases that have ended long ago

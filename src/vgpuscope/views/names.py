@@ -239,6 +239,7 @@ ERROR_NAMES: dict[str, str] = {
     "NOT_LEADER": "当前副本不是 leader，不做分析，也不接受修改",
     "OBJECT_UNKNOWN": "结果中没有该 GPU、节点、Pod 或命名空间",
     "CALL_FAILED": "收回 GPU 的调用或通知未被接受，将在 24 小时内重试",
+    "CALL_REFUSED": "对集群的更改被拒绝，重试也无济于事；未做任何更改",
     "CASE_UNFIT": "该候选当前的状态不允许此操作",
     "LINK_INVALID": "通知中的链接不完整、被改动过，或不是用当前密钥签名的；未做任何更改",
     "LINK_EXPIRED": "通知中的链接已过期；未做任何更改",

@@ -18,7 +18,9 @@ from msgspec.structs import replace
 from tests.services.analyzer.test_reclaim import LIVE, PODS, WINDOW, FusedStore, Killed, Lease, Life
 from vgpuscope.config.notify import ChannelConfig, NotifyConfig
 from vgpuscope.logic.notices import links
+from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, LinkUsed, NotLeader, Unknown
+from vgpuscope.model.reclaim import PodFacts
 from vgpuscope.services.analyzer import notices as module
 from vgpuscope.services.analyzer.notices import Notices
 from vgpuscope.services.analyzer.reclaim import Reclaim
@@ -336,3 +338,31 @@ async def test_nobody_is_told_on_doubt_and_the_notice_waits_for_proof(life):
     life.verdicts["a"] = "idle"
     await life.window()
     assert (len(life.mails), states(life)) == (1, ["grace"])
+
+
+async def test_an_owner_who_gives_back_does_not_wait_for_his_own_grace_period(life):
+    known = Known(pod=PodFacts(idle_grace=100 * WINDOW))
+    for machine, _ in life.replicas:
+        machine._facts = lambda _: known
+    await idle_until_told(life)
+    for _ in range(3):
+        await life.window()
+    assert life.received == []
+    await life.answer("release", "a", 0)
+    await life.window()
+    assert len(life.received) == 1
+
+
+async def test_the_annotation_chooses_the_channel(life):
+    channels = (
+        TOLD.notify.channels[0],
+        ChannelConfig(name="ann", url="http://b/x", service="webhook", owners=("ann",)),
+    )
+    life.config = replace(TOLD, notify=replace(TOLD.notify, channels=channels))
+    known = Known(pod=PodFacts(notify="ann"))
+    for machine, _ in life.replicas:
+        machine._facts = lambda _: known
+    await idle_until_told(life)
+    [machine] = [machine for machine, lease in life.replicas if lease.leads]
+    notices = life.notices[id(machine)]
+    assert notices.counts == {("ann", "success"): 1}

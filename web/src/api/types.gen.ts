@@ -377,6 +377,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reclaim/{id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * put back what was there
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reclaim/{id}/snooze": {
         parameters: {
             query?: never;
@@ -949,7 +969,7 @@ export interface components {
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "pod_age" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -959,9 +979,12 @@ export interface components {
             pod: string;
             pod_uid: string | null;
             reason: string;
+            restorable: boolean;
+            signals: components["schemas"]["Signal"][];
             since: number;
             /** @enum {unknown} */
             state: "acting" | "awaiting_approval" | "candidate" | "exempt" | "failed" | "grace" | "notified" | "released" | "restored" | "snoozed" | "verified";
+            target: string | null;
         };
         /** Changes */
         Changes: {
@@ -2323,6 +2346,20 @@ export interface components {
              * @enum {unknown}
              */
             verdict: "idle" | "in_use" | "unknown";
+        };
+        /**
+         * Signal
+         * @description A sign of use beyond the GPU. It can only keep a workload from being acted on.
+         */
+        Signal: {
+            active: boolean | null;
+            /** @default null */
+            at: number | null;
+            /** @default  */
+            detail: string;
+            name: string;
+            /** @default null */
+            value: number | null;
         };
         /** SomeOfGpuList */
         SomeOfGpuList: {
@@ -4685,6 +4722,92 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description never take this workload's GPUs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_restore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description put back what was there */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -34,6 +34,7 @@ from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.http.session_api import PATH as SESSION_PATH
 from vgpuscope.http.session_api import SessionApi
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
+from vgpuscope.logic.reclaim.brakes import joined
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
@@ -48,12 +49,16 @@ from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
 from vgpuscope.services.analyzer.notices import LINK_PATH, Notices, check_notices
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
+from vgpuscope.services.analyzer.reclaim_activity import ReclaimActivity
+from vgpuscope.services.analyzer.reclaim_kube import ReclaimKube, wanted
 from vgpuscope.services.analyzer.settings import Settings, changed, without_effect
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
+from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
@@ -167,14 +172,24 @@ class Analyzer(Service):
         self._told: tuple[tuple[object, ...], object] = ((), None)  # what the fleet's metrics were made from
         self._leadership = Leadership(self._history.lease, f"{socket.gethostname()}-{os.getpid()}", _LEASE)
         self.notices = Notices(lambda: settings.config)
+        self._kube = ReclaimKube(lambda: settings.config)
+        activity = ReclaimActivity(
+            lambda: settings.config,
+            engine=lambda: isinstance(self._sources.current, PrometheusSource),
+            queues=self._kube.queues,
+        )
         self.reclaim = Reclaim(
             lambda: settings.config,
             store=self._history.reclaim,
             lead=self._leadership,
-            send={"control": self._call_control},
+            send={"control": self._call_control, "scale": self._kube.scale, "restore": self._kube.restore},
             look_again=self._analyse_now,
             channel=self.notices.ready,
             notify=self.notices.calls,
+            facts=joined(self._kube.known, activity.known),
+            learn=(self._kube.learn, activity.learn),
+            kube=lambda: self._kube.state,
+            asks_prometheus=lambda: activity.asks,
         )
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
@@ -192,6 +207,8 @@ class Analyzer(Service):
             log.warning("not part of this release, and left off", extra=fields(setting=path))
         if self._settings.config.control.enabled and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
+        if self._settings.config.control.enabled and self._kube.state == "none":
+            log.warning("annotations, owners and priority classes of pods are not read: kube.enabled is not set")
 
     @property
     def read_only(self) -> bool:
@@ -245,6 +262,7 @@ class Analyzer(Service):
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
         await self._sources.close()
+        await self._kube.close()
         await self._history.close()
 
     async def _save_last(self) -> None:
@@ -633,6 +651,8 @@ def _check(config: Config) -> None:
     check_source(config)
     check_notices(config)
     found = config.analyzer
+    if wanted(config) and found.kubeconfig is not None:
+        check_kubeconfig(found.kubeconfig)
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
             "analyzer.protect_reads: reading is to need credentials, but there are none",

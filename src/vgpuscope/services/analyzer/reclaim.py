@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol
 
@@ -22,15 +22,15 @@ from vgpuscope.config import Config
 from vgpuscope.config.reclaim import open_hours
 from vgpuscope.logic.notices.kinds import of_breaker, of_move
 from vgpuscope.logic.reclaim import machine, retries
-from vgpuscope.logic.reclaim.brakes import Known, World
+from vgpuscope.logic.reclaim.brakes import Facts, Known, World
 from vgpuscope.logic.reclaim.breaker import Breaker
-from vgpuscope.logic.reclaim.tick import Facts, Memory, Move, Tick, forgettable, tick
+from vgpuscope.logic.reclaim.tick import Memory, Move, Tick, forgettable, tick
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry, AuditPage
-from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader, Unknown
+from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
 from vgpuscope.model.notices import ANSWERED, OWNER, Link, Notice, NoticeKind
-from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, Case, Finding, Policy, State, Workload
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+from vgpuscope.model.reclaim import OPEN, Call, Case, Finding, PodFacts, Policy, State, Target, Workload
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
@@ -44,6 +44,7 @@ _AT_ONCE = 20  # calls that are looked at in one round
 _KEEP_ENDED: Seconds = 7 * 86400.0
 _ENDED: frozenset[State] = frozenset({"verified", "restored", "released", "failed"})
 Outcome = Literal["success", "failure", "dry_run", "cancelled"]
+KubeState = Literal["none", "ok", "down"]
 
 
 class Delivered(NamedTuple):
@@ -71,6 +72,22 @@ class Told(NamedTuple):
 
 def _tell_nobody(_: Told) -> Sequence[Call]:
     return ()
+
+
+class Learn(Protocol):
+    """Reads what is to be known of some workloads beyond their GPUs. `seen` are all workloads of the last analysis."""
+
+    async def __call__(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None: ...
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """The body of a call that changes the cluster: what is changed, and because of which pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    target: Target
+    taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
 
 
 class Lead(Protocol):
@@ -134,16 +151,21 @@ class Reclaim:
         send: Mapping[str, Send],
         look_again: Callable[[], Awaitable[None]],
         facts: Facts = _nothing_known,
+        learn: Sequence[Learn] = (),
+        kube: Callable[[], KubeState] = lambda: "none",
+        asks_prometheus: Callable[[], bool] = lambda: False,
         channel: Callable[[], bool] = lambda: False,
         notify: Callable[[Told], Sequence[Call]] = _tell_nobody,
         clock: Callable[[], UnixTime] = time.time,
     ) -> None:
         """`send` has one entry for each kind of call; `look_again` runs an analysis and returns when it has ended.
 
-        `channel` says whether somebody can be told, and `notify` makes the calls that tell them.
+        `channel` says whether somebody can be told, and `notify` makes the calls that tell them. `facts` answers from
+        what `learn` has read: before each tick for the cases that are worth it, and again before each call.
         """
         self._config, self._store, self._lead, self._send = config, store, lead, send
         self._look_again, self._facts, self._channel, self._clock = look_again, facts, channel, clock
+        self._learn, self._kube, self._asks = learn, kube, asks_prometheus
         self._notify = notify
         self._term: int | None = None  # None: this replica does not lead
         self._cases: dict[str, Case] = {}
@@ -180,6 +202,16 @@ class Reclaim:
         return "dry_run" if self.policy().dry_run else "live"
 
     @property
+    def kube(self) -> KubeState:
+        """The Kubernetes API: not configured, answers, or does not answer."""
+        return self._kube()
+
+    @property
+    def asks_prometheus(self) -> bool:
+        """Whether signs of use are read from Prometheus."""
+        return self._asks()
+
+    @property
     def notifies(self) -> bool:
         """Whether an owner can be told anything."""
         return self._channel()
@@ -200,6 +232,8 @@ class Reclaim:
 
     async def follow(self, analysis: Analysis) -> None:
         """Move all cases on. Nothing changes, here or outside, unless it was stored."""
+        if self._store is not None and self._lead.may_act():
+            await self._learn_about(self._worth_learning())
         async with self._changing:
             self._looked = Looked({}, analysis.window.end)
             if self._store is None or not self._lead.may_act():
@@ -243,6 +277,23 @@ class Reclaim:
             self._cases = await self._store.catch_up(term=self._term)
             self.changes += 1
 
+    def _worth_learning(self) -> Sequence[Workload]:
+        """Cases that may move on with this analysis, and those that an annotation excludes."""
+        almost = self.policy().confirmations - 1
+        return [
+            case.workload
+            for case in self._cases.values()
+            if (case.state in OPEN and (case.state != "candidate" or case.confirmations >= almost))
+            or (case.state == "exempt" and case.reason == "annotation")
+        ]
+
+    async def _learn_about(self, workloads: Sequence[Workload], *, fresh: bool = False) -> None:
+        for learn in self._learn:
+            try:
+                await learn(workloads, fresh=fresh, seen=self._looked.found.keys())
+            except Exception:  # what is not learned is not known, and holds a case back
+                log.exception("facts not read")
+
     async def _tick(self, analysis: Analysis) -> Tick:
         return await asyncio.to_thread(
             tick,
@@ -260,6 +311,7 @@ class Reclaim:
             leads=self._lead.may_act(),
             stored=self._term is not None,
             history=self._store is not None,
+            kube=self._kube(),
             stop=bool(self.stopped_by),
             breaker=self._memory.breaker.is_open,
             channel=self._channel(),
@@ -284,6 +336,8 @@ class Reclaim:
     def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
             return ()
+        if move.after.target is not None:
+            return [scale_call(move.after, move.after.target, now=now)]
         return [control_call(move.after, gpu_id, now=now, policy=policy) for gpu_id in move.after.gpu_ids]
 
     def _notices(self, done: Tick, now: UnixTime) -> Iterator[Call]:
@@ -318,7 +372,9 @@ class Reclaim:
         if move.wish == "act":
             self.counts.actions[self.policy().action, "dry_run"] += case.dry_run
             word = "would take GPUs back" if case.dry_run else "takes GPUs back"
-            log.warning(word, extra=fields(namespace=case.namespace, pod=case.pod, gpus=", ".join(case.gpu_ids)))
+            what = {"object": str(case.target)} if case.target else {}
+            gpus = ", ".join(case.gpu_ids)
+            log.warning(word, extra=fields(namespace=case.namespace, pod=case.pod, gpus=gpus, **what))
         elif _worth_telling(move):
             self._count_untold(move)
             log.info(
@@ -356,8 +412,8 @@ class Reclaim:
 
     async def _deliver(self, call: Call) -> None:
         """Check once more, record the attempt, make it, record how it ended."""
-        if self._clock() - self._looked.end > _FRESH:
-            await self._look_again()
+        if call.kind != "restore":
+            await self._look_closely(call)
         async with self._changing:
             if not self._may_deliver(call):
                 return
@@ -369,17 +425,35 @@ class Reclaim:
                 return
             await self._attempt(tried)
 
+    async def _look_closely(self, call: Call) -> None:
+        """An analysis that is fresh, and the pod and its owner as they are now."""
+        if self._clock() - self._looked.end > _FRESH:
+            await self._look_again()
+        case = self._cases.get(call.case_id)
+        if case is not None:
+            await self._learn_about([case.workload], fresh=True)
+
     def _may_deliver(self, call: Call) -> bool:
         case = self._cases.get(call.case_id)
         if case is None or self._term is None or not self._lead.may_act(lasting=2 * self._config().control.timeout):
             return False
         if call.kind == "restore":
-            return not self.stopped_by
+            return True  # who stops the machine wants to give back, too
         if self._clock() - self._looked.end > _FRESH:
             return False
         found = self._looked.found.get(case.id, "unknown")
         known = self._facts(case.workload)
-        return not machine.may_deliver(case, found, known, self.policy(), self._world())
+        if machine.may_deliver(case, found, known, self.policy(), self._world()):
+            return False
+        peers = known.pod.peers
+        return call.kind != "scale" or (bool(peers) and all(self._may_end(uid, known.pod) for uid in peers))
+
+    def _may_end(self, uid: PodUID, pod: PodFacts) -> bool:
+        """Whether a pod that a change would end is decided on as well, and idle by the last analysis."""
+        case = self._cases.get(uid)
+        if case is None or case.state != "acting" or case.dry_run or case.target is None or pod.target is None:
+            return False
+        return case.target.uid == pod.target.uid and self._looked.found.get(uid) == "idle"
 
     async def _attempt(self, call: Call) -> None:
         assert self._store is not None
@@ -387,28 +461,46 @@ class Reclaim:
         try:
             done = await self._send[call.kind](call, now=self._clock())
         except CallFailed as e:
-            settled, case = self._failed(call, str(e))
+            settled, cases = self._failed(call, e)
             outcome: Outcome = "failure"
         else:
-            settled, case = replace(call, status="delivered", error="", result=done.result), None
+            settled, cases = replace(call, status="delivered", error="", result=done.result), self._given_back(call)
             outcome = "success"
         entry = self._call_entry(settled, outcome)
-        told = self._notices_of(self._cases[case.id], case, self._clock()) if case else ()
-        batch = Batch(audit=[entry], cases=[case] if case else [], calls=told)
-        await self._store.settle(settled, batch, term=self._term)
+        told = [one for case in cases for one in self._notices_of(self._cases[case.id], case, self._clock())]
+        await self._store.settle(settled, Batch(audit=[entry], cases=cases, calls=told), term=self._term)
         self.counts.actions[call.kind, outcome] += 1
         self.changes += 1
-        if case is not None:
-            self._cases = {**self._cases, case.id: case}
+        self._cases = {**self._cases, **{case.id: case for case in cases}}
 
-    def _failed(self, call: Call, error: str) -> tuple[Call, Case | None]:
-        """The call after a failed attempt, and its case if that was the last one."""
-        log.warning("a call failed", extra=fields(call=call.key, attempts=call.attempts, error=error))
-        if not retries.exhausted(call.first_at, self._clock()):
-            return replace(call, error=error), None
-        return replace(call, status="failed", error=error), machine.failed(
-            self._cases[call.case_id], self._clock(), "call_failed"
-        )
+    def _failed(self, call: Call, error: CallFailed) -> tuple[Call, Sequence[Case]]:
+        """The call after a failed attempt, and its case if there will be no other attempt."""
+        text = str(error) if error.advice == error.hint else f"{error}. {error.advice}"
+        log.warning("a call failed", extra=fields(call=call.key, attempts=call.attempts, error=text))
+        refused = isinstance(error, CallRefused)
+        if not refused and not retries.exhausted(call.first_at, self._clock()):
+            return replace(call, error=text), ()
+        case, now = self._cases[call.case_id], self._clock()
+        if call.kind == "restore":
+            after = machine.not_restored(case, now)
+        else:
+            after = machine.failed(case, now, "call_refused" if refused else "call_failed")
+        return replace(call, status="failed", error=text), [after]
+
+    def _given_back(self, call: Call) -> Sequence[Case]:
+        """After a restore: every case whose pod was ended by the same change."""
+        if call.kind != "restore":
+            return ()
+        case, now = self._cases[call.case_id], self._clock()
+        return [after for one in self._together(case) if (after := machine.restored(one, now, case.by)) is not None]
+
+    def _together(self, case: Case) -> Sequence[Case]:
+        """The cases that one change of the case's target has settled, that one among them."""
+        return [
+            one
+            for one in self._cases.values()
+            if one.target is not None and case.target is not None and one.target.uid == case.target.uid
+        ]
 
     def _call_entry(self, call: Call, outcome: Outcome) -> AuditEntry:
         case = self._cases[call.case_id]
@@ -420,7 +512,7 @@ class Reclaim:
             namespace=case.namespace,
             pod=case.pod,
             reason=call.error,
-            detail=msgspec.json.encode({"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}).decode(),
+            detail=msgspec.json.encode(_told_of(call)).decode(),
         )
 
     # ── notices ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -439,6 +531,8 @@ class Reclaim:
         async with self._changing:
             await self._catch_up()
             store, term = self._leading()
+            asked = [one.case.workload for _, one in notices if one.case is not None and one.kind in ANSWERED]
+            await self._learn_about(asked, fresh=True)
             now, told, other = self._clock(), list[tuple[Call, Notice]](), list[Call]()
             for call, notice in notices:
                 why = self._untrue(notice)
@@ -597,6 +691,39 @@ class Reclaim:
     async def exempt(self, case_id: str, by: str) -> Case:
         return await self._change(case_id, by, lambda case, now: machine.exempted(case, now, by))
 
+    async def restore(self, case_id: str, by: str) -> Case:
+        """Put back what was there. CaseUnfit if there is nothing to put back, or somebody changed it since."""
+        async with self._changing:
+            store, term = self._leading()
+            case = self._case(case_id)
+            if not case.restorable or case.target is None:
+                raise CaseUnfit(f"nothing was taken from {case.namespace}/{case.pod} that could be put back from here")
+            together = self._together(case)
+            calls = [call for one in together for call in await store.calls_of(one.id)]
+            if not any(one.kind == "scale" and one.attempts for one in calls):
+                raise CaseUnfit(f"{case.target} was not changed yet", hint="Snooze the case, or exempt it.")
+            before = [one for one in calls if one.kind == "restore" and one.case_id == case_id]
+            call = next((one for one in before if one.status == "waiting"), None)
+            if call is None:
+                now = self._clock()
+                call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
+                asked = replace(case, reason="restoring", by=by)
+                entry = replace(_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
+                cancel = [one.id for one in together]
+                await store.save(Batch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
+                self._cases = {**self._cases, case_id: asked}
+                self.changes += 1
+        await self._deliver(call)
+        return await self._restored(case_id, call)
+
+    async def _restored(self, case_id: str, call: Call) -> Case:
+        """The case after the first attempt. If the API did not answer, the case is restored later."""
+        store, _ = self._leading()
+        [after] = [one for one in await store.calls_of(case_id) if one.key == call.key]
+        if after.status == "failed":
+            raise CaseUnfit(after.error)
+        return self._cases[case_id]
+
     async def stop(self, by: str, *, start: bool = False) -> None:
         """Stop the machine, or start it again; starting also resets the circuit breaker."""
         async with self._changing:
@@ -616,9 +743,7 @@ class Reclaim:
         async with self._changing:
             await self._catch_up()
             store, term = self._leading()
-            case = self._cases.get(case_id)
-            if case is None:
-                raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
+            case = self._case(case_id)
             now = self._clock()
             changed = change(case, now)
             if changed is None:
@@ -630,6 +755,12 @@ class Reclaim:
             self._cases = {**self._cases, case_id: changed}
             self.changes += 1
             return changed
+
+    def _case(self, case_id: str) -> Case:
+        case = self._cases.get(case_id)
+        if case is None:
+            raise Unknown(f"no case {case_id!r}", hint="/api/v1/reclaim lists all cases.")
+        return case
 
     def _leading(self) -> tuple[ReclaimStore, int]:
         if self._store is None:
@@ -677,6 +808,33 @@ def _after_attempt(call: Call, error: str, now: UnixTime) -> Call:
     return replace(call, status="failed" if retries.exhausted(call.first_at, now) else "waiting", error=error)
 
 
+def scale_call(case: Case, target: Target, *, now: UnixTime) -> Call:
+    """The one call of a case that changes an object of the cluster."""
+    order = Order(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
+    return Call(key=scale_key(case), case_id=case.id, kind="scale", body=_json(order), first_at=now, next_at=now)
+
+
+def scale_key(case: Case) -> str:
+    return f"{case.uid}/scale"
+
+
+def restore_call(case: Case, target: Target, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
+    """A call that undoes what the case, or another one of the same object, has changed."""
+    order = Order(
+        namespace=case.namespace,
+        pod=case.pod,
+        pod_uid=case.uid,
+        target=target,
+        taken_by=tuple(map(scale_key, together)),
+    )
+    key = f"{case.uid}/restore/{number}"
+    return Call(key=key, case_id=case.id, kind="restore", body=_json(order), first_at=now, next_at=now)
+
+
+def _json(value: Struct) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 def _worth_telling(move: Move) -> bool:
     return move.before is None or move.before.state != move.after.state or bool(move.wish)
 
@@ -693,8 +851,19 @@ def _entry(move: Move, now: UnixTime) -> AuditEntry:
         before=move.before.state if move.before else "",
         after=case.state,
         reason=case.reason or "idle",
-        detail=msgspec.json.encode({"shares": case.shares, "held_by": case.held_by, "dry_run": case.dry_run}).decode(),
+        detail=msgspec.json.encode(_evidence(case)).decode(),
     )
+
+
+def _told_of(call: Call) -> dict[str, object]:
+    told: dict[str, object] = {"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}
+    return told | ({"result": msgspec.Raw(call.result.encode())} if call.result else {})
+
+
+def _evidence(case: Case) -> dict[str, object]:
+    known: dict[str, object] = {"shares": case.shares, "held_by": case.held_by, "dry_run": case.dry_run}
+    more = {"signals": case.signals, "target": case.target}
+    return known | {name: value for name, value in more.items() if value}
 
 
 def _breaker_entry(before: Breaker, after: Breaker, now: UnixTime) -> Sequence[AuditEntry]:

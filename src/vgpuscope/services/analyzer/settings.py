@@ -28,6 +28,8 @@ SECTIONS = (
     "control",
     "reclaim",
     "notify",
+    "kube",
+    "activity",
     "logging",
     "log",
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
-from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, State
+from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, Signal, State
 
 
 class CaseRow(Struct, frozen=True, kw_only=True):
@@ -30,6 +30,9 @@ class CaseRow(Struct, frozen=True, kw_only=True):
     notified_at: UnixTime | None
     acted_at: UnixTime | None
     evidence: tuple[Share, ...]
+    signals: tuple[Signal, ...]  # the evidence beyond the GPU
+    target: str | None  # what was changed, or would have been: Deployment/web
+    restorable: bool  # what was there can be put back
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
@@ -96,6 +99,9 @@ def case_row(case: Case) -> CaseRow:
         notified_at=case.notified_at,
         acted_at=case.acted_at,
         evidence=case.shares,
+        signals=case.signals,
+        target=str(case.target) if case.target else None,
+        restorable=case.restorable,
     )
 
 
