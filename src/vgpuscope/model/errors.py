@@ -157,7 +157,7 @@ class CallFailed(ScopeError):
 class CallRefused(CallFailed):
     code = "CALL_REFUSED"
     meaning = "A change of the cluster was refused, and trying again would not help. Nothing was changed."
-    hint = "The message says why: a missing right, an object that is gone, or one that somebody changed since."
+    hint = "The message says why: a missing right, an object that is gone, or one that was changed since."
     status = 409
     retryable = False
 

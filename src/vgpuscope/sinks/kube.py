@@ -100,11 +100,11 @@ class KubeHands:
     ) -> Mark:
         taken = mark_of(item, RECLAIMED)
         if taken is None:
-            raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or somebody removed the mark")
+            raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or the mark was removed")
         if taken.key not in taken_by:
             raise CallRefused(f"{target} was changed again since, because of {taken.pod}")
         if (found := present(item, taken.after)) != taken.after:
-            raise CallRefused(f"somebody changed {target} since: {told(found)}, not {told(taken.after)}")
+            raise CallRefused(f"{target} was changed since: {told(found)}, not {told(taken.after)}")
         done = Mark(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
         marks = {annotation(RECLAIMED): None, annotation(RESTORED): _text(done)}
         await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
