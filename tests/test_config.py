@@ -248,10 +248,20 @@ def test_a_default_that_is_a_list_is_named_and_an_empty_list_is_not_shown_as_it(
     assert kept.shown(()) == "(none)"
 
 
-def test_an_action_that_does_not_exist_yet_is_refused_where_it_would_be_taken(file):
-    load(flags={}, environ={}, file=file("reclaim: {action: scale}"))
-    with pytest.raises(ConfigInvalid, match="scale is not part of this release"):
-        load(flags={}, environ={}, file=file("reclaim: {action: scale}\ncontrol: {enabled: true}"))
+def test_signs_of_use_have_names_and_expressions(file):
+    load(flags={}, environ={}, file=file("reclaim: {action: scale}\ncontrol: {enabled: true}"))
+    own = load(flags={}, environ={}, file=file("activity: {queries: [{name: q, query: up, by: queue}]}"))
+    assert [(one.name, one.by) for one in own.config.activity.queries] == [("q", "queue")]
+    assert load(flags={}, environ={}, file=file("activity: {queries: []}")).config.activity.queries == ()
+    for wrong in (
+        "[{name: a, query: x}, {name: a, query: y}]",
+        "[{name: a}]",
+        "[{name: a, query: ''}]",
+        "[{name: a, query: x, by: node}]",
+        "[{name: a, query: x, unit: s}]",
+    ):
+        with pytest.raises(ConfigInvalid, match=r"activity\.queries"):
+            load(flags={}, environ={}, file=file(f"activity: {{queries: {wrong}}}"))
 
 
 def test_a_secret_is_never_shown(monkeypatch):

@@ -142,6 +142,8 @@ class Cluster:
 _CONTROLLERS = (
     "deployment",
     "replicaset",
+    "statefulset",
+    "job",
     "daemonset",
     "endpointslice",
     "garbage-collector",

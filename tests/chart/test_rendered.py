@@ -180,13 +180,28 @@ def test_services_and_policies_select_the_pods_they_are_for(objects):
 
 
 def test_each_component_has_its_own_account_and_only_reads(objects):
+    """Only an analyzer that is to free GPUs may change the owners of pods."""
     accounts = [spec["serviceAccountName"] for spec in pod_specs(objects).values()]
     assert len(accounts) == len(set(accounts))
     for role in (*only(objects, "ClusterRole"), *only(objects, "Role")):
         for rule in role["rules"]:
-            assert set(rule["verbs"]) <= {"get", "list", "watch"}
+            changes = set(rule["verbs"]) - {"get", "list", "watch"}
+            assert not changes or (
+                acts(objects) and role["metadata"]["labels"]["app.kubernetes.io/component"] == "analyzer"
+            )
+            assert changes <= {"patch", "create"}
+            assert "create" not in changes or rule["resources"] in (["pods/eviction"], ["events"])
+            assert "patch" not in changes or not {"pods", "namespaces", "nodes"} & set(rule["resources"])
             assert "*" not in (*rule["resources"], *rule["apiGroups"])
             assert not {"secrets", "configmaps", "nodes/proxy"} & set(rule["resources"])
+
+
+def acts(objects) -> bool:
+    """Whether the analyzer's settings say that it frees GPUs itself."""
+    settings = [o for o in only(objects, "ConfigMap") if o["metadata"]["name"].endswith("-analyzer")]
+    found = msgspec.yaml.decode(settings[0]["data"]["config.yaml"]) if settings else {}
+    live = found.get("control", {}).get("enabled") and found["control"].get("dry_run", True) is False
+    return bool(live and found.get("reclaim", {}).get("action") == "scale")
 
 
 def test_only_pods_with_rights_get_a_token(objects):
@@ -404,7 +419,7 @@ def test_the_plain_manifests_need_no_helm():
 @pytest.mark.parametrize("page", ["install.md", "install.zh-CN.md"])
 def test_the_documentation_names_every_right_and_every_compatible_name(page):
     text = (REPOSITORY / "docs" / page).read_text()
-    objects = [*template(), *template(SETS["kubelet"])]
+    objects = [*template(), *template(SETS["kubelet"]), *template(SETS["takes back"])]
     resources = {
         r
         for role in (*only(objects, "ClusterRole"), *only(objects, "Role"))

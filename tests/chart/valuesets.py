@@ -79,5 +79,11 @@ SETS: dict[str, dict[str, Any]] = {
         "agent": {"hami": {"mount": "none"}, "podResources": {"enabled": False}, "nodeSelector": {"gpu": None}},
     },
     "ratio on the node": {"agent": {"gpuAllocation": {"hostPath": "/etc/gpu_allocation.txt"}}},
+    "reads pods": {"config": {"kube": {"enabled": True}, "prometheus": {"url": "http://prometheus:9090"}}},
+    "dry run": {"config": {"reclaim": {"action": "scale"}, "control": {"enabled": True}}},
+    "takes back": {
+        "config": {"reclaim": {"action": "scale"}, "control": {"enabled": True, "dry_run": False}},
+        "analyzer": {"reclaimNamespaces": ["ml", "vision"]},
+    },
     "ratio of others": {"agent": {"gpuAllocation": {"configMap": "ratio"}}},
 }

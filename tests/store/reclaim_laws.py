@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from vgpuscope.model.audit import AuditEntry
-from vgpuscope.model.errors import NotLeader
+from vgpuscope.model.errors import LinkUsed, NotLeader
+from vgpuscope.model.notices import Link
 from vgpuscope.model.reclaim import Call, Case, Share
 from vgpuscope.store.engine.engine import Engine
 from vgpuscope.store.reclaim import Batch, ReclaimStore
@@ -112,6 +113,90 @@ async def assert_two_leaders_at_once_leave_one(engine: Engine) -> None:
             continue
         wrote.append(term)
     assert wrote == [max(terms)]
+
+
+async def assert_notices_wait_apart_and_by_channel(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    notices = [
+        replace(CALL, key=f"notice/{name}/uid-1/soon/{n}", kind="notice") for n, name in enumerate(["a_b", "axb"])
+    ]
+    await store.save(Batch(cases=[CASE], calls=[CALL, *notices]), term=term)
+    assert await store.due(10.0, most=10) == [CALL]
+    assert await store.due_notices(10.0, most=10) == notices
+    assert await store.due_notices(10.0, channel="a_b", most=10) == notices[:1]
+    tried = [replace(one, attempts=1, next_at=20.0) for one in notices]
+    await store.save(Batch(cancel=["uid-1"]), term=term)
+    assert await store.attempt_all(tried, term=term) == []  # they were cancelled meanwhile
+    await store.save(Batch(calls=notices), term=term)
+    assert await store.attempt_all(tried, term=term) == tried
+    assert await store.due_notices(19.0, most=10) == []
+    await store.settle_all([replace(tried[0], status="delivered")], Batch(cases=[CASE]), term=term)
+    assert await store.due_notices(20.0, most=10) == tried[1:]
+    await store.save(Batch(cancel=["uid-1"]), term=term)
+    await store.settle_all([replace(tried[1], status="delivered")], Batch(), term=term)
+    assert sorted(call.status for call in await store.calls_of("uid-1")) == ["cancelled", "cancelled", "delivered"]
+
+
+async def assert_a_case_that_ends_can_still_be_told_of(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    new = replace(CALL, key="notice/a/uid-1/taken/1", kind="notice")
+    await store.save(Batch(calls=[CALL]), term=term)
+    await store.save(Batch(calls=[new], cancel=["uid-1"]), term=term)
+    assert (await store.due(10.0, most=10), await store.due_notices(10.0, most=10)) == ([], [new])
+
+
+async def assert_a_link_is_used_once_and_with_it_all_or_nothing(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    link = Link(case_id="uid-1", action="keep", expires=100, nonce="n1")
+    await store.save(Batch(cases=[CASE]), term=term)
+    assert await store.used_at(link) is None
+    await store.save(Batch(cases=[replace(CASE, state="exempt")], used=link, audit=[entry(7)]), term=term)
+    assert await store.used_at(link) == 7.0
+    with pytest.raises(LinkUsed):
+        await store.save(Batch(cases=[replace(CASE, state="snoozed")], used=link, audit=[entry(8)]), term=term)
+    assert (await store.case("uid-1")) == replace(CASE, state="exempt")
+    assert len((await store.audit()).entries) == 1
+    other = replace(link, nonce="n2", expires=999)
+    await store.save(Batch(used=other, audit=[entry(200)]), term=term)
+    assert await store.used_at(link) is None  # it has expired, so nobody can use it
+    assert await store.used_at(other) == 200.0
+
+
+async def assert_until_the_leader_reads_an_answer_of_another_replica_it_writes_nothing(engine: Engine) -> None:
+    store = ReclaimStore(engine)
+    term = (await store.lead()).term
+    await store.save(Batch(cases=[CASE]), term=term)
+    link = Link(case_id="uid-1", action="keep", expires=100, nonce="n1")
+
+    def decide(case: Case | None) -> Batch:
+        assert case == CASE
+        return Batch(cases=[replace(CASE, state="exempt")], used=link, audit=[entry(7)])
+
+    assert not await store.answers_wait()
+    await store.answered("uid-1", decide)
+    assert await store.answers_wait()
+    changed = replace(CASE, state="acting")
+    writes = (
+        lambda: store.save(Batch(cases=[changed]), term=term),
+        lambda: store.attempt(CALL, term=term),
+        lambda: store.attempt_all([CALL], term=term),
+        lambda: store.settle_all([CALL], Batch(cases=[changed]), term=term),
+        lambda: store.stop("me", entry(1), term=term),
+    )
+    for write in writes:
+        with pytest.raises(NotLeader):
+            await write()
+    with pytest.raises(NotLeader):
+        await store.catch_up(term=term - 1)
+    exempt = replace(CASE, state="exempt")
+    assert await store.catch_up(term=term) == {"uid-1": exempt}
+    await store.save(Batch(cases=[exempt]), term=term)
+    with pytest.raises(LinkUsed):
+        await store.answered("uid-1", lambda _: Batch(used=link, audit=[entry(8)]))
+    assert not await store.answers_wait()
 
 
 LAWS = [law for name, law in sorted(globals().items()) if name.startswith("assert_")]

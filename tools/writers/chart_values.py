@@ -126,6 +126,7 @@ class Analyzer(_Pod, kw_only=True, forbid_unknown_fields=True):
     podDisruptionBudget: "DisruptionBudget"
     ingress: "Ingress"
     httpRoute: "HttpRoute"
+    reclaimNamespaces: list[Annotated[str, Meta(min_length=1)]]
 
 
 class Persistence(Struct, kw_only=True, forbid_unknown_fields=True):

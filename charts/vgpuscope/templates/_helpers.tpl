@@ -239,6 +239,19 @@ automountServiceAccountToken: false # the pods that talk to the API server ask f
 {{- if and .Values.analyzer.enabled (not $prometheus) (not $targets) }}yes{{ end -}}
 {{- end -}}
 
+{{/* Whether the analyzer reads pods and their owners; and whether it changes them, which a dry run does not. */}}
+{{- define "vgpuscope.scales" -}}
+{{- if eq ((.Values.config.reclaim | default dict).action | default "") "scale" }}yes{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.reads" -}}
+{{- if or (include "vgpuscope.scales" .) (.Values.config.kube | default dict).enabled }}yes{{ end -}}
+{{- end -}}
+{{- define "vgpuscope.acts" -}}
+{{- $control := .Values.config.control | default dict -}}
+{{- $live := and $control.enabled (hasKey $control "dry_run") (not $control.dry_run) -}}
+{{- if and (include "vgpuscope.scales" .) $live }}yes{{ end -}}
+{{- end -}}
+
 {{/* Values that exclude each other --------------------------------------------------------------------------------- */}}
 
 {{- define "vgpuscope.check" -}}

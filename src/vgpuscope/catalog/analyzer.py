@@ -290,6 +290,25 @@ AI_SECONDS = Metric(
     scope="fleet",
     labels=(),
 )
+RECLAIM_NOTICES = _ours(
+    "fleet",
+    (),
+    "notices_total",
+    "Notices, by channel and outcome: success, or failure for each attempt that the service did not take.",
+    "channel",
+    "outcome",
+    each=None,
+    part="reclaim",
+)
+RECLAIM_CHANNEL_WORKS = _ours(
+    "fleet",
+    (),
+    "channel_works",
+    "1 if the service of a channel took the last message, 0 if not; without a message there is no series.",
+    "channel",
+    each=None,
+    part="reclaim",
+)
 LOOP_RESTARTS = loop_restarts("fleet")
 BUILD_INFO = build_info("fleet")
 

@@ -29,6 +29,8 @@ from vgpuscope.config.analyzer import (
 )
 from vgpuscope.config.cluster import ClusterConfig
 from vgpuscope.config.files import FILE_VARIABLE, named_file
+from vgpuscope.config.kube import ActivityConfig, KubeConfig
+from vgpuscope.config.notify import NotifyConfig, check_notify
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig, open_hours
 from vgpuscope.config.shared import LogConfig
 from vgpuscope.formats.prom import promql
@@ -57,6 +59,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ai: AiConfig = AiConfig()
     control: ControlConfig = ControlConfig()
     reclaim: ReclaimConfig = ReclaimConfig()
+    notify: NotifyConfig = NotifyConfig()
+    kube: KubeConfig = KubeConfig()
+    activity: ActivityConfig = ActivityConfig()
     logging: LoggingConfig = LoggingConfig()
     log: LogConfig = LogConfig()
 
@@ -157,6 +162,10 @@ def check(config: Config) -> None:
         )
     _check_reclaim(config)
     _check_ai(config)
+    try:
+        check_notify(config.notify)
+    except ValueError as e:
+        raise ConfigInvalid(f"notify.{e}", hint="docs/notices.md has an example of each channel.") from e
 
 
 def _check_reclaim(config: Config) -> None:
@@ -165,15 +174,13 @@ def _check_reclaim(config: Config) -> None:
             open_hours(hours)
         except ValueError as e:
             raise ConfigInvalid(f"reclaim.working_hours[{number}].{e}") from e
-    if config.control.enabled and config.reclaim.action == "scale":
-        raise ConfigInvalid(
-            "reclaim.action: scale is not part of this release",
-            hint="Set reclaim.action to control or notify.",
-        )
+    names = [one.name for one in config.activity.queries]
+    if len(names) != len(set(names)):
+        raise ConfigInvalid("activity.queries: two expressions have the same name", hint="The evidence names them.")
     if config.control.enabled and config.reclaim.action == "control" and not config.control.api_url:
         raise ConfigInvalid(
             "control.api_url: missing, but control.enabled is true",
-            hint="Set the URL of the control service, or reclaim.action to notify.",
+            hint="Set the URL of the control service, or reclaim.action to scale or notify.",
         )
 
 

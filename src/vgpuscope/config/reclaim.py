@@ -1,17 +1,13 @@
 """Settings of taking GPUs back: the policy, its brakes, and the control service that is called."""
 
-import re
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Meta, Struct
 
+from vgpuscope.formats.hours import part
 from vgpuscope.model.quantity import Ratio, Seconds
 from vgpuscope.model.reclaim import Action, OpenHours
-
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 
 
 class BreakerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +70,8 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     action: Annotated[
         Action,
         Meta(
-            description="control: call the control service for each GPU. notify: tell the owner only.",
+            description="control: call the control service for each GPU. scale: scale the owner of the pod to zero, "
+            "stop its notebook, suspend its job, or evict the pod. notify: tell the owner only.",
             extra={"flag": None},
         ),
     ] = "control"
@@ -123,8 +120,7 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     protected_priorities: Annotated[
         tuple[str, ...],
         Meta(
-            description="Priority classes whose workloads are left alone, separated by commas. No effect yet: pods are "
-            "not read from the Kubernetes API.",
+            description="Priority classes whose workloads are left alone, separated by commas. Needs kube.enabled.",
             extra={"form": "list", "flag": None, "unset": "none"},
         ),
     ] = ("system-cluster-critical", "system-node-critical")
@@ -160,26 +156,4 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def open_hours(config: HoursConfig) -> OpenHours:
     """The hours as values; ValueError says which part is invalid."""
-    try:
-        ZoneInfo(config.tz)
-    except (KeyError, ValueError, OSError) as e:
-        raise ValueError(f"tz: {config.tz!r} is not a known time zone") from e
-    return OpenHours(days=_days(config.days), begin=_minutes(config.begin), end=_minutes(config.end), tz=config.tz)
-
-
-def _days(text: str) -> frozenset[int]:
-    found: set[int] = set()
-    for part in text.lower().replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if first not in _DAYS or (last or first) not in _DAYS:
-            raise ValueError(f"days: expected names such as mon-fri or sat,sun (got {text!r})")
-        begin, end = _DAYS.index(first), _DAYS.index(last or first)
-        found.update((begin + n) % 7 for n in range((end - begin) % 7 + 1))
-    return frozenset(found)
-
-
-def _minutes(text: str) -> int:
-    if not _HOURS.fullmatch(text):
-        raise ValueError(f"expected a time from 00:00 to 24:00 (got {text!r})")
-    hours, minutes = text.split(":")
-    return int(hours) * 60 + int(minutes)
+    return part(days=config.days, begin=config.begin, end=config.end, tz=config.tz)

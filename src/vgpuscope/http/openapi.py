@@ -44,6 +44,7 @@ _STATUS_WORDS = {
     409: "Another replica is the leader.",
     422: "A parameter or the body is wrong; nothing was done.",
     429: "Too many requests at once, or within a short time; Retry-After says when to retry.",
+    502: "The service that was called did not accept the call.",
     503: "A source or the store is down.",
 }
 _ROLE_WORDS = {"read": "", "operate": "Needs the role `operate`.", "admin": "Needs the role `admin`."}

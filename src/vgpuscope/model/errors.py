@@ -11,6 +11,7 @@ ScopeError
 ├── CallFailed, CaseUnfit                                status 502, 409
 ├── AiFailed ─┬─ AiUnreachable, AiTimeout, AiRateLimited, AiBudgetSpent
 │             └─ AiRejected, AiRedirected, AiAnswerInvalid, AiAnswerTooLarge   status 502
+├── LinkInvalid, LinkExpired, LinkUsed                   status 404, 410
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -224,11 +225,40 @@ class AiAnswerTooLarge(AiFailed):
     provider_wide = False
 
 
+class CallRefused(CallFailed):
+    code = "CALL_REFUSED"
+    meaning = "A change of the cluster was refused, and trying again would not help. Nothing was changed."
+    hint = "The message says why: a missing right, an object that is gone, or one that was changed since."
+    status = 409
+    retryable = False
+
+
 class CaseUnfit(ScopeError):
     code = "CASE_UNFIT"
     meaning = "The case is not in a state in which this can be done. Nothing was changed."
     hint = "/api/v1/reclaim lists every case with its state."
     status = 409
+
+
+class LinkInvalid(ScopeError):
+    code = "LINK_INVALID"
+    meaning = "A link of a notice is incomplete, was changed, or was signed with another secret. Nothing was changed."
+    hint = "Open the link from the notice itself; some programs break long links into two lines."
+    status = 404
+
+
+class LinkExpired(ScopeError):
+    code = "LINK_EXPIRED"
+    meaning = "A link of a notice is too old. Nothing was changed."
+    hint = "Use the link of a newer notice, or ask an operator. notify.link_lifetime sets how long links are valid."
+    status = 410
+
+
+class LinkUsed(ScopeError):
+    code = "LINK_USED"
+    meaning = "A link of a notice was used before. It works once, so nothing was changed this time."
+    hint = "Use another link of the notice, or ask an operator."
+    status = 410
 
 
 class FollowerLate(ScopeError):

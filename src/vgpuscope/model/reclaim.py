@@ -4,9 +4,9 @@ A workload is one incarnation of a pod (its UID). A case is what is known of one
 since when, and what happens next. A case only moves forward on fresh proof; unknown never moves it.
 """
 
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from vgpuscope.model.analysis import Status, UseClass, Verdict
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Ratio, Seconds, UnixTime
@@ -49,6 +49,10 @@ Brake: TypeAlias = Literal[
     "budget_fleet",
     "notify_only",  # the policy's action is to notify
     "unconfirmed",  # too few windows in a row prove it idle
+    "pod_unknown",  # its pod or its owner could not be read, or the pod of this name is another one
+    "activity_unknown",  # a signal beyond the GPU could not be read
+    "no_action",  # the policy's action has no way to free this workload
+    "owner_in_use",  # another pod of its owner is not proven idle, or is not due yet
 ]
 BRAKES: tuple[Brake, ...] = get_args(Brake)
 
@@ -93,14 +97,54 @@ class Workload(Struct, frozen=True, kw_only=True, gc=False):
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
 
 
+class Target(Struct, frozen=True, kw_only=True, gc=False):
+    """The object that is changed to free a workload's GPUs: its owner, or the pod itself."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    version: str = ""  # its resourceVersion before its pods were listed
+
+    @property
+    def group(self) -> str:
+        return self.api_version.partition("/")[0] if "/" in self.api_version else ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class Signal(Struct, frozen=True, kw_only=True, gc=False):
+    """A sign of use beyond the GPU. It can only keep a workload from being acted on."""
+
+    name: str  # notebook, schedule, or the name of an expression: vllm
+    active: bool | None  # None: it could not be read
+    at: UnixTime | None = None  # the last sign
+    value: float | None = None
+    detail: str = ""
+
+
+class ActivityQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An expression that shows use: above 0 for a pod, or for a queue that a pod serves."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=40)]
+    query: Annotated[str, Meta(min_length=1, max_length=4000)]
+    by: Literal["pod", "queue"] = "pod"
+
+
 class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
     """What the Kubernetes API knows of a workload; None: not known."""
+
+    read: bool = False  # the pod with this UID, its owners and its namespace were read
 
     consent: Consent | None = None  # by annotation of the pod, its owner or its namespace
     idle_grace: Seconds | None = None
     priority_class: str = ""
     created: UnixTime | None = None
     reversible: bool = False  # its owner can be scaled back
+    notify: str = ""  # the annotation vgpuscope.io/notify of the pod, its owner or its namespace: who is told
+    target: Target | None = None  # what would be changed; None: nothing can be
+    peers: tuple[PodUID, ...] = ()  # all pods of the target that have or want GPUs, the workload's own among them
 
 
 class OpenHours(Struct, frozen=True, kw_only=True):
@@ -159,6 +203,8 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""  # a code: why it is in this state
     by: str = ""  # who moved it there: a user, an owner's link; "": the machine
     shares: tuple[Share, ...] = ()  # the evidence of the last window
+    signals: tuple[Signal, ...] = ()  # the evidence beyond the GPU
+    target: Target | None = None  # what was changed, or would have been
 
     @property
     def workload(self) -> Workload:
@@ -168,6 +214,12 @@ class Case(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def gpu_ids(self) -> tuple[DeviceUUID, ...]:
         return tuple(dict.fromkeys(share.gpu_id for share in self.shares))
+
+    @property
+    def restorable(self) -> bool:
+        """Whether something was taken that can be put back."""
+        acted_on = self.acted_at is not None and not self.dry_run and self.state in {"acting", "verified", "failed"}
+        return acted_on and self.target is not None and self.target.kind != "Pod"
 
 
 CallKind: TypeAlias = Literal["control", "scale", "restore", "notice"]

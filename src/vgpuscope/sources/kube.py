@@ -124,10 +124,7 @@ async def served_version(api: "Api", group: str, wanted: tuple[str, ...]) -> str
 
     Raises KubeForbidden or KubeUnreadable if the request fails.
     """
-    try:
-        found = await api.find(f"/apis/{group}")
-    except _Forgotten as e:
-        raise KubeUnreadable(f"the API server answered {e}") from e
+    found = await api.find(f"/apis/{group}")
     served = decode_group_versions(found) if found is not None else ()
     return next((version for version in wanted if version in served), None)
 
@@ -308,7 +305,10 @@ class Api:
     async def find(self, path: str, *, accept: str = "*/*") -> bytes | None:
         """The body of the response; None if the server has no such path."""
         answer = await self._ask(path, {}, accept=accept)
-        return None if answer.status_code == 404 else _body(answer)
+        try:
+            return None if answer.status_code == 404 else _body(answer)
+        except _Forgotten as e:  # no version was asked for
+            raise KubeUnreadable(f"the API server answered {e}") from e
 
     async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]:
         """The status and body of the response to a request that changes something; never sent twice."""

@@ -7,14 +7,15 @@ A replica that becomes leader takes a new term. Every write names the term of it
 does not know yet that it no longer is, has an older term: its writes are refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from vgpuscope.model.audit import AuditEntry, AuditPage
-from vgpuscope.model.errors import NotLeader
+from vgpuscope.model.errors import LinkUsed, NotLeader
+from vgpuscope.model.notices import Link
 from vgpuscope.model.quantity import UnixTime
 from vgpuscope.model.reclaim import Call, CallStatus, Case
 from vgpuscope.store.engine.database import Transaction, Upsert, Values
@@ -62,6 +63,20 @@ CREATE TABLE reclaim_machine (
         ),
     ),
 )
+LINKS = TableSet(
+    "notices",
+    (
+        Migration(
+            1,
+            (
+                "CREATE TABLE notices_links_used "
+                "(nonce text PRIMARY KEY, case_id text NOT NULL, at double precision NOT NULL, "
+                "expires double precision NOT NULL, seen integer NOT NULL)",
+            ),
+        ),
+    ),
+)
+NOTICE = "notice/"  # how the keys of notices begin; no UID does
 _CASES = Upsert(
     table="reclaim_cases",
     columns=(("id", "text"), ("state", "text"), ("body", "text")),
@@ -89,11 +104,12 @@ class Batch(Struct, frozen=True, kw_only=True):
     """What is saved together."""
 
     cases: Sequence[Case] = ()
-    calls: Sequence[Call] = ()  # new ones
     cancel: Sequence[str] = ()  # ids of cases whose waiting calls are cancelled
+    calls: Sequence[Call] = ()  # new ones, which wait
     audit: Sequence[AuditEntry] = ()
     memory: str | None = None  # JSON; None: unchanged
     forget: Sequence[str] = ()  # ids of cases that have ended long ago
+    used: Link | None = None  # a link that is used up by this; LinkUsed if it was before
 
 
 class Saved(NamedTuple):
@@ -110,6 +126,7 @@ class ReclaimStore:
 
     def __init__(self, engine: Engine) -> None:
         engine.register(TABLES)
+        engine.register(LINKS)
         self._engine = engine
 
     async def lead(self) -> Saved:
@@ -119,7 +136,22 @@ class ReclaimStore:
             [(term, memory, stopped_by)] = tx.all(
                 "UPDATE reclaim_machine SET term = term + 1 WHERE id = 1 RETURNING term, memory, stopped_by"
             )
+            tx.all("UPDATE notices_links_used SET seen = 1 WHERE seen = 0")
             return Saved(term, _cases(tx), memory, stopped_by)
+
+        return await self._engine.write(job)
+
+    async def answers_wait(self) -> bool:
+        """Whether an owner answered through another replica, and the leader has not read it yet."""
+        return await self._engine.read(_unseen)
+
+    async def catch_up(self, *, term: int) -> dict[str, Case]:
+        """All cases, with what owners answered through other replicas; NotLeader in a later term."""
+
+        def job(tx: Transaction) -> dict[str, Case]:
+            _hold(tx, term, caught_up=False)
+            tx.all("UPDATE notices_links_used SET seen = 1 WHERE seen = 0")
+            return _cases(tx)
 
         return await self._engine.write(job)
 
@@ -149,12 +181,22 @@ class ReclaimStore:
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def due(self, now: UnixTime, *, most: int) -> list[Call]:
-        """The calls that wait and are due, the longest waiting first."""
+        """The calls that wait and are due, the longest waiting first; without notices."""
+        return await self._due("NOT LIKE", now, most)
+
+    async def due_notices(self, now: UnixTime, *, channel: str = "", most: int) -> list[Call]:
+        """The notices of a channel, or of all, that wait and are due. They never delay another call."""
+        begin = f"{NOTICE}{channel}/" if channel else NOTICE
+        found = await self._due("LIKE", now, most, begin)
+        return [call for call in found if call.key.startswith(begin)]  # an underscore is a wildcard for LIKE
+
+    async def _due(self, notices: str, now: UnixTime, most: int, begin: str = NOTICE) -> list[Call]:
         rows = await self._engine.read(
             lambda tx: tx.all(
-                "SELECT body FROM reclaim_calls WHERE status = 'waiting' AND next_at <= :now "
-                "ORDER BY next_at LIMIT :most",
+                f"SELECT body FROM reclaim_calls WHERE status = 'waiting' AND next_at <= :now "
+                f"AND key {notices} :notices ORDER BY next_at, key LIMIT :most",
                 now=float(now),
+                notices=f"{begin}%",
                 most=most,
             )
         )
@@ -179,9 +221,55 @@ class ReclaimStore:
         """Record how an attempt ended, and what follows from it for its case."""
 
         def job(tx: Transaction) -> None:
-            _hold(tx, term)
+            _hold(tx, term, caught_up=False)  # what was done outside is recorded in any case
             _update(tx, call)
             _save(tx, batch)
+
+        await self._engine.write(job)
+
+    async def attempt_all(self, calls: Sequence[Call], *, term: int) -> list[Call]:
+        """Record one attempt of several calls before it is made; the calls that still wait."""
+
+        def job(tx: Transaction) -> list[Call]:
+            _hold(tx, term)
+            return [call for call in calls if _update(tx, call, only="waiting")]
+
+        return await self._engine.write(job)
+
+    async def settle_all(self, calls: Sequence[Call], batch: Batch, *, term: int) -> None:
+        """Record how an attempt of several calls ended. One that was cancelled meanwhile stays cancelled."""
+
+        def job(tx: Transaction) -> None:
+            _hold(tx, term)
+            for call in calls:
+                _update(tx, call, only="waiting")
+            _save(tx, batch)
+
+        await self._engine.write(job)
+
+    # ── links of owners ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def used_at(self, link: Link) -> UnixTime | None:
+        """When a link was used; None: not yet."""
+        rows = await self._engine.read(
+            lambda tx: tx.all("SELECT at FROM notices_links_used WHERE nonce = :nonce", nonce=link.nonce)
+        )
+        return float(rows[0][0]) if rows else None
+
+    async def case(self, case_id: str) -> Case | None:
+        rows = await self._engine.read(lambda tx: tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id))
+        return msgspec.json.decode(rows[0][0], type=Case) if rows else None
+
+    async def answered(self, case_id: str, decide: Callable[[Case | None], Batch]) -> None:
+        """An owner's answer through a replica that does not lead.
+
+        Until the leader has read it, the leader's writes are refused: what an owner said on any replica holds at once.
+        """
+
+        def job(tx: Transaction) -> None:
+            tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1")  # after the leader's transaction, or before
+            rows = tx.all("SELECT body FROM reclaim_cases WHERE id = :id", id=case_id)
+            _save(tx, decide(msgspec.json.decode(rows[0][0], type=Case) if rows else None), seen=False)
 
         await self._engine.write(job)
 
@@ -214,25 +302,52 @@ class ReclaimStore:
         return AuditPage(entries=entries, next_before=entries[-1].number if len(rows) > limit else None)
 
 
-def _hold(tx: Transaction, term: int) -> None:
-    """Lock the machine's row for this transaction; NotLeader if a later term has begun."""
+def _unseen(tx: Transaction) -> bool:
+    return bool(tx.all("SELECT 1 FROM notices_links_used WHERE seen = 0 LIMIT 1"))
+
+
+def _hold(tx: Transaction, term: int, *, caught_up: bool = True) -> None:
+    """Lock the machine's row for this transaction; NotLeader if a later term has begun.
+
+    `caught_up`: NotLeader, too, if the writer does not know yet what an owner answered through another replica.
+    """
     if not tx.all("UPDATE reclaim_machine SET term = term WHERE id = 1 AND term = :term RETURNING term", term=term):
         raise NotLeader("another replica takes GPUs back now")
+    if caught_up and _unseen(tx):
+        raise NotLeader("an owner answered through another replica, and the answer is not read yet")
 
 
-def _save(tx: Transaction, batch: Batch) -> None:
+def _save(tx: Transaction, batch: Batch, *, seen: bool = True) -> None:
+    if batch.used is not None:
+        _use(tx, batch.used, max((one.at for one in batch.audit), default=0.0), seen=seen)
     if batch.cases:
         tx.upsert(_CASES, [(case.id, case.state, _text(case)) for case in batch.cases])
+    for case_id in batch.cancel:  # before new calls: a case that ends may still be told of
+        _cancel(tx, case_id)
     if batch.calls:
         tx.upsert(_CALLS, [(one.key, one.case_id, one.status, one.next_at, _text(one)) for one in batch.calls])
-    for case_id in batch.cancel:
-        _cancel(tx, case_id)
     for case_id in batch.forget:
         tx.all("DELETE FROM reclaim_calls WHERE case_id = :id", id=case_id)
         tx.all("DELETE FROM reclaim_cases WHERE id = :id", id=case_id)
     _record(tx, batch.audit)
     if batch.memory is not None:
         tx.all("UPDATE reclaim_machine SET memory = :memory WHERE id = 1", memory=batch.memory)
+
+
+def _use(tx: Transaction, link: Link, at: UnixTime, *, seen: bool) -> None:
+    """Note that a link was used. The database refuses a second use, however many come at once."""
+    tx.all("DELETE FROM notices_links_used WHERE expires < :now AND seen = 1", now=float(at))
+    done = tx.all(
+        "INSERT INTO notices_links_used (nonce, case_id, at, expires, seen) VALUES (:nonce, :id, :at, :expires, :seen) "
+        "ON CONFLICT (nonce) DO NOTHING RETURNING nonce",
+        nonce=link.nonce,
+        id=link.case_id,
+        at=float(at),
+        expires=float(link.expires),
+        seen=int(seen),
+    )
+    if not done:
+        raise LinkUsed("this link was used before")
 
 
 def _cancel(tx: Transaction, case_id: str) -> None:

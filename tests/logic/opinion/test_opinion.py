@@ -15,8 +15,7 @@ from vgpuscope.logic.opinion.budget import HOUR, Budget
 from vgpuscope.logic.opinion.courses import bursts, trend, with_courses
 from vgpuscope.logic.opinion.evidence import Bounds, candidates, evidence_on, keys_by_uid
 from vgpuscope.logic.opinion.prompt import MASK, clean, question
-from vgpuscope.logic.reclaim.brakes import Known, World, early, late
-from vgpuscope.logic.reclaim.facts import joined
+from vgpuscope.logic.reclaim.brakes import Known, World, early, joined, late
 from vgpuscope.model.analysis import Score, Stat
 from vgpuscope.model.errors import AiAnswerInvalid
 from vgpuscope.model.opinion import Answer, Level, NoOpinion, Opinion, OpinionsShown, PartId, Question, Reply
@@ -353,12 +352,12 @@ def _without_opinion(row):
 def test_facts_of_several_sources_are_joined_and_the_strictest_word_counts():
     workload = Workload(uid="u", namespace="n", pod="p")
     pod = PodFacts(priority_class="high")
-    facts = joined((lambda _: Known(model="agrees"), lambda _: Known(pod=pod), lambda _: Known(activity=True)))
+    facts = joined(lambda _: Known(model="agrees"), lambda _: Known(pod=pod), lambda _: Known(activity=True))
     assert facts(workload) == Known(pod=pod, activity=True, model="agrees")
     for words_, strictest in (("veto waiting", "veto"), ("off silent", "silent"), ("agrees waiting", "waiting")):
         sources = [lambda _, word=word: Known(model=word) for word in words_.split()]
-        assert joined(sources)(workload).model == strictest
-    assert joined(())(workload) == Known()
+        assert joined(*sources)(workload).model == strictest
+    assert joined()(workload) == Known()
 
 
 def test_the_models_words_become_one_line():

@@ -113,9 +113,9 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
         assert control.received == []
         assert 'outcome="dry_run"} 1' in await one.metrics()
         policy = await one.json("/api/v1/reclaim/policy")
-        kube, channel = policy["without"]
+        without = " ".join(policy["without"])
         assert policy["mode"] == "dry_run"
-        assert ("Kubernetes" in kube, "not notified" in channel) == (True, True)
+        assert ("Kubernetes" in without, "Prometheus" in without, "not notified" in without) == (True, True, True)
         assert case["notified_at"] is None  # nobody could be told
 
 
@@ -159,3 +159,37 @@ async def test_without_a_store_nothing_is_done_and_it_is_said(control):
         [case] = await cases(one)
         assert "no_history" in case["held_by"]
         assert control.received == []
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+async def test_a_kubernetes_api_that_does_not_answer_stops_everybody_and_it_is_said(tmp_path, control):
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    more = {"control.dry_run": False, "kube.enabled": True, "analyzer.kubeconfig": str(file)}
+    async with analyzer(tmp_path, control, **more) as one:
+        [case] = await cases(one)
+        assert "kube_unreachable" in case["held_by"]
+        without = " ".join((await one.json("/api/v1/reclaim/policy"))["without"])
+        assert "does not answer: no action" in without
+        assert control.received == []
+
+
+async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
+    async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:
+        await until(lambda: control.received)
+        [case] = await cases(one)
+        assert (case["restorable"], case["target"], case["signals"]) == (False, None, [])
+        path = f"/api/v1/reclaim/{case['id']}/restore"
+        refused = await one.client.post(path, headers=BEARER)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CASE_UNFIT")
+        assert (await one.client.post("/api/v1/reclaim/nobody/restore", headers=BEARER)).status_code == 404
+        assert (await one.client.post(path)).status_code in {401, 403}

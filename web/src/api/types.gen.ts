@@ -249,6 +249,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** channels for notices, and how they work */
+        get: operations["get_api_v1_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * send a trial message through a channel
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_notices_name_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -334,6 +371,26 @@ export interface paths {
          * @description Needs the role `operate`.
          */
         post: operations["post_api_v1_reclaim_id_exempt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reclaim/{id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * put back what was there
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_id_restore"];
         delete?: never;
         options?: never;
         head?: never;
@@ -924,7 +981,7 @@ export interface components {
             dry_run: boolean;
             evidence: components["schemas"]["Share"][];
             gpu_ids: string[];
-            held_by: ("activity" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "pod_age" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
+            held_by: ("activity" | "activity_unknown" | "annotation_never" | "annotation_notify" | "breaker" | "budget_fleet" | "budget_hour" | "budget_namespace" | "kube_unreachable" | "model_veto" | "model_waiting" | "no_action" | "no_history" | "no_uid" | "not_leader" | "notify_only" | "owner_in_use" | "pod_age" | "pod_unknown" | "protected_namespace" | "protected_priority" | "stop" | "store_down" | "unconfirmed" | "working_hours")[];
             id: string;
             idle_since: number | null;
             namespace: string;
@@ -936,9 +993,12 @@ export interface components {
             pod: string;
             pod_uid: string | null;
             reason: string;
+            restorable: boolean;
+            signals: components["schemas"]["Signal"][];
             since: number;
             /** @enum {unknown} */
             state: "acting" | "awaiting_approval" | "candidate" | "exempt" | "failed" | "grace" | "notified" | "released" | "restored" | "snoozed" | "verified";
+            target: string | null;
         };
         /** Changes */
         Changes: {
@@ -949,6 +1009,29 @@ export interface components {
             scoring?: components["schemas"]["ScoringChanges"];
             thresholds?: components["schemas"]["ThresholdsChanges"];
             verdict?: components["schemas"]["VerdictChanges"];
+        };
+        /**
+         * ChannelRow
+         * @description One channel. Its address is a secret and is not shown.
+         */
+        ChannelRow: {
+            delivered: number;
+            /** @description The last message that was taken. */
+            delivered_at: string | null;
+            /** @description Why the last message was not taken. */
+            error: string | null;
+            failed: number;
+            /** @description The last message that was not taken. */
+            failed_at: string | null;
+            language: ("en" | "zh") | null;
+            name: string;
+            /** @description null: the channel cannot be used; `error` says why. */
+            service: string | null;
+            /**
+             * @description By the last message since the start of this process.
+             * @enum {unknown}
+             */
+            state: "fails" | "unused" | "works";
         };
         /**
          * ClassColumn
@@ -1793,6 +1876,17 @@ export interface components {
             whole_gpus: number | null;
         };
         /**
+         * NoticesBody
+         * @description All channels, and what notices lack.
+         */
+        NoticesBody: {
+            channels: components["schemas"]["ChannelRow"][];
+            /** @description Whether notices have links by which an owner can answer. */
+            links: boolean;
+            /** @description What is not configured, and what follows from it. */
+            without: string[];
+        };
+        /**
          * OfferedResource
          * @description GPUs that a node's kubelet offers only as a number, under one resource, as NVIDIA's own plugin does.
          *
@@ -2296,6 +2390,20 @@ export interface components {
              * @enum {unknown}
              */
             verdict: "idle" | "in_use" | "unknown";
+        };
+        /**
+         * Signal
+         * @description A sign of use beyond the GPU. It can only keep a workload from being acted on.
+         */
+        Signal: {
+            active: boolean | null;
+            /** @default null */
+            at: number | null;
+            /** @default  */
+            detail: string;
+            name: string;
+            /** @default null */
+            value: number | null;
         };
         /** SomeOfGpuList */
         SomeOfGpuList: {
@@ -2862,6 +2970,14 @@ export interface components {
             number: number | null;
             /** @default null */
             pod: string | null;
+        };
+        /**
+         * TrialBody
+         * @description A trial message that was taken.
+         */
+        TrialBody: {
+            channel: string;
+            service: string;
         };
         /** TriedChanges */
         TriedChanges: {
@@ -4234,6 +4350,141 @@ export interface operations {
             };
         };
     };
+    get_api_v1_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description channels for notices, and how they work */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticesBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_notices_name_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the channel in notify.channels. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description send a trial message through a channel */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialBody"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The service that was called did not accept the call. */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_api_v1_overview: {
         parameters: {
             query?: {
@@ -4519,6 +4770,92 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description never take this workload's GPUs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CaseRow"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The named thing does not exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_id_restore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The case: the UID of its pod. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description put back what was there */
             200: {
                 headers: {
                     [name: string]: unknown;

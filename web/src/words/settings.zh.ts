@@ -87,7 +87,8 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "control.api_url": "控制服务的 URL。",
   "control.timeout": "调用超时。",
   "control.secret": "调用签名的密钥（Standard Webhooks），base64 编码，可带 whsec_ 前缀。",
-  "reclaim.action": "control：对每张 GPU 调用控制服务；notify：只通知所有者。",
+  "reclaim.action":
+    "control：对每张 GPU 调用控制服务；scale：将 Pod 的所有者缩容到零、停止其 Notebook、挂起其 Job 或驱逐该 Pod；notify：只通知所有者。",
   "reclaim.confirmations": "需要连续多少次空闲分析；时间窗口重叠的分析只计一次。",
   "reclaim.min_coverage": "上述每次分析的最低数据覆盖率，0–1。",
   "reclaim.grace": "从通知到执行之间的宽限期。",
@@ -96,7 +97,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.notify_first": "执行前先通知所有者。",
   "reclaim.include_held": "包括类别为 idle-held 的工作负载。",
   "reclaim.protected_namespaces": "其工作负载不受影响的命名空间，以逗号分隔。",
-  "reclaim.protected_priorities": "其工作负载不受影响的优先级类，以逗号分隔。",
+  "reclaim.protected_priorities": "其工作负载不受影响的优先级类，以逗号分隔；需要 kube.enabled。",
   "reclaim.max_per_hour": "任意一小时内最多处理的工作负载数。",
   "reclaim.max_per_namespace": "任意一小时内单个命名空间最多处理的工作负载数。",
   "reclaim.max_fleet_share": "任意一小时内最多收回的 GPU 占全部 GPU 的比例，0–1。",
@@ -104,6 +105,19 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.breaker":
     "熔断器：若相邻两次分析之间变为空闲的工作负载超过 share 且不少于 least 个，则在 calm 次分析内不执行任何动作；在环境变量中写作 JSON。",
   "reclaim.stop": "停止开关：不执行任何动作，也不发送通知。",
+  "notify.channels":
+    "通知渠道：由 name、url 以及可选的 secret、service、language、namespaces、owners、operators、kinds、templates 组成的列表（见 docs/notices.zh-CN.md）；在环境变量中写作 JSON。",
+  "notify.digest": "同一渠道两条消息之间的最短间隔；期间的通知合并为一条消息。",
+  "notify.timeout": "发送一条消息的超时。",
+  "notify.console_url": "所有者访问分析器的 URL，用于通知中的链接。",
+  "notify.link_secret": "为所有者链接签名的密钥；所有副本必须相同。",
+  "notify.link_lifetime": "所有者链接的有效期。",
+  "notify.timezone": "通知中时间的时区，例如 Asia/Shanghai。",
+  "kube.enabled":
+    "收回 GPU 之前，从 Kubernetes API 读取 Pod、其所有者和命名空间：注解、优先级类、存在时间。reclaim.action 为 scale 时总会读取。kubeconfig 由 analyzer.kubeconfig 指定。",
+  "activity.recent": "最近一次活动不早于此时长的 Notebook 视为在用；在此时长内恢复过的工作负载同样如此。",
+  "activity.queries":
+    "带名称的 PromQL 表达式；Pod 的值大于 0 即视为在用。by 为 pod（标签 namespace 和 pod）或 queue（标签 queue；注解 vgpuscope.io/queue 写明 Pod 服务的队列）。仅当数据源为 Prometheus 时读取；在环境变量中写作 JSON。",
   "logging.level": "所有服务的最低日志级别。DEBUG 等同于 log.v 6，INFO 使用 log.v，其余优先于 log.v。",
   "logging.format": "接受但忽略；以 log.format 为准。",
   "log.v": "日志级别：4 增加每个节点的摘要，5 增加每张 GPU 的细节与评分，6 增加每个查询及其耗时。警告与错误始终记录。",

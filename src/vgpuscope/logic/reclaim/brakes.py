@@ -4,7 +4,7 @@ EARLY brakes also keep the owner from being told: nothing would follow from such
 fault of the metrics would be told to everybody.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from vgpuscope.logic.reclaim.hours import allowed
 from vgpuscope.model.opinion import Stance
 from vgpuscope.model.quantity import UnixTime
-from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy
+from vgpuscope.model.reclaim import Brake, Case, PodFacts, Policy, Signal, Workload
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -32,8 +32,37 @@ class Known(Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one workload beyond its GPUs."""
 
     pod: PodFacts = PodFacts()
-    activity: bool = False  # a signal beyond the GPU shows use
+    activity: bool = False  # something beyond the GPU shows use
+    signals: tuple[Signal, ...] = ()  # what was read beyond the GPU
     model: Stance = "off"
+
+
+Facts = Callable[[Workload], Known]
+
+
+def joined(*sources: Facts) -> Facts:
+    """All that several sources know of a workload. Each source fills its own part; what one leaves out, others give."""
+
+    def known(workload: Workload) -> Known:
+        return _together([source(workload) for source in sources])
+
+    return known
+
+
+def _together(parts: Iterable[Known]) -> Known:
+    """Vetoes add up: no source can take back what another one says against acting."""
+    found = Known()
+    for part in parts:
+        found = Known(
+            pod=part.pod if part.pod != PodFacts() else found.pod,
+            activity=found.activity or part.activity,
+            signals=found.signals + part.signals,
+            model=max(found.model, part.model, key=_MODEL.index),
+        )
+    return found
+
+
+_MODEL: tuple[Stance, ...] = ("off", "agrees", "silent", "waiting", "veto")  # the later one weighs more
 
 
 class _Look(NamedTuple):
@@ -60,18 +89,21 @@ EARLY: tuple[tuple[Brake, _Applies], ...] = (
     ("protected_priority", lambda look: look.known.pod.priority_class in look.policy.protected_priorities),
     ("annotation_never", lambda look: look.known.pod.consent == "never"),
     ("pod_age", _young),
-    ("activity", lambda look: look.known.activity),
+    ("activity", lambda look: look.known.activity or any(one.active for one in look.known.signals)),
     ("model_veto", lambda look: look.known.model == "veto"),
     ("stop", lambda look: look.world.stop),
     ("breaker", lambda look: look.world.breaker),
     ("store_down", lambda look: not look.world.stored),
     ("not_leader", lambda look: not look.world.leads),
     ("kube_unreachable", lambda look: look.world.kube == "down"),
+    ("pod_unknown", lambda look: look.world.kube == "ok" and not look.known.pod.read),
+    ("activity_unknown", lambda look: any(one.active is None for one in look.known.signals)),
 )
 LATE: tuple[tuple[Brake, _Applies], ...] = (
     ("annotation_notify", lambda look: look.known.pod.consent == "notify"),
     ("notify_only", lambda look: look.policy.action == "notify"),
     ("model_waiting", lambda look: look.known.model == "waiting"),
+    ("no_action", lambda look: look.policy.action == "scale" and look.known.pod.target is None),
     ("working_hours", lambda look: not allowed(look.policy.working_hours, look.world.now)),
 )
 

@@ -26,13 +26,13 @@ class Budgets:
         self._fleet = fleet
         self._spent = deque(one for one in spent if one.at > now - HOUR)
 
-    def exceeded(self, namespace: str, gpus: int, policy: Policy) -> tuple[Brake, ...]:
-        """The budgets that one more decision would exceed."""
+    def exceeded(self, namespace: str, gpus: int, policy: Policy, *, workloads: int = 1) -> tuple[Brake, ...]:
+        """The budgets that one more decision about so many workloads would exceed."""
         mine = sum(one.namespace == namespace for one in self._spent)
         taken = sum(one.gpus for one in self._spent)
         checks: tuple[tuple[Brake, bool], ...] = (
-            ("budget_hour", len(self._spent) + 1 > policy.max_per_hour),
-            ("budget_namespace", mine + 1 > policy.max_per_namespace),
+            ("budget_hour", len(self._spent) + workloads > policy.max_per_hour),
+            ("budget_namespace", mine + workloads > policy.max_per_namespace),
             ("budget_fleet", taken + gpus > self._allowed(policy.max_fleet_share)),
         )
         return tuple(brake for brake, over in checks if over)

@@ -1,4 +1,4 @@
-"""The parts of a week in which acting is allowed."""
+"""Parts of a week: those in which acting is allowed, and those in which a workload says that it is needed."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,12 @@ from vgpuscope.model.reclaim import OpenHours
 def allowed(hours: Iterable[OpenHours], now: UnixTime) -> bool:
     """Whether acting is allowed at this moment; without any hours it always is."""
     listed = tuple(hours)
-    return not listed or any(_within(one, now) for one in listed)
+    return not listed or within(listed, now)
+
+
+def within(hours: Iterable[OpenHours], now: UnixTime) -> bool:
+    """Whether this moment is in one of the parts."""
+    return any(_within(one, now) for one in hours)
 
 
 def _within(hours: OpenHours, now: UnixTime) -> bool:

@@ -14,11 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Known, World, early, late
+from vgpuscope.logic.reclaim.brakes import LATE, Known, World, early, late
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Workload
+from vgpuscope.model.reclaim import OPEN, Brake, Case, Finding, Policy, State, Target, Workload
 
 Wish: TypeAlias = Literal["", "notify", "act", "cancel"]
+_LATE: frozenset[Brake] = frozenset(brake for brake, _ in LATE)
 
 
 class Seen(Struct, frozen=True, kw_only=True, gc=False):
@@ -28,6 +29,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     begin: UnixTime
     end: UnixTime
     workload: Workload | None = None  # None: it is gone
+    owner_idle: bool = True  # all pods that would be stopped with it were found idle, too
 
 
 class Step(NamedTuple):
@@ -64,6 +66,8 @@ def step(case: Case, seen: Seen, known: Known, policy: Policy, world: World) -> 
     """The case after this analysis. The same object comes back if nothing changed, so nothing needs to be saved."""
     now = _Now(seen, known, policy, world)
     case = _counted(case, seen, policy)
+    if case.signals != known.signals:
+        case = replace(case, signals=known.signals)
     handle = _HANDLERS.get(case.state)
     return Step(case) if handle is None else handle(case, now)
 
@@ -85,11 +89,11 @@ def notified(case: Case, now: UnixTime, grace: Seconds) -> Case:
     return replace(moved(case, "grace", now, reason="notice_delivered", next_at=now + grace), notified_at=now)
 
 
-def acted(case: Case, now: UnixTime, policy: Policy) -> Case:
+def acted(case: Case, now: UnixTime, policy: Policy, target: Target | None = None) -> Case:
     """It is decided: calls go out, or it is only recorded what would have been done."""
     reason = "dry_run" if policy.dry_run else "decided"
     case = moved(case, "acting", now, reason=reason, next_at=now + policy.verify_within)
-    return replace(case, acted_at=now, acted_gpus=len(case.gpu_ids), dry_run=policy.dry_run)
+    return replace(case, acted_at=now, acted_gpus=len(case.gpu_ids), dry_run=policy.dry_run, target=target)
 
 
 def approved(case: Case, now: UnixTime, by: str) -> Case | None:
@@ -113,11 +117,27 @@ def exempted(case: Case, now: UnixTime, by: str) -> Case | None:
     return moved(case, "exempt", now, reason="exempted", by=by)
 
 
+def agreed(case: Case, now: UnixTime, by: str) -> Case | None:
+    """The owner gives the GPUs back: the grace period ends now. None: nobody waits for that.
+
+    All brakes hold as before, and the verdict is checked again from fresh data.
+    """
+    if case.state not in {"notified", "grace"}:
+        return None
+    told = now if case.notified_at is None else case.notified_at
+    return replace(moved(case, "grace", now, reason="owner_agreed", by=by, next_at=now), notified_at=told)
+
+
 def restored(case: Case, now: UnixTime, by: str) -> Case | None:
     """The case after what was there was put back; None: nothing was taken."""
-    if case.dry_run or case.acted_at is None or case.state not in {"acting", "verified", "failed"}:
-        return None
-    return moved(case, "restored", now, reason="restored", by=by)
+    return moved(case, "restored", now, reason="restored", by=by) if case.restorable else None
+
+
+def not_restored(case: Case, now: UnixTime) -> Case:
+    """The case after a restore was refused: a call that waited was cancelled for it, so the case begins again."""
+    if case.state == "acting":
+        return moved(case, "released", now, reason="restore_refused", by=case.by)
+    return replace(case, reason="restore_refused")
 
 
 def failed(case: Case, now: UnixTime, reason: str) -> Case:
@@ -133,6 +153,15 @@ def may_deliver(
     """
     if case.state != "acting" or case.dry_run or found not in {"idle"}:
         return ("released",) if found in {"busy", "held", "gone"} or case.state != "acting" else ("unconfirmed",)
+    return early(case, known, policy, world)
+
+
+def may_tell(
+    case: Case, found: Finding, known: Known, policy: Policy, world: World
+) -> tuple[Brake | Literal["released"], ...]:
+    """What forbids to tell the owner that his workload is idle, now, by a finding from fresh data; (): it may."""
+    if case.state not in {"notified", "grace"} or found != "idle":
+        return ("unconfirmed",) if found == "unknown" else ("released",)
     return early(case, known, policy, world)
 
 
@@ -178,14 +207,20 @@ def _candidate(case: Case, now: _Now) -> Step:
 def _told(case: Case, now: _Now) -> Step:
     """Tell the owner first, if the policy says so and somebody can be told."""
     at = now.world.now
-    if now.policy.notify_first and now.world.channel:
+    if _tells(now):
         return Step(moved(case, "notified", at, reason="confirmed"), "notify")
     return Step(moved(case, "grace", at, reason="confirmed", next_at=at + _grace(now)))
 
 
 def _notified(case: Case, now: _Now) -> Step:
     ended = _released(case, now) or _excluded(case, now)
-    return ended or Step(_held(case, early(case, now.known, now.policy, now.world)))
+    if ended is not None:
+        return ended
+    if not _tells(now):  # the last channel was removed
+        return Step(
+            moved(case, "grace", now.world.now, reason="confirmed", next_at=now.world.now + _grace(now)), "cancel"
+        )
+    return Step(_held(case, early(case, now.known, now.policy, now.world)))
 
 
 def _in_grace(case: Case, now: _Now) -> Step:
@@ -193,7 +228,10 @@ def _in_grace(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
-    if held or now.world.now < (case.next_at or 0.0):
+    if case.notified_at is None and _tells(now) and not (set(held) - _LATE):
+        # There was no channel before, or it was a dry run: the owner is told first.
+        return Step(moved(case, "notified", now.world.now, reason="confirmed"), "notify")
+    if held or now.world.now < _grace_ends(case, now):
         return Step(_held(case, held))
     if now.policy.approval:
         return Step(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
@@ -220,6 +258,8 @@ def _acting(case: Case, now: _Now) -> Step:
         return ended
     if case.dry_run:
         return Step(case if now.policy.dry_run else _again(case, at, reason="live"))
+    if case.target is not None and not now.seen.owner_idle:
+        return Step(moved(case, "released", at, reason="owner_in_use"), "cancel")
     if at >= (case.next_at or at):
         return Step(moved(case, "failed", at, reason="not_freed"), "cancel")
     return Step(case)
@@ -257,17 +297,35 @@ def _again(case: Case, now: UnixTime, *, reason: str) -> Case:
 def _all_brakes(case: Case, now: _Now) -> tuple[Brake, ...]:
     proven = now.seen.found == "idle" and case.confirmations >= now.policy.confirmations
     unproven: tuple[Brake, ...] = () if proven else ("unconfirmed",)
+    others: tuple[Brake, ...] = ("owner_in_use",) if now.policy.action == "scale" and not now.seen.owner_idle else ()
     args = (case, now.known, now.policy, now.world)
-    return unproven + early(*args) + late(*args)
+    return unproven + early(*args) + late(*args) + others
 
 
 def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
     return case if case.held_by == brakes else replace(case, held_by=brakes)
 
 
+def _tells(now: _Now) -> bool:
+    """Whether the owner is told first. In a dry run nothing is taken from anybody, so nobody is told that it will."""
+    return now.policy.notify_first and now.world.channel and not now.policy.dry_run
+
+
+def _grace_ends(case: Case, now: _Now) -> UnixTime:
+    """An owner who asks for a longer grace period after the notice gets it; one who gives the GPUs back, none."""
+    if case.reason == "owner_agreed":
+        return case.next_at or 0.0
+    return max(case.next_at or 0.0, case.since + (now.known.pod.idle_grace or 0.0))
+
+
 def _grace(now: _Now) -> Seconds:
-    own = now.known.pod.idle_grace
-    return now.policy.grace if own is None else own
+    return grace_of(now.known, now.policy)
+
+
+def grace_of(known: Known, policy: Policy) -> Seconds:
+    """The grace period: the owner's own, or that of the policy."""
+    own = known.pod.idle_grace
+    return policy.grace if own is None else own
 
 
 _HANDLERS: Mapping[State, Callable[[Case, _Now], Step]] = {

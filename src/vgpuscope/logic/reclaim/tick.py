@@ -1,21 +1,20 @@
 """One analysis → the moves of all cases: findings, circuit breaker, states, then budgets, cheapest victims first."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vgpuscope.logic.reclaim.brakes import Known, World
+from vgpuscope.logic.reclaim.brakes import Facts, World
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
 from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
 from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
 from vgpuscope.logic.reclaim.workloads import Held, finding, vanished, workloads
 from vgpuscope.model.analysis import Analysis, GpuUse
-from vgpuscope.model.quantity import DeviceUUID, UnixTime
-from vgpuscope.model.reclaim import Brake, Case, Finding, Policy, Workload
+from vgpuscope.model.quantity import DeviceUUID, PodUID, UnixTime
+from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy, Workload
 
-Facts = Callable[[Workload], Known]
 _NOBODY = frozenset[DeviceUUID]()
 
 
@@ -89,9 +88,11 @@ def _steps(
         case = cases.get(key)
         if case is None and what != "idle":
             continue
-        seen = Seen(found=what, begin=begin, end=end, workload=present[key])
+        known = facts(present[key])
+        alone = all(found.get(uid) == "idle" for uid in known.pod.peers)
+        seen = Seen(found=what, begin=begin, end=end, workload=present[key], owner_idle=alone)
         now = case or opened(key, seen, world)
-        yield case, step(now, seen, facts(present[key]), policy, world)
+        yield case, step(now, seen, known, policy, world)
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}
     for key, case in cases.items():
         if key not in present:
@@ -114,21 +115,65 @@ def _settled(
     facts: Facts,
 ) -> Iterator[Move]:
     """The moves of all cases; those that want to act go last, cheapest victims first, as far as the budgets reach."""
-    wanting: list[tuple[Case | None, Case]] = []
+    wanting: list[_Wanting] = []
     for before, (case, wish) in steps:
         if wish == "act":
-            wanting.append((before, case))
+            wanting.append(_Wanting(before, case, facts(case.workload).pod))
         elif case is not before or wish:
             yield Move(before, case, wish)
     budgets = Budgets(_spent(cases), now=world.now, fleet=len({gpu.gpu_id for gpu in analysis.gpus}))
-    for before, case in sorted(wanting, key=lambda pair: _cost(pair[1], facts)):
-        over = budgets.exceeded(case.namespace, len(case.gpu_ids), policy)
-        if over:
-            if case.held_by != over or case is not before:
-                yield Move(before, replace(case, held_by=over), "")
+    scales = policy.action == "scale"
+    decided = _decided(cases, policy) if scales and wanting else {}
+    for group in sorted(_groups(wanting, policy), key=lambda group: min(map(_cost, group))):
+        gpus = [len(one.case.gpu_ids) for one in group]
+        held = _incomplete(group, decided) if scales else ()
+        held = held or budgets.exceeded(group[0].case.namespace, sum(gpus), policy, workloads=len(group))
+        if held:
+            yield from _held_back(group, held)
             continue
-        budgets.spend(Spent(world.now, case.namespace, len(case.gpu_ids)))
-        yield Move(before, acted(case, world.now, policy), "act")
+        for one, number in zip(group, gpus, strict=True):
+            budgets.spend(Spent(world.now, one.case.namespace, number))
+            target = one.pod.target if scales else None
+            yield Move(one.before, acted(one.case, world.now, policy, target), "act")
+
+
+class _Wanting(NamedTuple):
+    """A case that wants to act."""
+
+    before: Case | None
+    case: Case
+    pod: PodFacts
+
+
+def _groups(wanting: Iterable[_Wanting], policy: Policy) -> Iterable[list[_Wanting]]:
+    """What is decided together: all pods that one change would end. A call for each GPU concerns one pod."""
+    groups: dict[str, list[_Wanting]] = {}
+    for one in wanting:
+        target = one.pod.target if policy.action == "scale" else None
+        groups.setdefault(one.case.id if target is None else target.uid, []).append(one)
+    return groups.values()
+
+
+def _decided(cases: Mapping[str, Case], policy: Policy) -> Mapping[str, frozenset[PodUID]]:
+    """The pods that were decided on before and are not gone yet, by the UID of their target."""
+    found: dict[str, set[PodUID]] = {}
+    for case in cases.values():
+        if case.state == "acting" and case.target is not None and case.dry_run == policy.dry_run:
+            found.setdefault(case.target.uid, set()).add(case.uid)
+    return {uid: frozenset(pods) for uid, pods in found.items()}
+
+
+def _incomplete(group: list[_Wanting], decided: Mapping[str, frozenset[PodUID]]) -> tuple[Brake, ...]:
+    """A change that ends several pods needs all of them: each is due now, or was decided on before."""
+    target = group[0].pod.target
+    ready = {one.case.uid for one in group} | decided.get(target.uid if target else "", frozenset())
+    return () if {uid for one in group for uid in one.pod.peers} <= ready else ("owner_in_use",)
+
+
+def _held_back(group: Iterable[_Wanting], brakes: tuple[Brake, ...]) -> Iterator[Move]:
+    for before, case, _ in group:
+        if case.held_by != brakes or case is not before:
+            yield Move(before, replace(case, held_by=brakes), "")
 
 
 def _spent(cases: Mapping[str, Case]) -> Iterator[Spent]:
@@ -143,10 +188,11 @@ def forgettable(case: Case, now: UnixTime) -> bool:
     return case.acted_at is None or case.acted_at <= now - HOUR
 
 
-def _cost(case: Case, facts: Facts) -> tuple[bool, UnixTime, str]:
+def _cost(one: _Wanting) -> tuple[bool, UnixTime, str]:
     """What can be put back costs less than what cannot; then the longest idle time; then the id, for a fixed order."""
+    case = one.case
     idle = [share.idle_since for share in case.shares if share.idle_since is not None]
-    return (not facts(case.workload).pod.reversible, min(idle, default=case.first_idle), case.id)
+    return (not one.pod.reversible, min(idle, default=case.first_idle), case.id)
 
 
 def _new_brakes(moves: Iterable[Move]) -> Iterator[Brake]:

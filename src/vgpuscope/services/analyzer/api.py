@@ -31,7 +31,10 @@ from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
 from vgpuscope.services.analyzer.doctor import Doctor
+from vgpuscope.services.analyzer.notices import Notices
+from vgpuscope.services.analyzer.notices_api import NoticesApi
 from vgpuscope.services.analyzer.opinion import Opinions
+from vgpuscope.services.analyzer.owner_links import OwnerLinks
 from vgpuscope.services.analyzer.parameters import (
     AnalyzeQuery,
     HistoryQuery,
@@ -130,6 +133,7 @@ class AnalyzerState(Protocol):
     feed: Feed
     reclaim: Reclaim
     opinions: Opinions
+    notices: Notices
 
     @property
     def read_only(self) -> bool: ...
@@ -242,6 +246,8 @@ class AnalyzerApi:
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data, opinion=self._opinion).operations(),
+            *NoticesApi(lambda: self._state.notices, data=self._data).operations(),
+            *OwnerLinks(lambda: self._state.notices, lambda: self._state.reclaim).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",

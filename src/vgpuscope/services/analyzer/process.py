@@ -36,7 +36,7 @@ from vgpuscope.http.session_api import PATH as SESSION_PATH
 from vgpuscope.http.session_api import SessionApi
 from vgpuscope.http.sessions import SessionCookie, Sessions, session_key
 from vgpuscope.logic.opinion.courses import Courses
-from vgpuscope.logic.reclaim.facts import joined
+from vgpuscope.logic.reclaim.brakes import joined
 from vgpuscope.model.analysis import Analysis, GpuUse, Window
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
@@ -51,13 +51,18 @@ from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.courses import read_courses
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
 from vgpuscope.services.analyzer.log import tell_analysis
+from vgpuscope.services.analyzer.notices import LINK_PATH, Notices, check_notices
 from vgpuscope.services.analyzer.opinion import Opinions, check_model
+from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
+from vgpuscope.services.analyzer.reclaim_activity import ReclaimActivity
+from vgpuscope.services.analyzer.reclaim_kube import ReclaimKube, wanted
 from vgpuscope.services.analyzer.settings import Settings, changed
 from vgpuscope.services.analyzer.sources import Sources, check_source
 from vgpuscope.services.followers import Follower, Followers
 from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
+from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
 from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
@@ -178,14 +183,26 @@ class Analyzer(Service):
             courses=self._courses,
         )
         self._with_opinions: tuple[Board | None, int, Board | None] = (None, 0, None)  # made from, changes, made
+        self.notices = Notices(lambda: settings.config)
+        self._kube = ReclaimKube(lambda: settings.config)
+        activity = ReclaimActivity(
+            lambda: settings.config,
+            engine=lambda: isinstance(self._sources.current, PrometheusSource),
+            queues=self._kube.queues,
+        )
         self.reclaim = Reclaim(
             lambda: settings.config,
             store=self._history.reclaim,
             lead=self._leadership,
-            send={"control": self._call_control},
+            send={"control": self._call_control, "scale": self._kube.scale, "restore": self._kube.restore},
             look_again=self._analyse_now,
-            facts=joined((self.opinions.facts,)),
             opinion=self.opinions.on_share,
+            channel=self.notices.ready,
+            notify=self.notices.calls,
+            facts=joined(self._kube.known, activity.known, self.opinions.facts),
+            learn=(self._kube.learn, activity.learn),
+            kube=lambda: self._kube.state,
+            asks_prometheus=lambda: activity.asks,
         )
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
@@ -201,6 +218,8 @@ class Analyzer(Service):
             log.warning("read-only: no caller has the role operate or admin")
         if self._settings.config.control.enabled and self.reclaim.mode == "off":
             log.warning("no GPU is taken back: analyzer.history is not set")
+        if self._settings.config.control.enabled and self._kube.state == "none":
+            log.warning("annotations, owners and priority classes of pods are not read: kube.enabled is not set")
 
     @property
     def read_only(self) -> bool:
@@ -219,6 +238,7 @@ class Analyzer(Service):
             "reclaim": Restartable(self._reclaim_forever),
             "deliver": Restartable(self.reclaim.deliver_forever),
             "opinions": Restartable(self.opinions.ask_forever),
+            "notices": Restartable(lambda: self.notices.deliver_forever(self.reclaim)),
         }
 
     def signals(self) -> dict[signal.Signals, Callable[[], None]]:
@@ -250,10 +270,12 @@ class Analyzer(Service):
         await self._cycle.close()
         await self.console.close()
         await self.opinions.close()
+        self.notices.close()
         await self._save_last()
         with contextlib.suppress(HistoryDown):
             await self._leadership.resign()
         await self._sources.close()
+        await self._kube.close()
         await self._history.close()
 
     async def _save_last(self) -> None:
@@ -603,7 +625,8 @@ class Analyzer(Service):
         """Old results are not shown: a reader would take them for current."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
         asked = (self.opinions.changes, self.opinions.asker.counts.seconds.count)
-        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, self.reclaim.changes, *asked)
+        changes = (self.reclaim.changes, self.notices.changes, *asked)
+        state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, changes)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
@@ -633,6 +656,8 @@ class Analyzer(Service):
             ai_tokens=asked.tokens,
             ai_seconds=asked.seconds if asked.seconds.count else None,
             ai_cost=asked.cost,
+            notices=self.notices.counts,
+            channels=self.notices.working(),
         )
         analysis = None if self._cycle.old else board.analysis
         shown = self.opinions.shown
@@ -673,7 +698,10 @@ def _check(config: Config) -> None:
     """ConfigInvalid for settings that cannot be used."""
     check_source(config)
     check_model(config)
+    check_notices(config)
     found = config.analyzer
+    if wanted(config) and found.kubeconfig is not None:
+        check_kubeconfig(found.kubeconfig)
     if found.protect_reads and not (found.api_token or found.proxy_user_header or found.web_config_file):
         raise ConfigInvalid(
             "analyzer.protect_reads: reading is to need credentials, but there are none",
@@ -688,9 +716,11 @@ def _check(config: Config) -> None:
 
 
 def _shows_no_data(request: Request) -> bool:
-    """The console's files and the session: without them nobody could log in."""
+    """The console's files and the session: without them nobody could log in. An owner's link is its own credential."""
     path = request.url.path
-    return path in {SESSION_PATH, "/ui"} or path.startswith("/ui/") or (path == "/" and wants_page(request))
+    return (
+        path in {SESSION_PATH, "/ui"} or path.startswith(("/ui/", LINK_PATH)) or (path == "/" and wants_page(request))
+    )
 
 
 def _token_holder(config: AnalyzerConfig) -> Caller:

@@ -27,6 +27,8 @@ from vgpuscope.views.reclaim.api import (
 _WITHOUT_KUBE = (
     "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not read."
 )
+_KUBE_DOWN = "The Kubernetes API does not answer: no action is taken."
+_WITHOUT_PROMETHEUS = "Prometheus is not the source: requests of inference servers and lengths of queues are not read."
 _WITHOUT_CHANNEL = "No channel for notices is configured: owners are not notified before an action."
 _WITHOUT_STORE = "analyzer.history is not set: nothing is remembered, so nothing is done."
 _DAY: Seconds = 86400.0
@@ -88,6 +90,7 @@ class ReclaimApi:
             self._change("/api/v1/reclaim/{id}/approve", "agree to the action", self._approve),
             self._change("/api/v1/reclaim/{id}/snooze", "leave the workload alone for a while", self._snooze),
             self._change("/api/v1/reclaim/{id}/exempt", "never take this workload's GPUs", self._exempt),
+            self._change("/api/v1/reclaim/{id}/restore", "put back what was there", self._restore),
             self._change(
                 "/api/v1/reclaim/stop", "stop: no action is taken, and no notice is sent", self._stop, PolicyBody
             ),
@@ -149,6 +152,10 @@ class ReclaimApi:
         self._visible(call.asked.id, call.caller)
         return case_row(await self._reclaim.exempt(call.asked.id, call.caller.name))
 
+    async def _restore(self, call: Call[CaseQuery, None]) -> CaseRow:
+        self._visible(call.asked.id, call.caller)
+        return case_row(await self._reclaim.restore(call.asked.id, call.caller.name))
+
     async def _stop(self, call: Call[NoQuery, None]) -> PolicyBody:
         await self._reclaim.stop(call.caller.name)
         return self._policy_now()
@@ -177,7 +184,10 @@ class ReclaimApi:
     def _without(self) -> Iterator[str]:
         if self._reclaim.mode == "off":
             yield _WITHOUT_STORE
-        yield _WITHOUT_KUBE
+        if self._reclaim.kube != "ok":
+            yield _WITHOUT_KUBE if self._reclaim.kube == "none" else _KUBE_DOWN
+        if not self._reclaim.asks_prometheus:
+            yield _WITHOUT_PROMETHEUS
         if not self._reclaim.notifies:
             yield _WITHOUT_CHANNEL
 

@@ -27,6 +27,9 @@ SECTIONS = (
     "ai",
     "control",
     "reclaim",
+    "notify",
+    "kube",
+    "activity",
     "logging",
     "log",
 )

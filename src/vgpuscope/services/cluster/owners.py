@@ -5,12 +5,13 @@ import logging
 import time
 from collections.abc import Callable
 
+from vgpuscope.formats.kube.paths import plural
 from vgpuscope.logic.cluster.owners import OwnerIndex, OwnerStep
 from vgpuscope.model.errors import KubeForbidden, ScopeError, SourceDown
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.runtime.log import OnChange, error_fields
 from vgpuscope.runtime.units import Units
-from vgpuscope.sources.cluster.controllers import controller_of, plural
+from vgpuscope.sources.cluster.controllers import controller_of
 from vgpuscope.sources.kube import Api, open_client
 
 log = logging.getLogger(__name__)

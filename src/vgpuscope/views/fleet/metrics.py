@@ -50,6 +50,8 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     ai_tokens: Mapping[TokenKind, int] = {}
     ai_seconds: Histogram | None = None  # None: no request was made
     ai_cost: float | None = None
+    notices: Mapping[tuple[str, str], int] = {}  # by channel and outcome
+    channels: Mapping[str, bool] = {}  # whether the last message was taken
 
 
 def gpu_samples(gpu: GpuUse, *, end: UnixTime | None = None) -> Iterator[Sample]:
@@ -163,6 +165,10 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
         yield Sample(m.RECLAIM_ACTIONS, row, count, (action, outcome))
     for brake, count in health.reclaim_held_back.items():
         yield Sample(m.RECLAIM_HELD_BACK, row, count, (brake,))
+    for (channel, outcome), count in health.notices.items():
+        yield Sample(m.RECLAIM_NOTICES, row, count, (channel, outcome))
+    for channel, works in health.channels.items():
+        yield Sample(m.RECLAIM_CHANNEL_WORKS, row, float(works), (channel,))
     yield from _requests(row, health)
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
-from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, State
+from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, Signal, State
 
 
 class CaseRow(Struct, frozen=True, kw_only=True):
@@ -32,6 +32,9 @@ class CaseRow(Struct, frozen=True, kw_only=True):
     acted_at: UnixTime | None
     evidence: tuple[Share, ...]
     opinion: OpinionRow | None = None  # of a language model: the one that counts for this workload
+    signals: tuple[Signal, ...]  # the evidence beyond the GPU
+    target: str | None  # what was changed, or would have been: Deployment/web
+    restorable: bool  # what was there can be put back
 
 
 class BreakerState(Struct, frozen=True, kw_only=True):
@@ -99,6 +102,9 @@ def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
         acted_at=case.acted_at,
         evidence=case.shares,
         opinion=opinion,
+        signals=case.signals,
+        target=str(case.target) if case.target else None,
+        restorable=case.restorable,
     )
 
 

@@ -1,0 +1,57 @@
+"""Settings of what is read beyond the GPU before GPUs are taken back: the Kubernetes API, and signs of use."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.reclaim import ActivityQuery
+
+
+def _requests(counter: str) -> str:
+    """Requests of the last hour. A counter that is younger than that counts as a whole: increase() misses its start."""
+    born = f"sum by (namespace, pod) ({counter} unless {counter} offset 1h) > 0"
+    return f"({born}) or sum by (namespace, pod) (increase({counter}[1h]))"
+
+
+class KubeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Kubernetes API, as taking GPUs back uses it."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Read pods, their owners and namespaces from the Kubernetes API before GPUs are taken back: "
+            "annotations, priority classes, age. reclaim.action scale does so in any case. The kubeconfig is "
+            "analyzer.kubeconfig.",
+            extra={"flag": None},
+        ),
+    ] = False
+
+
+class ActivityConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Signs of use beyond the GPU. They can only keep a workload from losing its GPUs."""
+
+    recent: Annotated[
+        Seconds,
+        Meta(
+            ge=60,
+            le=30 * 86400,
+            description="A notebook whose last activity is not older than this is in use, and so is a workload that "
+            "was restored within this time.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 3600.0
+    queries: Annotated[
+        tuple[ActivityQuery, ...],
+        Meta(
+            description="PromQL expressions with a name. A pod is in use if its value is above 0. `by` is pod (labels "
+            "namespace and pod) or queue (label queue; the annotation vgpuscope.io/queue names the queues of a pod). "
+            "Read only if Prometheus is the source. In a variable it is JSON.",
+            extra={"form": "json", "flag": None, "unset": "none"},
+        ),
+    ] = (
+        ActivityQuery(name="vllm", query=_requests("vllm:request_success_total")),
+        ActivityQuery(name="triton", query=_requests("nv_inference_request_success")),
+        ActivityQuery(name="kserve", query=_requests("request_predict_seconds_count")),
+        ActivityQuery(name="tgi", query=_requests("tgi_request_count")),
+    )

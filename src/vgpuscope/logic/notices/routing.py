@@ -1,0 +1,32 @@
+"""Who is told: the channels of a notice, by the owner's annotation, then by namespace, then those for everyone.
+
+A notice never gets lost between routes: what no route wants goes to the operators' channels.
+"""
+
+from collections.abc import Sequence
+
+from vgpuscope.model.notices import FOR_OPERATORS, FOR_OWNERS, NoticeKind, Route
+
+
+def channels_for(kind: NoticeKind, namespace: str, owner: str, routes: Sequence[Route]) -> tuple[str, ...]:
+    """The names of the channels, each once. `owner` is the value of the annotation; "" if there is none."""
+    wanting = [route for route in routes if kind in route.kinds]
+    found: list[Route] = []
+    if kind in FOR_OWNERS:
+        found += _for_owner(namespace, owner, wanting) or operators(wanting)
+    if kind in FOR_OPERATORS:
+        found += operators(wanting)
+    return tuple(dict.fromkeys(route.name for route in found))
+
+
+def _for_owner(namespace: str, owner: str, routes: Sequence[Route]) -> list[Route]:
+    """The closest routes: of the owner, else of the namespace, else of everyone."""
+    named = [route for route in routes if owner and owner in route.owners]
+    near = named or [route for route in routes if namespace in route.namespaces]
+    return near or [route for route in routes if route.anyone and not route.operators]
+
+
+def operators(routes: Sequence[Route]) -> list[Route]:
+    """The operators' channels; without one, those for everyone; without those, all of them."""
+    marked = [route for route in routes if route.operators]
+    return marked or [route for route in routes if route.anyone] or list(routes)

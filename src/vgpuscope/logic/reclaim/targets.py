@@ -1,0 +1,71 @@
+"""Which object is changed to free a workload, which pods that ends, and whether it can be put back.
+
+The topmost controller decides. If it is none of these kinds, nothing is changed: its controller would change it back.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vgpuscope.knowledge.stops import STOPS
+from vgpuscope.model.kube_object import Autoscaler, KubeObject, KubePod
+from vgpuscope.model.quantity import PodUID
+from vgpuscope.model.reclaim import Target
+
+_SCALABLE = {"Deployment", "StatefulSet", "ReplicaSet"}
+_WITHOUT_TEMPLATE = {"Notebook", "InferenceService"}  # of which only metadata is read
+_KUEUE = "kueue.x-k8s.io/queue-name"  # Kueue resumes what it has admitted
+_KSERVE_PODS, _NOTEBOOK_PODS = "serving.kserve.io/inferenceservice", "notebook-name"
+
+
+class Chosen(NamedTuple):
+    """The object to be changed, and how its pods are found; a pod without an owner has no selector."""
+
+    target: Target
+    selector: str
+
+
+def chosen(pod: KubePod, owners: Sequence[KubeObject], *, complete: bool) -> Chosen | None:
+    """What is changed; None: nothing can be. `complete`: the last owner has no controller itself."""
+    if pod.controller is None:
+        return Chosen(Target(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid), "")
+    top = _acted_on(owners) if complete and owners else None
+    if top is None or (selector := _selector(top)) == "":
+        return None
+    target = Target(api_version=top.api_version, kind=top.kind, name=top.name, uid=top.uid, version=top.version)
+    return Chosen(target, selector)
+
+
+def _acted_on(owners: Sequence[KubeObject]) -> KubeObject | None:
+    """The topmost owner; the Job of a CronJob, which makes the next one in time.
+
+    The owner's own template has to ask for devices. A pod can name any owner, and whoever may create pods could have a
+    service stopped that has no GPU.
+    """
+    top = owners[-1]
+    if (top.group, top.kind) == ("batch", "CronJob") and len(owners) > 1:
+        top = owners[-2]
+    fit = (top.group, top.kind) in STOPS and _KUEUE not in top.labels
+    return top if fit and (top.wants_devices or top.kind in _WITHOUT_TEMPLATE) else None
+
+
+def _selector(top: KubeObject) -> str:
+    if top.kind == "InferenceService":
+        return f"{_KSERVE_PODS}={top.name}"
+    return f"{_NOTEBOOK_PODS}={top.name}" if top.kind == "Notebook" else top.selector
+
+
+def peers(pods: Iterable[KubePod], seen: Iterable[PodUID] = ()) -> tuple[PodUID, ...]:
+    """The pods that a change would end, and that have or want a GPU, by their spec or because one was `seen` there."""
+    known = frozenset(seen)
+    return tuple(one.uid for one in pods if not one.ends and (one.wants_devices or one.uid in known))
+
+
+def fought_over(target: Target, autoscalers: Iterable[Autoscaler]) -> bool:
+    """Whether KEDA scales the target, and would scale it back. A plain autoscaler rests while its target has none."""
+    return target.kind in _SCALABLE and any(
+        one.keda and (one.kind, one.of) == (target.kind, target.name) for one in autoscalers
+    )
+
+
+def reversible(target: Target) -> bool:
+    return target.kind != "Pod"

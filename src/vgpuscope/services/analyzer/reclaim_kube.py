@@ -1,0 +1,280 @@
+"""The Kubernetes API in taking GPUs back: what it knows of workloads with a case, and what is changed there.
+
+Objects are read when a case needs them, a limited number at a time, and again immediately before each call. What was
+read is forgotten after a while: then the pod is unknown, and nothing is done about it.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from vgpuscope.config import Config
+from vgpuscope.logic.reclaim import annotations, targets
+from vgpuscope.logic.reclaim.brakes import Known
+from vgpuscope.model.errors import CallFailed, KubeForbidden, KubeUnreadable
+from vgpuscope.model.kube_object import KubeObject, KubePod
+from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
+from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
+from vgpuscope.runtime.log import OnChange, error_fields
+from vgpuscope.services.analyzer.reclaim import Delivered, KubeState, Order
+from vgpuscope.sinks.kube import KubeHands, Why
+from vgpuscope.sources.kube import Api, open_client
+from vgpuscope.sources.reclaim.objects import ObjectReader
+
+if TYPE_CHECKING:
+    import httpx2
+
+log = logging.getLogger(__name__)
+
+_REQUEST: Seconds = 4.0  # of one request; an action is one or two of them
+_WITHIN: Seconds = 20.0  # for all that is read before a tick
+_AT_ONCE = 8
+_MOST = 200  # workloads that are read before one tick, those that were read longest ago first
+_KEPT: Seconds = 1800.0
+_FRESH: Seconds = 30.0  # the age of what a change is based on
+_DEEPEST = 8  # owners above each other
+T = TypeVar("T")
+
+
+class _Read(NamedTuple):
+    """What was read of one workload, and when."""
+
+    at: UnixTime
+    pod: PodFacts
+    signals: tuple[Signal, ...] = ()
+    queues: frozenset[str] = frozenset()
+
+
+_NOTHING = _Read(0.0, PodFacts())
+
+
+class _Round(NamedTuple):
+    """What several workloads share in one round of reading."""
+
+    reader: ObjectReader
+    seen: Collection[PodUID]
+    tasks: dict[object, "asyncio.Task[Any]"]
+
+    async def shared(self, key: object, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Read an object that several workloads need, once."""
+        if key not in self.tasks:
+            self.tasks[key] = asyncio.create_task(read())
+        found: T = await self.tasks[key]
+        return found
+
+
+class ReclaimKube:
+    """Reads and changes objects through one client, which is made when it is first needed."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        *,
+        connect: Callable[[str | None], "httpx2.AsyncClient"] = open_client,
+        clock: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        self._config, self._connect, self._clock = config, connect, clock
+        self._client: httpx2.AsyncClient | None = None
+        self._made_for: str | None = None
+        self._read: dict[PodUID, _Read] = {}
+        self._down = ""
+        self._told = OnChange(log)
+
+    @property
+    def state(self) -> KubeState:
+        """none: not configured. down: it did not answer when it was last asked, so nobody acts."""
+        if not wanted(self._config()):
+            return "none"
+        return "down" if self._down else "ok"
+
+    @property
+    def fault(self) -> str:
+        return self._down
+
+    # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def known(self, workload: Workload) -> Known:
+        found = self._of(workload.uid)
+        return Known(pod=found.pod, signals=found.signals)
+
+    def queues(self, workload: Workload) -> frozenset[str]:
+        """The queues that the workload's annotations name."""
+        return self._of(workload.uid).queues
+
+    def _of(self, uid: PodUID) -> _Read:
+        found = self._read.get(uid, _NOTHING)
+        return found if self._clock() - found.at < _KEPT else _NOTHING
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def learn(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None:
+        """Read what concerns these workloads; `fresh`: now, or nothing is known of them."""
+        if not wanted(self._config()):
+            self._read.clear()
+            return
+        if not fresh:
+            kept = {one.uid for one in workloads}
+            self._read = {uid: one for uid, one in self._read.items() if uid in kept}
+        due = sorted((one for one in workloads if one.uid), key=lambda one: self._of(one.uid).at)[:_MOST]
+        if fresh:
+            for one in due:
+                self._read.pop(one.uid, None)
+        try:
+            if due:
+                await self._learn(due, ObjectReader(self._api()), seen)
+        except KubeUnreadable as e:  # the kubeconfig cannot be used
+            self._note([str(e)])
+
+    async def _learn(self, due: Sequence[Workload], reader: ObjectReader, seen: Collection[PodUID]) -> None:
+        around, gate = _Round(reader, seen, {}), asyncio.Semaphore(_AT_ONCE)
+        faults: list[str] = []
+
+        async def one(workload: Workload) -> None:
+            async with gate:
+                try:
+                    self._read[workload.uid] = await self._workload(workload, around)
+                except KubeForbidden as e:  # of this object; others may be allowed
+                    self._read[workload.uid] = self._unread(str(e))
+                    self._told.tell("rights", str(e), level=logging.WARNING, message="not read", **error_fields(e))
+                except KubeUnreadable as e:
+                    faults.append(str(e))
+
+        try:
+            async with asyncio.timeout(_WITHIN), asyncio.TaskGroup() as tasks:
+                for workload in due:
+                    tasks.create_task(one(workload))
+        except TimeoutError:
+            faults.append(f"not all was read within {_WITHIN:g} s")
+        finally:
+            for task in around.tasks.values():
+                task.cancel()
+            await asyncio.gather(*around.tasks.values(), return_exceptions=True)
+        self._note(faults)
+
+    def _note(self, faults: Sequence[str]) -> None:
+        self._down = faults[0] if faults else ""
+        if faults:
+            self._told.tell(
+                "kube",
+                "down",
+                level=logging.WARNING,
+                message="the Kubernetes API does not answer: no GPU is taken back",
+                error=faults[0],
+            )
+        else:
+            self._told.tell("kube", "up", level=logging.INFO, message="the Kubernetes API answers")
+
+    async def _workload(self, workload: Workload, around: _Round) -> _Read:
+        pod = await around.reader.pod(workload.namespace, workload.pod)
+        if pod is None or pod.uid != workload.uid:
+            return self._unread("no pod of this name has this UID")
+        if pod.ends:
+            return self._unread("the pod is ending")
+        owners, complete = await self._owners(workload.namespace, pod, around)
+        namespace = await around.shared(workload.namespace, lambda: around.reader.namespace(workload.namespace))
+        levels = [pod.notes, *(one.notes for one in owners)]
+        levels += [namespace.notes] if namespace is not None else []
+        now = self._clock()
+        facts = PodFacts(
+            read=True,
+            consent=annotations.consent_of(levels),
+            idle_grace=annotations.grace_of(levels),
+            priority_class=pod.priority_class,
+            created=pod.created,
+            notify=next((one.notify for one in levels if one.notify), ""),
+        )
+        if self._config().reclaim.action == "scale":
+            facts = await self._with_target(facts, workload, pod, owners, around, complete=complete)
+        recent = self._config().activity.recent
+        signals = tuple(annotations.signals_of(levels, now=now, recent=recent))
+        return _Read(now, facts, signals, annotations.queues_of(levels))
+
+    def _unread(self, fault: str) -> _Read:
+        signal = Signal(name="kubernetes", active=False, detail=fault)
+        return _Read(self._clock(), PodFacts(), (signal,))
+
+    async def _owners(self, namespace: str, pod: KubePod, around: _Round) -> tuple[list[KubeObject], bool]:
+        """The controllers from the nearest to the topmost, and whether that is all of them."""
+        owners: list[KubeObject] = []
+        above = pod.controller
+        while above is not None and len(owners) < _DEEPEST:
+            found = await around.shared((namespace, above), partial(around.reader.owner, namespace, above))
+            if found is None:
+                return owners, False
+            owners.append(found)
+            above = found.controller
+        return owners, above is None
+
+    async def _with_target(
+        self,
+        facts: PodFacts,
+        workload: Workload,
+        pod: KubePod,
+        owners: Sequence[KubeObject],
+        around: _Round,
+        *,
+        complete: bool,
+    ) -> PodFacts:
+        """What would be changed, and every pod that this would end. The version is older than the list of pods."""
+        chosen = targets.chosen(pod, owners, complete=complete)
+        if chosen is None:
+            return facts
+        target, namespace = chosen.target, workload.namespace
+        peers: tuple[PodUID, ...] = (pod.uid,)
+        if chosen.selector:
+            read = partial(around.reader.pods, namespace, chosen.selector)
+            peers = targets.peers(await around.shared((namespace, chosen.selector), read), {*around.seen, pod.uid})
+            scalers = await around.shared(("autoscalers", namespace), lambda: around.reader.autoscalers(namespace))
+            if pod.uid not in peers or targets.fought_over(target, scalers):
+                return facts
+        return msgspec.structs.replace(facts, target=target, peers=peers, reversible=targets.reversible(target))
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def scale(self, call: Call, *, now: UnixTime) -> Delivered:
+        """Free the GPUs by the object that was looked at a moment ago."""
+        order = msgspec.json.decode(call.body, type=Order)
+        found = self._of(order.pod_uid)
+        target = found.pod.target
+        if target is None or target.uid != order.target.uid or self._clock() - found.at > _FRESH:
+            raise CallFailed(f"{order.target} is not known well enough to be changed")
+        mark = await self._hands().stop(target, _why(call, order), now=now)
+        return Delivered(msgspec.json.encode(mark).decode())
+
+    async def restore(self, call: Call, *, now: UnixTime) -> Delivered:
+        order = msgspec.json.decode(call.body, type=Order)
+        mark = await self._hands().restore(order.target, _why(call, order), taken_by=order.taken_by, now=now)
+        return Delivered(msgspec.json.encode(mark).decode())
+
+    def _hands(self) -> KubeHands:
+        try:
+            return KubeHands(self._api(), instance=socket.gethostname())
+        except KubeUnreadable as e:
+            raise CallFailed(str(e)) from e
+
+    def _api(self) -> Api:
+        """A client for the kubeconfig of this moment; KubeUnreadable if that cannot be used."""
+        kubeconfig = self._config().analyzer.kubeconfig
+        if self._client is None or kubeconfig != self._made_for:
+            self._client, self._made_for = self._connect(kubeconfig), kubeconfig
+        return Api(self._client, timeout=_REQUEST)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+def wanted(config: Config) -> bool:
+    """Whether the settings ask for the Kubernetes API."""
+    return config.kube.enabled or config.reclaim.action == "scale"
+
+
+def _why(call: Call, order: Order) -> Why:
+    return Why(call.key, order.namespace, order.pod, order.pod_uid)

@@ -1,0 +1,211 @@
+"""Frees GPUs by changing objects of the Kubernetes API, and puts back what was there.
+
+One patch does both: it changes the fields, and writes on the object what was there before. So a crash leaves nothing
+half done, and a call that is repeated finds its own mark and changes nothing. Each patch names the UID and the version
+of the object that was looked at: if anything has changed since, the server refuses it.
+"""
+
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import msgspec
+
+from vgpuscope.formats.kube.changes import (
+    RECLAIMED,
+    RESTORED,
+    Fields,
+    Mark,
+    annotation,
+    at_rest,
+    iso,
+    mark_of,
+    patch,
+    present,
+    stopped,
+    told,
+)
+from vgpuscope.formats.kube.lists import decode_status
+from vgpuscope.formats.kube.paths import list_path, object_path
+from vgpuscope.model.errors import CallFailed, CallRefused, KubeForbidden, KubeUnreadable
+from vgpuscope.model.quantity import UnixTime
+from vgpuscope.model.reclaim import Target
+
+log = logging.getLogger(__name__)
+
+_JSON, _MERGE = "application/json", "application/merge-patch+json"
+_COMPONENT = "vgpuscope"
+_RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
+
+
+class Api(Protocol):
+    """Requests to the API server; they raise KubeForbidden or KubeUnreadable, and end within a time limit."""
+
+    async def find(self, path: str) -> bytes | None: ...
+
+    async def send(self, method: str, path: str, body: bytes, *, media: str) -> tuple[int, bytes]: ...
+
+
+class Why(NamedTuple):
+    """What a change is made for, and the key of its call."""
+
+    key: str
+    namespace: str
+    pod: str
+    pod_uid: str
+
+
+class KubeHands:
+    """Changes objects, and says so on them and by an event. CallFailed: try again. CallRefused: do not."""
+
+    def __init__(self, api: Api, *, instance: str) -> None:
+        self._api, self._instance = api, instance
+
+    async def stop(self, target: Target, why: Why, *, now: UnixTime) -> Mark:
+        """Free the GPUs of the target; what was there before is in the mark that is returned."""
+        if target.kind == "Pod":
+            return await self._evict(target, why, now)
+        item = await self._read(target, why.namespace)
+        mark = mark_of(item, RECLAIMED)
+        if mark is None or not (mark.key == why.key or present(item, mark.after) == mark.after):
+            mark = await self._stop(target, item, why, now)
+        note = f"GPUs of {why.pod} are idle. Was: {told(mark.before)}. Now: {told(mark.after)}."
+        await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
+        return mark
+
+    async def restore(self, target: Target, why: Why, *, taken_by: Collection[str], now: UnixTime) -> Mark:
+        """Put back what was there when one of the calls `taken_by` changed the target."""
+        item = await self._read(target, why.namespace)
+        done = mark_of(item, RESTORED)
+        if done is None or done.key != why.key:
+            done = await self._restore(target, item, why, taken_by, now)
+        note = f"What was there is put back: {told(done.after)}."
+        await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
+        return done
+
+    async def _stop(self, target: Target, item: Mapping[str, Any], why: Why, now: UnixTime) -> Mark:
+        after = stopped(target, now)
+        before = present(item, after)
+        mark = Mark(key=why.key, at=iso(now), before=before, after=after, pod=why.pod)
+        if at_rest(before, after):  # somebody did it already, and we have nothing to put back
+            return msgspec.structs.replace(mark, after=before)
+        marks = {annotation(RECLAIMED): _text(mark), annotation(RESTORED): None}
+        await self._patch(target, why.namespace, after | marks, version=target.version or _version(item))
+        return mark
+
+    async def _restore(
+        self, target: Target, item: Mapping[str, Any], why: Why, taken_by: Collection[str], now: UnixTime
+    ) -> Mark:
+        taken = mark_of(item, RECLAIMED)
+        if taken is None:
+            raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or the mark was removed")
+        if taken.key not in taken_by:
+            raise CallRefused(f"{target} was changed again since, because of {taken.pod}")
+        if (found := present(item, taken.after)) != taken.after:
+            raise CallRefused(f"{target} was changed since: {told(found)}, not {told(taken.after)}")
+        done = Mark(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
+        marks = {annotation(RECLAIMED): None, annotation(RESTORED): _text(done)}
+        await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
+        return done
+
+    async def _evict(self, target: Target, why: Why, now: UnixTime) -> Mark:
+        """Evict the pod with this UID. A disruption budget that forbids it answers 429, and is asked again."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": target.name, "namespace": why.namespace},
+            "deleteOptions": {"preconditions": {"uid": target.uid}},
+        }
+        path = f"{object_path('v1', 'Pod', target.name, namespace=why.namespace)}/eviction"
+        status, answer = await self._send("POST", path, body, media=_JSON)
+        if status == 409:
+            raise CallRefused(f"another pod is called {target.name}: {decode_status(answer)}")
+        if status != 404:  # gone: it was evicted before, or it ended
+            _check(status, answer, f"the eviction of {target}")
+            note = "GPUs are idle. The pod is evicted."
+            await self._report(target, why.namespace, "GpuReclaimed", note, key=why.key, now=now)
+        return Mark(key=why.key, at=iso(now), pod=why.pod)
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, target: Target, namespace: str) -> dict[str, Any]:
+        try:
+            data = await self._api.find(_path(target, namespace))
+        except KubeUnreadable as e:
+            _failed(e)
+        item: dict[str, Any] | None = None if data is None else msgspec.json.decode(data)
+        if item is None or item["metadata"]["uid"] != target.uid:
+            raise CallRefused(f"{target} is gone")
+        return item
+
+    async def _patch(self, target: Target, namespace: str, fields: Fields, *, version: str) -> None:
+        own = {"metadata uid": target.uid, "metadata resourceVersion": version}
+        status, answer = await self._send("PATCH", _path(target, namespace), patch(fields | own), media=_MERGE)
+        _check(status, answer, f"the change of {target}")
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any], *, media: str) -> tuple[int, bytes]:
+        try:
+            return await self._api.send(method, path, msgspec.json.encode(body), media=media)
+        except KubeUnreadable as e:
+            _failed(e)
+
+    async def _report(self, target: Target, namespace: str, reason: str, note: str, *, key: str, now: UnixTime) -> None:
+        """Post an event about the target. Its name comes from the call, so that a repeated call posts no second one."""
+        number = hashlib.sha256(f"{key} {reason}".encode()).hexdigest()[:16]
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{target.name[:200]}.{number}", "namespace": namespace},
+            "eventTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": _COMPONENT,
+            "reportingInstance": self._instance[:128] or _COMPONENT,
+            "action": "Reclaim",
+            "reason": reason,
+            "type": "Normal",
+            "note": note[:1024],  # the limit of the API server
+            "regarding": {
+                "apiVersion": target.api_version,
+                "kind": target.kind,
+                "name": target.name,
+                "namespace": namespace,
+                "uid": target.uid,
+            },
+        }
+        path = list_path("events.k8s.io/v1", "Event", namespace=namespace)
+        try:
+            status, answer = await self._api.send("POST", path, msgspec.json.encode(body), media=_JSON)
+        except KubeUnreadable as e:
+            status, answer = 0, str(e).encode()
+        if status not in {200, 201, 409}:  # the change is made all the same; 409: the event is there
+            error = decode_status(answer) if status else answer.decode()
+            log.warning("event not posted", extra={"fields": {"object": str(target), "status": status, "error": error}})
+
+
+def _check(status: int, answer: bytes, what: str) -> None:
+    if 200 <= status < 300:
+        return
+    text = f"{what}: the API server answered {status} {decode_status(answer)}"
+    if status in {401, 403}:
+        raise CallRefused(text, hint=_RIGHTS)
+    raise (CallRefused if status in {404, 405, 422} else CallFailed)(text)
+
+
+def _failed(error: KubeUnreadable) -> NoReturn:
+    if isinstance(error, KubeForbidden):
+        raise CallRefused(str(error), hint=_RIGHTS) from error
+    raise CallFailed(str(error)) from error
+
+
+def _path(target: Target, namespace: str) -> str:
+    return object_path(target.api_version, target.kind, target.name, namespace=namespace)
+
+
+def _version(item: Mapping[str, Any]) -> str:
+    version: str = item["metadata"]["resourceVersion"]
+    return version
+
+
+def _text(mark: Mark) -> str:
+    return msgspec.json.encode(mark).decode()
