@@ -8,6 +8,7 @@ from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
+from vgpuscope.store.past import KEEP, PastStore
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
@@ -19,6 +20,7 @@ class History(Protocol):
     lease: Lease  # lease for the replica that analyses and saves
     events: EventLog  # of the same store
     reclaim: ReclaimStore | None  # of the same store
+    past: PastStore | None  # of the same store: what back-tests replay
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
@@ -45,7 +47,13 @@ class History(Protocol):
 
 
 def open_history(
-    url: str, *, keep_results: Seconds, keep_hours: Seconds, keep_days: Seconds, limits: Limits = LIMITS
+    url: str,
+    *,
+    keep_results: Seconds,
+    keep_hours: Seconds,
+    keep_days: Seconds,
+    keep_past: Seconds = KEEP,
+    limits: Limits = LIMITS,
 ) -> History:
     """The store for `none`, the name of a file, or a postgresql:// URL; opened on first use."""
     engine = open_engine(url, limits=limits)
@@ -58,6 +66,7 @@ def open_history(
         lease_in(engine),
         events=StoredEvents(engine, keep=keep_hours),
         reclaim=ReclaimStore(engine),
+        past=PastStore(engine, keep=keep_past),
         keep_results=keep_results,
         keep_hours=keep_hours,
         keep_days=keep_days,
@@ -72,6 +81,7 @@ class Unstored:
         self.lease: Lease = lease or LocalLease()
         self.events: EventLog = LocalEvents()
         self.reclaim: ReclaimStore | None = None
+        self.past: PastStore | None = None
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass
