@@ -69,7 +69,10 @@ _FRAMES = (
     "SELECT time, number, begin, chain, place, body FROM past_frames "
     "WHERE (time > :time OR (time = :time AND number > :number)) AND time < :end ORDER BY time, number LIMIT :most"
 )
-_EXPIRED = "DELETE FROM past_frames WHERE time < :before"
+# Whole chains only: without its first frame, the rest of a chain is of no use.
+_EXPIRED = (
+    "DELETE FROM past_frames WHERE chain IN (SELECT chain FROM past_frames GROUP BY chain HAVING max(time) < :before)"
+)
 _SIZE = "SELECT coalesce(sum(size), 0) FROM past_frames"
 _OLDEST_CHAIN = "SELECT chain FROM past_frames ORDER BY time, number LIMIT 1"
 _DROP_CHAIN = "DELETE FROM past_frames WHERE chain = :chain"
