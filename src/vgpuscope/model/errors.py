@@ -9,6 +9,7 @@ ScopeError
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
 ├── CallFailed, CaseUnfit                                status 502, 409
+├── BacktestBusy, NoHistory                              status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -157,6 +158,21 @@ class CaseUnfit(ScopeError):
     code = "CASE_UNFIT"
     meaning = "The case is not in a state in which this can be done. Nothing was changed."
     hint = "/api/v1/reclaim lists every case with its state."
+    status = 409
+
+
+class BacktestBusy(ScopeError):
+    code = "BACKTEST_BUSY"
+    meaning = "Another back-test is running. A replica runs one at a time."
+    hint = "Retry when it has ended. GET /api/v1/reclaim/backtest shows how far it is."
+    status = 409
+    retryable = True
+
+
+class NoHistory(ScopeError):
+    code = "NO_HISTORY"
+    meaning = "The analyzer stores no results, so there is no past to replay."
+    hint = "Set analyzer.history to a file or a postgresql:// URL."
     status = 409
 
 

@@ -92,6 +92,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "reclaim.breaker":
     "熔断器：若相邻两次分析之间变为空闲的工作负载超过 share 且不少于 least 个，则在 calm 次分析内不执行任何动作；在环境变量中写作 JSON。",
   "reclaim.stop": "停止开关：不执行任何动作，也不发送通知。",
+  "reclaim.keep_history": "回测所用历史的保留时间；总大小不超过 512 MiB。",
   "logging.level": "所有服务的最低日志级别。DEBUG 等同于 log.v 6，INFO 使用 log.v，其余优先于 log.v。",
   "logging.format": "接受但忽略；以 log.format 为准。",
   "log.v": "日志级别：4 增加每个节点的摘要，5 增加每张 GPU 的细节与评分，6 增加每个查询及其耗时。警告与错误始终记录。",

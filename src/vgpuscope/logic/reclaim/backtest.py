@@ -23,6 +23,7 @@ from vgpuscope.model.backtest import (
     NamespaceSum,
     Outcome,
     PastCoverage,
+    Unapplied,
 )
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, Finding, Policy, Workload
@@ -58,7 +59,7 @@ class Replay:
     def __init__(
         self, policy: Policy, *, begin: UnixTime, end: UnixTime, busy_within: Seconds, stop: bool = False
     ) -> None:
-        self._policy, self._stop = replace(policy, dry_run=True), stop
+        self.policy, self._stop = replace(policy, dry_run=True), stop
         self._begin, self._end, self._busy_within = begin, end, busy_within
         self._step = step_of(end - begin)
         self._cases: dict[str, Case] = {}
@@ -72,7 +73,7 @@ class Replay:
         """Move all cases on by one analysis."""
         now = analysis.window.end
         world = World(now=now, leads=True, stored=True, stop=self._stop, channel=False)
-        done = tick(self._cases, analysis, self._memory, policy=self._policy, world=world, facts=_nothing_known)
+        done = tick(self._cases, analysis, self._memory, policy=self.policy, world=world, facts=_nothing_known)
         self._memory = done.memory
         self._keep(done, now)
         self._account(done, analysis.window)
@@ -177,6 +178,58 @@ class Replay:
                 unknown_gpu_hours=unknown.get(bucket, 0.0),
                 false_alarms=sum(one.end == "false_alarm" for one in here),
             )
+
+
+class Comparison:
+    """The current policy and, if there is one, a proposed one, over the same analyses."""
+
+    def __init__(self, current: Replay, proposed: Replay | None, *, begin: UnixTime, end: UnixTime) -> None:
+        self._current, self._proposed = current, proposed
+        self.begin, self.end, self.step = begin, end, step_of(end - begin)
+        self._known = KnownTime(begin, end)
+        self._until: UnixTime | None = None  # where the replay was cut off
+
+    def follow(self, analysis: Analysis) -> Ratio:
+        """One analysis; returns which part of the span is done."""
+        self._known.add(analysis.window)
+        for replay in self._replays:
+            replay.follow(analysis)
+        return min(1.0, max(0.0, (analysis.window.end - self.begin) / (self.end - self.begin)))
+
+    def cut(self, until: UnixTime) -> None:
+        """There was no time for what is later."""
+        self._until = until
+
+    def close(self) -> None:
+        for replay in self._replays:
+            replay.close(self.until)
+
+    @property
+    def until(self) -> UnixTime:
+        return self.end if self._until is None else self._until
+
+    @property
+    def complete(self) -> bool:
+        return self._until is None
+
+    @property
+    def assumed(self) -> tuple[Unapplied, ...]:
+        """What people and notices would have decided, and what is assumed instead."""
+        policies = [replay.policy for replay in self._replays]
+        found: list[Unapplied] = ["approval"] if any(policy.approval for policy in policies) else []
+        return (*found, "notices") if any(policy.notify_first for policy in policies) else tuple(found)
+
+    @property
+    def coverage(self) -> PastCoverage:
+        return self._known.coverage(self.until)
+
+    def outcomes(self, sees: Collection[str] | None) -> tuple[Outcome, Outcome | None]:
+        proposed = self._proposed.outcome(sees) if self._proposed else None
+        return self._current.outcome(sees), proposed
+
+    @property
+    def _replays(self) -> tuple[Replay, ...]:
+        return (self._current,) if self._proposed is None else (self._current, self._proposed)
 
 
 class KnownTime:

@@ -26,6 +26,8 @@ from vgpuscope.model.errors import BodyInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.services.analyzer.backtest import Backtests
+from vgpuscope.services.analyzer.backtest_api import BacktestApi
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
@@ -118,6 +120,7 @@ class AnalyzerState(Protocol):
 
     feed: Feed
     reclaim: Reclaim
+    backtests: Backtests
 
     @property
     def read_only(self) -> bool: ...
@@ -230,6 +233,7 @@ class AnalyzerApi:
             self._data("/api/v1/summary", "the fleet in a few figures", self._summary, shapes.Summary),
             *ConsoleApi(lambda: self._state.console, data=self._data, changes=TRIED).operations(),
             *ReclaimApi(lambda: self._state.reclaim, data=self._data).operations(),
+            *BacktestApi(lambda: self._state.backtests, data=self._data).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",
