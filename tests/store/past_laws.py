@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.store.fleets import DAY, NOON, analysis, fleet, gpu, tenant
-from vgpuscope.logic.reclaim.workloads import finding, vanished, workloads
+from vgpuscope.logic.reclaim.workloads import Present, vanished
 from vgpuscope.model.analysis import Analysis, Evidence, Stat
 from vgpuscope.model.reclaim import Policy
 from vgpuscope.store.engine.engine import Engine
@@ -32,13 +32,14 @@ async def read(history: StoredHistory, begin: float = 0.0, end: float = 2.0 * NO
 def looks_the_same(one: Analysis, other: Analysis) -> None:
     """All that the machine asks of an analysis."""
     assert (one.window.begin, one.window.end) == (other.window.begin, other.window.end)
-    mine, theirs = workloads(one.gpus), workloads(other.gpus)
-    assert mine.keys() == theirs.keys()
-    for policy in POLICIES:
-        assert {k: finding(w, policy) for k, w in mine.items()} == {k: finding(w, policy) for k, w in theirs.items()}
-    for key, found in mine.items():
-        assert (found.namespace, found.pod, found.owner) == (theirs[key].namespace, theirs[key].pod, theirs[key].owner)
-        assert set(found.gpu_ids) == set(theirs[key].gpu_ids)
+    mine, theirs = Present(one.gpus), Present(other.gpus)
+    assert set(mine) == set(theirs)
+    for key in mine:
+        for policy in POLICIES:
+            assert mine.finding(key, policy) == theirs.finding(key, policy)
+        found, wanted = mine[key], theirs[key]
+        assert (found.namespace, found.pod, found.owner) == (wanted.namespace, wanted.pod, wanted.owner)
+        assert set(found.gpu_ids) == set(wanted.gpu_ids)
     cards = [{gpu.gpu_id: gpu for gpu in each.gpus} for each in (one, other)]
     assert cards[0].keys() == cards[1].keys()
     assert all(vanished([key], cards[0]) == vanished([key], cards[1]) for key in cards[0])

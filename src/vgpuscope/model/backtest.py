@@ -89,7 +89,7 @@ class PolicyChange(Struct, frozen=True, kw_only=True):
     proposed: str
 
 
-Unapplied: TypeAlias = Literal["annotations", "activity", "model", "approval", "notices", "hand", "no_uid"]
+Unapplied: TypeAlias = Literal["annotations", "activity", "model", "approval", "notices", "hand", "no_uid", "scale"]
 
 
 class Backtest(Struct, frozen=True, kw_only=True):

@@ -281,3 +281,9 @@ def test_known_time_is_the_union_of_the_windows(windows):
 
 def test_short_spans_have_hours():
     assert (step_of(86400), step_of(7 * 86400)) == (3600, 86400)
+
+
+def test_scaling_an_owner_counts_as_taking_its_pods():
+    """No owner is stored, so the replay cannot ask whether it could be scaled."""
+    scale = Policy(**{**_fields(), "action": "scale"})
+    assert replayed(["I" * 40], scale).actions == replayed(["I" * 40]).actions == 1

@@ -59,7 +59,9 @@ class Replay:
     def __init__(
         self, policy: Policy, *, begin: UnixTime, end: UnixTime, busy_within: Seconds, stop: bool = False
     ) -> None:
-        self.policy, self._stop = replace(policy, dry_run=True), stop
+        self.policy, self._stop = policy, stop
+        # Owners are not stored. What is done with an idle pod does not change which pods are idle.
+        self._replayed = replace(policy, dry_run=True, action="notify" if policy.action == "notify" else "control")
         self._begin, self._end, self._busy_within = begin, end, busy_within
         self._step = step_of(end - begin)
         self._cases: dict[str, Case] = {}
@@ -73,7 +75,7 @@ class Replay:
         """Move all cases on by one analysis."""
         now = analysis.window.end
         world = World(now=now, leads=True, stored=True, stop=self._stop, channel=False)
-        done = tick(self._cases, analysis, self._memory, policy=self.policy, world=world, facts=_nothing_known)
+        done = tick(self._cases, analysis, self._memory, policy=self._replayed, world=world, facts=_nothing_known)
         self._memory = done.memory
         self._keep(done, now)
         self._account(done, analysis.window)
@@ -216,8 +218,12 @@ class Comparison:
     def assumed(self) -> tuple[Unapplied, ...]:
         """What people and notices would have decided, and what is assumed instead."""
         policies = [replay.policy for replay in self._replays]
-        found: list[Unapplied] = ["approval"] if any(policy.approval for policy in policies) else []
-        return (*found, "notices") if any(policy.notify_first for policy in policies) else tuple(found)
+        rows: tuple[tuple[Unapplied, bool], ...] = (
+            ("approval", any(policy.approval for policy in policies)),
+            ("notices", any(policy.notify_first for policy in policies)),
+            ("scale", any(policy.action == "scale" for policy in policies)),
+        )
+        return tuple(code for code, applies in rows if applies)
 
     @property
     def coverage(self) -> PastCoverage:

@@ -10,13 +10,12 @@ from vgpuscope.logic.reclaim.brakes import Known, World
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
 from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
 from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
-from vgpuscope.logic.reclaim.workloads import Held, finding, vanished, workloads
+from vgpuscope.logic.reclaim.workloads import Held, Present, vanished
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.quantity import DeviceUUID, UnixTime
 from vgpuscope.model.reclaim import Brake, Case, Finding, Policy, Workload
 
 Facts = Callable[[Workload], Known]
-_NOBODY = frozenset[DeviceUUID]()
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -54,11 +53,8 @@ def tick(
     held: Held | None = None,
 ) -> Tick:
     """All moves that follow from an analysis. `facts` is asked only about workloads with a case."""
-    present = workloads(analysis.gpus)
-    found = {
-        key: finding(one, policy, held=None if held is None else held.get(one.uid, _NOBODY))
-        for key, one in present.items()
-    }
+    present = Present(analysis.gpus)
+    found = {key: present.finding(key, policy, held=held) for key in present}
     breaker = after(
         memory.breaker, turned=turned_idle(memory.known, found), of=len(found), now=world.now, policy=policy
     )
@@ -75,7 +71,7 @@ def tick(
 
 def _steps(
     cases: Mapping[str, Case],
-    present: Mapping[str, Workload],
+    present: Present,
     found: Mapping[str, Finding],
     analysis: Analysis,
     *,
@@ -89,9 +85,10 @@ def _steps(
         case = cases.get(key)
         if case is None and what != "idle":
             continue
-        seen = Seen(found=what, begin=begin, end=end, workload=present[key])
+        workload = present[key]
+        seen = Seen(found=what, begin=begin, end=end, workload=workload)
         now = case or opened(key, seen, world)
-        yield case, step(now, seen, facts(present[key]), policy, world)
+        yield case, step(now, seen, facts(workload), policy, world)
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}
     for key, case in cases.items():
         if key not in present:
@@ -124,8 +121,9 @@ def _settled(
     for before, case in sorted(wanting, key=lambda pair: _cost(pair[1], facts)):
         over = budgets.exceeded(case.namespace, len(case.gpu_ids), policy)
         if over:
-            if case.held_by != over or case is not before:
-                yield Move(before, replace(case, held_by=over), "")
+            held = replace(case, held_by=over)
+            if held != before:  # a case that waits for its budget is not saved again with every analysis
+                yield Move(before, held, "")
             continue
         budgets.spend(Spent(world.now, case.namespace, len(case.gpu_ids)))
         yield Move(before, acted(case, world.now, policy), "act")

@@ -32,6 +32,10 @@ UNAPPLIED: Mapping[Unapplied, tuple[str, str]] = {
         "What people did (snooze, exempt, stop) is not replayed.",
         "人工操作（推迟、豁免、停止）不会回放。",
     ),
+    "scale": (
+        "Owners are not stored: an owner counts pod by pod.",
+        "历史中没有所属控制器：按 Pod 逐个计算。",
+    ),
     "no_uid": (
         "Some workloads have no UID: nothing is ever taken from them.",
         "部分工作负载没有 UID：不会收回它们的 GPU。",
