@@ -356,3 +356,15 @@ def error_types() -> tuple[type[ScopeError], ...]:
         found.append(kind)
         queue.extend(kind.__subclasses__())
     return tuple(found)
+
+
+def error_of(code: str) -> type[ScopeError] | None:
+    """The error with this code; None: this version has none."""
+    return _by_code(ScopeError).get(code)
+
+
+def _by_code(kind: type[ScopeError]) -> dict[str, type[ScopeError]]:
+    found = {kind.code: kind}
+    for one in kind.__subclasses__():
+        found |= _by_code(one)
+    return found

@@ -14,6 +14,7 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.backtest import Backtest, BacktestProgress, PolicyChange
 from vgpuscope.model.errors import BacktestBusy, NoHistory
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
+from vgpuscope.runtime import duration
 from vgpuscope.services.analyzer.reclaim import policy_of
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.store.past import PastStore
@@ -121,5 +122,8 @@ def changes(current: Loaded, proposed: Loaded | None) -> tuple[PolicyChange, ...
 
 
 def _text(setting: Setting, value: object) -> str:
+    """The value as it is written in a file."""
+    if setting.form == "duration" and isinstance(value, float):
+        return duration.text(value)
     shown = setting.shown(value)
     return shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
