@@ -29,6 +29,7 @@ from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader, Unknown
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, Case, Finding, Policy, State, Workload
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
@@ -211,15 +212,16 @@ class Reclaim:
             self._memory = msgspec.json.decode(saved.memory, type=Memory) if saved.memory else Memory()
 
     async def _tick(self, analysis: Analysis) -> Tick:
-        return await asyncio.to_thread(
-            tick,
-            self._cases,
-            analysis,
-            self._memory,
-            policy=self.policy(),
-            world=self._world(),
-            facts=self._facts,
-        )
+        with without_collections():
+            return await asyncio.to_thread(
+                tick,
+                self._cases,
+                analysis,
+                self._memory,
+                policy=self.policy(),
+                world=self._world(),
+                facts=self._facts,
+            )
 
     def _world(self) -> World:
         return World(
