@@ -360,6 +360,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reclaim/backtest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** how far the running back-test is */
+        get: operations["get_api_v1_reclaim_backtest"];
+        put?: never;
+        /**
+         * what a policy would have done in the past; nothing is changed
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_backtest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reclaim/policy": {
         parameters: {
             query?: never;
@@ -889,6 +910,65 @@ export interface components {
             next_before: number | null;
         };
         /**
+         * Backtest
+         * @description The current policy and, if one is given, a proposed one, over the same past.
+         */
+        Backtest: {
+            begin: number;
+            busy_within: number;
+            changed: components["schemas"]["PolicyChange"][];
+            complete: boolean;
+            coverage: components["schemas"]["PastCoverage"];
+            current: components["schemas"]["Outcome"];
+            end: number;
+            not_applied: string[];
+            not_applied_codes: ("activity" | "annotations" | "approval" | "hand" | "model" | "no_uid" | "notices" | "scale")[];
+            proposed: components["schemas"]["Outcome"] | null;
+            replayed_until: number;
+            /** @enum {unknown} */
+            source: "prometheus" | "stored";
+            step: number;
+        };
+        /**
+         * BacktestProgress
+         * @description The back-test that runs in this replica.
+         */
+        BacktestProgress: {
+            /** @default null */
+            by: string | null;
+            /** @default 0 */
+            done: number;
+            running: boolean;
+            /** @default null */
+            since: number | null;
+        };
+        /**
+         * BacktestRequest
+         * @description What to replay. Times are seconds, or texts such as 7d and 30m.
+         */
+        BacktestRequest: {
+            /**
+             * @description An action is a false alarm if the workload is busy again within this time; 1m to 7d.
+             * @default 3600
+             */
+            busy_within: number | string;
+            /**
+             * @description Keys of the section reclaim that differ from the policy in effect.
+             * @default {}
+             */
+            policy: Record<string, never>;
+            /**
+             * @description How long before `until` the span begins; 1m to 31d.
+             * @default 604800
+             */
+            since: number | string;
+            /**
+             * @description End of the span, in Unix seconds; now by default.
+             * @default null
+             */
+            until: number | null;
+        };
+        /**
          * BreakerState
          * @description The circuit breaker; open: no action is taken.
          */
@@ -900,6 +980,17 @@ export interface components {
             since: number | null;
             /** @default 0 */
             turned: number;
+        };
+        /**
+         * BucketSum
+         * @description One hour or day (UTC).
+         */
+        BucketSum: {
+            actions: number;
+            false_alarms: number;
+            gpu_hours: number;
+            time: number;
+            unknown_gpu_hours: number;
         };
         /**
          * CaseRow
@@ -1020,6 +1111,23 @@ export interface components {
             stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
             /** @enum {unknown} */
             status: "fail" | "pass" | "skipped" | "warn";
+        };
+        /**
+         * Episode
+         * @description One action that a policy would have taken, and what came after it.
+         */
+        Episode: {
+            at: number;
+            /** @enum {unknown} */
+            end: "busy_later" | "ended" | "false_alarm" | "still_idle";
+            gpu_hours: number;
+            gpu_ids: string[];
+            namespace: string;
+            owner: string | null;
+            pod: string;
+            pod_uid: string;
+            unknown_gpu_hours: number;
+            until: number | null;
         };
         /**
          * ErrorBody
@@ -1198,6 +1306,14 @@ export interface components {
             type: string | null;
             vendor: string | null;
             whole_gpus: number;
+        };
+        /**
+         * Gap
+         * @description A time of which nothing is stored.
+         */
+        Gap: {
+            begin: number;
+            end: number;
         };
         /** Gpu_DefaultsChanges */
         Gpu_DefaultsChanges: {
@@ -1714,6 +1830,14 @@ export interface components {
             tenants_unknown: number;
             unknown_count: number;
         };
+        /** NamespaceSum */
+        NamespaceSum: {
+            actions: number;
+            false_alarms: number;
+            gpu_hours: number;
+            namespace: string;
+            unknown_gpu_hours: number;
+        };
         /**
          * NodeDetail
          * @description One node.
@@ -1826,6 +1950,27 @@ export interface components {
             tenants: number;
         };
         /**
+         * Outcome
+         * @description All that one policy would have done.
+         */
+        Outcome: {
+            actions: number;
+            busy_later: number;
+            ended: number;
+            false_alarms: number;
+            gpu_hours: number;
+            held_back: {
+                [key: string]: number;
+            };
+            list: components["schemas"]["Episode"][];
+            namespaces: components["schemas"]["NamespaceSum"][];
+            omitted: number;
+            series: components["schemas"]["BucketSum"][];
+            still_idle: number;
+            unknown_gpu_hours: number;
+            workloads: number;
+        };
+        /**
          * Overview
          * @description The fleet at a glance.
          */
@@ -1877,6 +2022,20 @@ export interface components {
          */
         PartList: {
             parts: components["schemas"]["Part"][];
+        };
+        /**
+         * PastCoverage
+         * @description Which part of a span is known. A gap is not idle time: nothing is concluded from it.
+         */
+        PastCoverage: {
+            analyses: number;
+            first: number | null;
+            /** @default [] */
+            gaps: components["schemas"]["Gap"][];
+            known_seconds: number;
+            last: number | null;
+            ratio: number;
+            seconds: number;
         };
         /**
          * PendingDetail
@@ -1939,6 +2098,15 @@ export interface components {
             stopped_by: string | null;
             without: string[];
             working_hours: number;
+        };
+        /**
+         * PolicyChange
+         * @description One key of the policy, as text.
+         */
+        PolicyChange: {
+            current: string;
+            key: string;
+            proposed: string;
         };
         /**
          * Preview
@@ -4588,6 +4756,142 @@ export interface operations {
             };
             /** @description The named thing does not exist. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_reclaim_backtest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description how far the running back-test is */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BacktestProgress"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_backtest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BacktestRequest"];
+            };
+        };
+        responses: {
+            /** @description what a policy would have done in the past; nothing is changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backtest"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
