@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.doctor import language_of
+from vgpuscope.commands.clients.language import language_of
 from vgpuscope.config import settings_file
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.backtest import Backtest, BacktestProgress

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from vgpuscope.commands.arguments import Form
 from vgpuscope.commands.clients.access import token
-from vgpuscope.commands.clients.doctor import language_of
+from vgpuscope.commands.clients.language import language_of
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import ConfigInvalid, Unknown
 from vgpuscope.runtime.duration import long_seconds
