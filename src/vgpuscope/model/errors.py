@@ -9,7 +9,7 @@ ScopeError
 ├── Unknown, NotLeader                                   status 404, 409
 ├── HistoryDown, FollowerLate                            status 503
 ├── CallFailed, CaseUnfit                                status 502, 409
-├── BacktestBusy, NoHistory                              status 409
+├── BacktestBusy, HistoryAbsent                              status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -169,8 +169,8 @@ class BacktestBusy(ScopeError):
     retryable = True
 
 
-class NoHistory(ScopeError):
-    code = "NO_HISTORY"
+class HistoryAbsent(ScopeError):
+    code = "HISTORY_ABSENT"
     meaning = "The analyzer stores no results, so there is no past to replay."
     hint = "Set analyzer.history to a file or a postgresql:// URL."
     status = 409

@@ -241,7 +241,7 @@ ERROR_NAMES: dict[str, str] = {
     "CALL_FAILED": "收回 GPU 的调用或通知未被接受，将在 24 小时内重试",
     "CASE_UNFIT": "该候选当前的状态不允许此操作",
     "BACKTEST_BUSY": "另一个回测正在运行，每个副本同时只运行一个",
-    "NO_HISTORY": "分析服务未保存结果，没有可回放的历史",
+    "HISTORY_ABSENT": "分析服务未保存结果，没有可回放的历史",
     "FOLLOWER_LATE": "分析后的某个步骤（指标页、日志、存储）未在期限内完成",
     "KUBE_UNWRITTEN": "API server 拒绝了修改，或没有应答",
     "KUBE_CONFLICT": "对象在读取之后已被修改，未做任何更改",

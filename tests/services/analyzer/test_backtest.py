@@ -117,7 +117,7 @@ async def test_it_needs_the_role_operate_and_a_store(tmp_path):
     async with running(StubSource(reading(track(0))), environ={"VGPUSCOPE_API_TOKEN": TOKEN}) as one:
         assert (await one.client.post(PATH, json={})).status_code == 401
         answer = await asked(one)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NO_HISTORY")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "HISTORY_ABSENT")
 
 
 async def test_a_caller_of_one_namespace_sees_only_that(tmp_path):

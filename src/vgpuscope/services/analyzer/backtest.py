@@ -12,7 +12,7 @@ from vgpuscope.config import SETTINGS, Config, Loaded, Setting
 from vgpuscope.logic.reclaim.backtest import Comparison, Replay
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.backtest import Backtest, BacktestProgress, PolicyChange
-from vgpuscope.model.errors import BacktestBusy, NoHistory
+from vgpuscope.model.errors import BacktestBusy, HistoryAbsent
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.runtime import duration
 from vgpuscope.services.analyzer.reclaim import policy_of
@@ -55,7 +55,7 @@ class Backtests:
     ) -> Backtest:
         """Replay the span; BacktestBusy if another one runs."""
         if self._past is None:
-            raise NoHistory("there is no past to replay: analyzer.history is not set")
+            raise HistoryAbsent("there is no past to replay: analyzer.history is not set")
         if self._running is not None:
             raise BacktestBusy(f"a back-test of {self._running.by} is running")
         began = self._clock()

@@ -90,7 +90,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "f_unknown": ("GPU-hours unknown", "未知的 GPU 小时"),
     "f_alarms": ("false alarms (busy again within {time})", "误报（{time} 内恢复工作）"),
     "f_later": ("busy again later", "之后恢复工作"),
-    "f_ended": ("ended by itself", "自行结束"),
+    "f_ended": ("ended", "自行结束"),
     "f_idle": ("still idle at the end", "到最后仍空闲"),
     "none": ("Nothing would have been taken back.", "不会收回任何 GPU。"),
     "brakes": ("Held back: {brakes}", "阻止：{brakes}"),
