@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ from vgpuscope.store.reclaim import Batch, ReclaimStore
 _SHARED_BY = 4
 _IDLE = 3  # of ten workloads
 _TICKS = 10
+_ROUNDS = 5
 _WINDOW = 600.0
 _NOBODY = Known()
 
@@ -124,14 +126,21 @@ def _resident() -> float:
     return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) * 1024
 
 
-def main(workloads: int) -> None:
-    speed = Speed()
-    gpus = fleet(workloads)
+class Round(NamedTuple):
+    """One life of a machine, from its first analysis on."""
+
+    ticks: list[float]
+    turned: float
+    bound: float
+    resident: float
+    largest: Tick
+    cases: int
+
+
+def one_round(gpus: tuple[GpuUse, ...], speed: Speed) -> Round:
     gc.collect()
-    gc.freeze()
     before = _resident()
-    machine, ticks, largest = Machine(), [], Tick(memory=Memory())
-    bounds = []
+    machine, ticks, bounds, largest = Machine(), [], [], Tick(memory=Memory())
     for number in range(1, _TICKS + 1):
         speed.look()
         bounds.append(lower_bound(gpus))
@@ -140,16 +149,27 @@ def main(workloads: int) -> None:
         largest = max(largest, done, key=lambda one: len(one.moves))
     resident = _resident() - before
     flipped = tuple(replace(gpu, tenants=tuple(map(_flipped, gpu.tenants))) for gpu in gpus)
-    took, done = machine.follow(analysis(flipped, _TICKS + 1))  # everybody turns round: the breaker opens
-    batch, frame, size = asyncio.run(saved(largest, analysis(gpus, 1)))
+    turned, _ = machine.follow(analysis(flipped, _TICKS + 1))  # the breaker opens
+    return Round(ticks, turned, min(bounds), resident, largest, len(machine.cases))
+
+
+def main(workloads: int) -> None:
+    """Other work on the machine only adds to the time of a tick, so the fastest of some rounds counts."""
+    speed = Speed()
+    gpus = fleet(workloads)
+    gc.collect()
+    gc.freeze()
+    rounds = [one_round(gpus, speed) for _ in range(_ROUNDS)]
+    first = rounds[0]
+    batch, frame, size = asyncio.run(saved(first.largest, analysis(gpus, 1)))
     figures = {
         "workloads": workloads,
-        "cases": len(machine.cases),
-        "ticks": ticks,
-        "turned": took,
-        "lower_bound": sorted(bounds)[len(bounds) // 2],
-        "resident_bytes": resident,
-        "moves": len(largest.moves),
+        "cases": first.cases,
+        "ticks": [min(times) for times in zip(*(one.ticks for one in rounds), strict=True)],
+        "turned": min(one.turned for one in rounds),
+        "lower_bound": min(one.bound for one in rounds),
+        "resident_bytes": first.resident,
+        "moves": len(first.largest.moves),
         "batch_seconds": batch,
         "frame_seconds": frame,
         "frame_bytes": size,

@@ -197,7 +197,7 @@ def _in_grace(case: Case, now: _Now) -> Step:
         return Step(_held(case, held))
     if now.policy.approval:
         return Step(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
-    return Step(_held(case, ()), "act")
+    return Step(case, "act")  # what held it back is settled with the budgets
 
 
 def _awaiting(case: Case, now: _Now) -> Step:
@@ -205,8 +205,9 @@ def _awaiting(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
-    may = not held and (case.approved_by or not now.policy.approval)
-    return Step(_held(case, held), "act" if may else "")
+    if not held and (case.approved_by or not now.policy.approval):
+        return Step(case, "act")
+    return Step(_held(case, held))
 
 
 def _acting(case: Case, now: _Now) -> Step:

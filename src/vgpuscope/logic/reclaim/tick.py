@@ -121,9 +121,8 @@ def _settled(
     for before, case in sorted(wanting, key=lambda pair: _cost(pair[1], facts)):
         over = budgets.exceeded(case.namespace, len(case.gpu_ids), policy)
         if over:
-            held = replace(case, held_by=over)
-            if held != before:  # a case that waits for its budget is not saved again with every analysis
-                yield Move(before, held, "")
+            if case.held_by != over or case is not before:
+                yield Move(before, replace(case, held_by=over), "")
             continue
         budgets.spend(Spent(world.now, case.namespace, len(case.gpu_ids)))
         yield Move(before, acted(case, world.now, policy), "act")

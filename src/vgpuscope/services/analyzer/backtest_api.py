@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from vgpuscope.config import SETTINGS
 from vgpuscope.http.operations import Call, Operation
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.model.backtest import Backtest, BacktestProgress
-from vgpuscope.model.errors import BodyInvalid
 from vgpuscope.model.quantity import Seconds, UnixTime
 from vgpuscope.runtime.duration import long_seconds
 from vgpuscope.services.analyzer.backtest import Backtests, Span
@@ -17,8 +18,16 @@ from vgpuscope.services.analyzer.backtest import Backtests, Span
 PATH = "/api/v1/reclaim/backtest"
 _HOUR: Seconds = 3600.0
 _DAY: Seconds = 86400.0
-_SPAN = (60.0, 31 * _DAY)
-_SOON = (60.0, 7 * _DAY)
+_MINUTE: Seconds = 60.0
+# The texts that are within the bounds of the numbers beside them.
+_Since: TypeAlias = (
+    Annotated[float, Meta(ge=_MINUTE, le=42 * _DAY)]
+    | Annotated[str, Meta(pattern="^([1-9][0-9]{0,3}m|[1-9][0-9]{0,2}h|([1-9]|[123][0-9]|4[0-2])d|[1-6]w)$")]
+)
+_Soon: TypeAlias = (
+    Annotated[float, Meta(ge=_MINUTE, le=7 * _DAY)]
+    | Annotated[str, Meta(pattern="^([1-9][0-9]{0,3}m|[1-9][0-9]?h|[1-7]d|1w)$")]
+)
 
 
 class BacktestRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,21 +36,37 @@ class BacktestRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     policy: Annotated[
         dict[str, Any], Meta(description="Keys of the section reclaim that differ from the policy in effect.")
     ] = {}
-    since: Annotated[float | str, Meta(description="How long before `until` the span begins; 1m to 31d.")] = 7 * _DAY
+    since: Annotated[_Since, Meta(description="How long before `until` the span begins; 1m to 42d.")] = 7 * _DAY
     until: Annotated[
         Annotated[float, Meta(ge=0, le=1e11)] | None,
         Meta(description="End of the span, in Unix seconds; now by default."),
     ] = None
     busy_within: Annotated[
-        float | str,
+        _Soon,
         Meta(description="An action is a false alarm if the workload is busy again within this time; 1m to 7d."),
     ] = _HOUR
 
     def span(self, now: UnixTime) -> Span:
-        """The span; BodyInvalid if a time is none."""
         end = now if self.until is None else min(now, self.until)
-        since = _seconds("since", self.since, _SPAN)
-        return Span(begin=end - since, end=end, busy_within=_seconds("busy_within", self.busy_within, _SOON))
+        return Span(begin=end - _seconds(self.since), end=end, busy_within=_seconds(self.busy_within))
+
+
+def _shown() -> Any:
+    """The body as the OpenAPI document shows it: with the keys of a policy.
+
+    `working_hours` is accepted, too. It is not shown, because no schema can say which names are time zones.
+    """
+    own = [one for one in SETTINGS if one.section == "reclaim" and one.path != "reclaim.working_hours"]
+    fields = [(one.path.partition(".")[2], one.type | UnsetType, UNSET) for one in own]
+    policy = msgspec.defstruct("ReclaimPolicy", fields, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.defstruct(
+        "BacktestBody",
+        [("policy", policy | UnsetType, UNSET)],
+        bases=(BacktestRequest,),
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
 
 
 class BacktestApi:
@@ -58,6 +83,7 @@ class BacktestApi:
                 path=PATH,
                 summary="what a policy would have done in the past; nothing is changed",
                 handler=self._run,
+                body_shown=_shown(),
                 answer=Backtest,
                 role="operate",
                 scoped=True,
@@ -75,12 +101,5 @@ class BacktestApi:
         return await self._find().run(span, call.body.policy, by=call.caller.name, sees=sees)
 
 
-def _seconds(name: str, value: float | str, allowed: tuple[Seconds, Seconds]) -> Seconds:
-    try:
-        found = long_seconds(value) if isinstance(value, str) else float(value)
-    except ValueError as e:
-        raise BodyInvalid(f"{name}: {e}") from e
-    least, most = allowed
-    if not least <= found <= most:  # false for NaN, too
-        raise BodyInvalid(f"{name}: {found:g} s is not from {least:g} to {most:g} s")
-    return found
+def _seconds(value: float | str) -> Seconds:
+    return long_seconds(value) if isinstance(value, str) else value
