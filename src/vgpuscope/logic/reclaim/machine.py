@@ -152,10 +152,12 @@ def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
     return replace(case, confirmations=case.confirmations + 1, counted_until=seen.end, shares=seen.workload.shares)
 
 
+_RELEASES: Mapping[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
+
+
 def _released(case: Case, now: _Now) -> Step | None:
     """Work, or its end, releases a case in every open state; a call that is on its way is cancelled."""
-    reasons: dict[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
-    reason = reasons.get(now.seen.found)
+    reason = _RELEASES.get(now.seen.found)
     if reason is None:
         return None
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
