@@ -77,6 +77,32 @@ async def assert_the_machine_sees_the_same_again(engine: Engine) -> None:
     looks_the_same(middle[0], saved[50])
 
 
+async def assert_analyses_of_the_same_moment_are_all_read(engine: Engine) -> None:
+    """Two replicas may end a window at once; the boundary of a page lies between them."""
+    history = store(engine)
+    assert history.past is not None
+    for turn in range(49):
+        await history.save(some(turn))
+    for number in (901, 902, 903):
+        await history.save(replace(some(50), number=number))
+    assert len(await read(history)) == 52
+
+
+async def assert_an_analysis_that_is_known_already_breaks_no_chain(engine: Engine) -> None:
+    """Its commit was not seen, so it is saved again; what its frame had changed is not lost."""
+    history = store(engine)
+    past = history.past
+    assert past is not None
+    await history.save(some(0))
+    before = past._last
+    await history.save(some(1))
+    past._last = before  # the commit of the second one was not seen
+    await history.save(some(1))
+    await history.save(some(2))
+    for mine, theirs in zip(await read(history), map(some, range(3)), strict=True):
+        looks_the_same(mine, theirs)
+
+
 async def assert_a_new_process_begins_a_chain(engine: Engine) -> None:
     history = store(engine)
     assert history.past is not None
