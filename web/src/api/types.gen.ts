@@ -929,6 +929,25 @@ export interface components {
             source: "prometheus" | "stored";
             step: number;
         };
+        /** BacktestBody */
+        BacktestBody: {
+            /**
+             * @description An action is a false alarm if the workload is busy again within this time; 1m to 7d.
+             * @default 3600
+             */
+            busy_within: number | string;
+            policy?: components["schemas"]["ReclaimPolicy"];
+            /**
+             * @description How long before `until` the span begins; 1m to 42d.
+             * @default 604800
+             */
+            since: number | string;
+            /**
+             * @description End of the span, in Unix seconds; now by default.
+             * @default null
+             */
+            until: number | null;
+        };
         /**
          * BacktestProgress
          * @description The back-test that runs in this replica.
@@ -943,30 +962,16 @@ export interface components {
             since: number | null;
         };
         /**
-         * BacktestRequest
-         * @description What to replay. Times are seconds, or texts such as 7d and 30m.
+         * BreakerConfig
+         * @description When many workloads turn idle at once.
          */
-        BacktestRequest: {
-            /**
-             * @description An action is a false alarm if the workload is busy again within this time; 1m to 7d.
-             * @default 3600
-             */
-            busy_within: number | string;
-            /**
-             * @description Keys of the section reclaim that differ from the policy in effect.
-             * @default {}
-             */
-            policy: Record<string, never>;
-            /**
-             * @description How long before `until` the span begins; 1m to 31d.
-             * @default 604800
-             */
-            since: number | string;
-            /**
-             * @description End of the span, in Unix seconds; now by default.
-             * @default null
-             */
-            until: number | null;
+        BreakerConfig: {
+            /** @default 6 */
+            calm: number;
+            /** @default 5 */
+            least: number;
+            /** @default 0.2 */
+            share: number;
         };
         /**
          * BreakerState
@@ -2203,6 +2208,44 @@ export interface components {
             };
             stopped_by: string | null;
             total: number;
+        };
+        /** ReclaimPolicy */
+        ReclaimPolicy: {
+            /**
+             * @description control: call the control service for each GPU. notify: tell the owner only.
+             * @enum {unknown}
+             */
+            action?: "control" | "notify" | "scale";
+            /** @description An operator has to approve each action. */
+            approval?: boolean;
+            /** @description Circuit breaker: if more than `share` of all workloads, and at least `least`, turn idle from one analysis to the next, no action is taken for `calm` analyses. In an environment variable it is JSON. */
+            breaker?: components["schemas"]["BreakerConfig"];
+            /** @description Idle analyses in a row that are needed; analyses with overlapping windows count once. */
+            confirmations?: number;
+            /** @description Time between the notice and the action. */
+            grace?: number;
+            /** @description Include workloads of the class idle-held. */
+            include_held?: boolean;
+            /** @description Retention of what back-tests replay. All of it together is at most 512 MiB. */
+            keep_history?: number;
+            /** @description Maximum share of all GPUs in any hour, 0-1. */
+            max_fleet_share?: number;
+            /** @description Maximum number of workloads in any hour. */
+            max_per_hour?: number;
+            /** @description Maximum number of workloads of one namespace in any hour. */
+            max_per_namespace?: number;
+            /** @description Minimum coverage of each of these analyses, 0-1. */
+            min_coverage?: number;
+            /** @description Pods younger than this are left alone. */
+            min_pod_age?: number;
+            /** @description Notify the owner before acting. */
+            notify_first?: boolean;
+            /** @description Namespaces whose workloads are left alone, separated by commas. */
+            protected_namespaces?: string[];
+            /** @description Priority classes whose workloads are left alone, separated by commas. No effect yet: pods are not read from the Kubernetes API. */
+            protected_priorities?: string[];
+            /** @description Stop switch: no action is taken, and no notice is sent. */
+            stop?: boolean;
         };
         /**
          * RequestHolder
@@ -4868,7 +4911,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["BacktestRequest"];
+                "application/json": components["schemas"]["BacktestBody"];
             };
         };
         responses: {
