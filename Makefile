@@ -115,7 +115,7 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console or trust for one
+bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console, trust or reclaim for one
 	@tools/need cc gcc
 	@tools/need promtool prometheus
 	@tools/need victoria-metrics victoria-metrics

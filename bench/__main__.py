@@ -13,6 +13,8 @@ from bench import (
     console_measure,
     console_report,
     measure,
+    reclaim_measure,
+    reclaim_report,
     report,
     trust_measure,
     trust_report,
@@ -44,12 +46,19 @@ def _trust(quick: bool) -> trust_measure.TrustFigures:
     return figures
 
 
+def _reclaim(quick: bool) -> reclaim_measure.ReclaimFigures:
+    figures = reclaim_measure.run(quick=quick)
+    print(reclaim_report.table(figures))
+    return figures
+
+
 BENCHES: dict[str, Bench] = {
     "agent": (_agent, report.targets, report.markdown),
     "cluster": (_cluster, cluster_report.targets, cluster_report.markdown),
     "analyzer": (_analyzer, analyzer_report.targets, analyzer_report.markdown),
     "console": (_console, console_report.targets, console_report.markdown),
     "trust": (_trust, trust_report.targets, trust_report.markdown),
+    "reclaim": (_reclaim, reclaim_report.targets, reclaim_report.markdown),
 }
 
 
@@ -57,7 +66,10 @@ def main() -> int:
     """Measure, save the figures, and print the targets that were missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="*", metavar="agent|cluster|analyzer|console|trust", help="what to measure; nothing named: all"
+        "what",
+        nargs="*",
+        metavar="agent|cluster|analyzer|console|trust|reclaim",
+        help="what to measure; nothing named: all",
     )
     parser.add_argument("--quick", action="store_true", help="a minute for each; figures are not kept")
     arguments = parser.parse_args()

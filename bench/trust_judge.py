@@ -160,7 +160,7 @@ def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen
                     run=run,
                     tenant=bool(subject.pod),
                     named=subject in case.truth,
-                    truth=_truth(case, subject),
+                    truth=truth_of(case, subject),
                     verdict=claim.verdict,
                     status=claim.status,
                 )
@@ -168,7 +168,7 @@ def judged(cases: list[Case], claims: Mapping[Subject, Claim], run: str, *, seen
     return found
 
 
-def _truth(case: Case, subject: Subject) -> str:
+def truth_of(case: Case, subject: Subject) -> str:
     """The truth of a subject; a tenant without a stated truth has that of its GPU or MIG instance."""
     above = (subject, subject._replace(pod=""), Subject(subject.uuid))
     return next(case.truth[one] for one in above if one in case.truth)

@@ -24,7 +24,7 @@ from tests.ports import free_port
 
 PROMETHEUS, LARGE, VICTORIA, OWN = "Prometheus", "large fleet", "VictoriaMetrics", "own scrapes"
 OURS, OOUR, ZERO = "vgpuscope", "gpu-oour's formula", "max_over_time == 0"
-_HOLES = ("restarted", "restarted-30s", "restarted-60s", "restarted-late", "two-holes", "young")
+HOLES = ("restarted", "restarted-30s", "restarted-60s", "restarted-late", "two-holes", "young")
 _WITHIN = 180.0  # seconds for an analysis
 _LATE = 0.12  # share of the window by which the last judgement may be late; no truth changes in that time
 _ATTEMPTS = 4
@@ -86,13 +86,13 @@ def _worlds(store: str, effort: TrustEffort) -> Iterator[World]:
     if store == PROMETHEUS:
         yield trust_feed.world("long", window=1800.0, kinds=effort.kinds)
     if store != LARGE:
-        for name in _HOLES:
+        for name in HOLES:
             yield trust_feed.world(name, kinds=effort.kinds)
 
 
 def in_time(store: str, world: World, folder: Path) -> dict[str, list[Judged]]:
     """The answers of all judges about a world at the planned time; retried with more time to fill if it was missed."""
-    _say(f"{store}: {world.name}, {len(world.cases)} cases")
+    say(f"{store}: {world.name}, {len(world.cases)} cases")
     for attempt in range(_ATTEMPTS):
         lead = (6.0 + 0.07 * len(world.cases) + (20.0 if store == LARGE else 0.0)) * 1.7**attempt
         with trust_feed.engine(store, folder / f"{store[:1]}-{world.name}-{attempt}") as url:
@@ -136,7 +136,7 @@ def _own(path: Path) -> list[Judged]:
     settings = path / "own.yaml"
     for _ in range(_ATTEMPTS):
         lead = OWN_WINDOW + 4 * OWN_INTERVAL + 4.0
-        _say(f"{OWN}: {len(world.cases)} cases, {lead:.0f} s")
+        say(f"{OWN}: {len(world.cases)} cases, {lead:.0f} s")
         now = time.time() + lead
         with Exporters(world.cases, now) as exporters:
             targets = ", ".join(f'"{url}"' for url in exporters.urls)
@@ -168,15 +168,15 @@ class Service:
 
     def rows(self) -> list[dict[str, Any]]:
         """Its /results."""
-        return self._get("/results")  # type: ignore[no-any-return]
+        return self.get("/results")  # type: ignore[no-any-return]
 
     def analyse(self) -> None:
         """Run one more analysis, and wait until it ends."""
-        before = self._get("/health")["last_success"]
+        before = self.get("/health")["last_success"]
         while int(time.time()) <= _second(before):
             time.sleep(0.05)  # times are shown in whole seconds, and two analyses must differ
-        self.wait(lambda: "started" in self._get("/analyze", b"")["message"])  # work after the last one may still run
-        self.wait(lambda: self._get("/health")["last_success"] != before)
+        self.wait(lambda: "started" in self.get("/analyze", b"")["message"])  # work after the last one may still run
+        self.wait(lambda: self.get("/health")["last_success"] != before)
 
     def wait(self, holds: Any) -> None:
         """Wait until the condition holds."""
@@ -189,11 +189,12 @@ class Service:
     def ready(self) -> bool:
         """Whether its first analysis is done."""
         try:
-            return bool(self._get("/health")["last_success"])
+            return bool(self.get("/health")["last_success"])
         except OSError:
             return False
 
-    def _get(self, path: str, body: bytes | None = None) -> Any:
+    def get(self, path: str, body: bytes | None = None) -> Any:
+        """The decoded answer."""
         with urllib.request.urlopen(f"{self._url}{path}", body, timeout=60) as answer:
             return json.load(answer)
 
@@ -223,5 +224,5 @@ def _second(stamp: str | None) -> float:
     return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
     print(f"bench: {what}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 from math import inf
+from zlib import crc32
 
 from msgspec import Struct, field
 
@@ -98,7 +99,7 @@ class Tenant(Struct, kw_only=True):
     @property
     def uid(self) -> str:
         """The UID of its pod."""
-        return f"{sum(self.pod.encode()):08x}-0000-4000-8000-{self.generation:012x}"
+        return f"{crc32(self.pod.encode()):08x}-0000-4000-8000-{self.generation:012x}"
 
 
 class Instance(Struct, kw_only=True):

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from tests.contract.doctorworld import World, agent_route, analyzer_route, cluster_route, kube_route, serving
 from vgpuscope import cli
-from vgpuscope.commands.clients.doctor import language_of
+from vgpuscope.commands.clients.language import language_of
 from vgpuscope.logic.doctor.chain import CHAIN
 from vgpuscope.model.errors import error_types
 from vgpuscope.views.doctor.words import FACT_NAMES, REASONS, SAID, STAGE_NAMES

@@ -19,6 +19,7 @@ from tests.ports import free_port
 from tests.store.engine.notes import Notes, assert_foreign_table_works
 from tests.store.events import assert_events_are_kept
 from tests.store.fleets import DAY, HOUR, NOON, analysis, fleet, gpu, points, runs, tenant
+from tests.store.past_laws import LAWS as PAST_LAWS
 from tests.store.reclaim_laws import LAWS as RECLAIM_LAWS
 from tests.store.results.laws import assert_equal_points, every_point, rolled
 from tests.store.results.pages import STEPS, assert_pages_are_the_whole
@@ -492,7 +493,7 @@ async def test_while_the_database_is_frozen_a_read_is_down_within_its_deadline(p
     await store.close()
 
 
-@pytest.mark.parametrize("law", RECLAIM_LAWS, ids=lambda law: law.__name__.removeprefix("assert_"))
+@pytest.mark.parametrize("law", [*RECLAIM_LAWS, *PAST_LAWS], ids=lambda law: law.__name__.removeprefix("assert_"))
 async def test_reclaim(law, url):
     engine = open_engine(url)
     assert engine is not None

@@ -148,6 +148,8 @@ def flags_of(parser: argparse.ArgumentParser, name: str = "") -> dict[str, set[s
 
 
 FLAGS = flags_of(cli.parser())
+# a command, and the second word of one that has further commands
+_WORDS = "|".join([*sorted((words for words in FLAGS if " " in words), reverse=True), "[a-z]+"])
 # flags of other programs, in the commands that doctor advises
 ADVISED = " ".join(text for said in SAID.values() for text in (said.fix.en, *said.commands))
 _FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w|(?<![\w-])--[a-z]\b")
@@ -188,7 +190,7 @@ def test_every_flag_that_is_named_exists(page):
 @each_page
 def test_every_command_that_is_named_exists_and_takes_its_flags(page):
     for command in commands(_OTHER_PROGRAM.sub("", page.read_text())):
-        for words, rest in re.findall(r"(?<![\w/])(?<!-n )vgpuscope ([a-z]+(?: print)?)([^&|]*)", command):
+        for words, rest in re.findall(rf"(?<![\w/])(?<!-n )vgpuscope ({_WORDS})([^&|]*)", command):
             assert words in FLAGS, command
             assert set(_FLAG.findall(rest)) <= FLAGS[words], command
 

@@ -152,6 +152,15 @@ class ReclaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stop: Annotated[
         bool, Meta(description="Stop switch: no action is taken, and no notice is sent.", extra={"flag": None})
     ] = False
+    keep_history: Annotated[
+        Seconds,
+        Meta(
+            ge=3600,
+            le=366 * 86400,
+            description="Retention of what back-tests replay. All of it together is at most 512 MiB.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 14 * 86400.0
 
 
 def open_hours(config: HoursConfig) -> OpenHours:

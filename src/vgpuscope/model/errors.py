@@ -12,6 +12,7 @@ ScopeError
 ├── AiFailed ─┬─ AiUnreachable, AiTimeout, AiRateLimited, AiBudgetSpent
 │             └─ AiRejected, AiRedirected, AiAnswerInvalid, AiAnswerTooLarge   status 502
 ├── LinkInvalid, LinkExpired, LinkUsed                   status 404, 410
+├── BacktestBusy, HistoryAbsent                              status 409
 ├── RowRefused                                           status 500
 ├── KubeUnwritten ─── KubeConflict, KubeAbsent           status 502, 409, 404
 └── SourceDown ─┬─ DriverAbsent, DriverFailed, DriverHung
@@ -261,6 +262,21 @@ class LinkUsed(ScopeError):
     status = 410
 
 
+class BacktestBusy(ScopeError):
+    code = "BACKTEST_BUSY"
+    meaning = "Another back-test is running. A replica runs one at a time."
+    hint = "Retry when it has ended. GET /api/v1/reclaim/backtest shows how far it is."
+    status = 409
+    retryable = True
+
+
+class HistoryAbsent(ScopeError):
+    code = "HISTORY_ABSENT"
+    meaning = "The analyzer stores no results, so there is no past to replay."
+    hint = "Set analyzer.history to a file or a postgresql:// URL."
+    status = 409
+
+
 class FollowerLate(ScopeError):
     code = "FOLLOWER_LATE"
     meaning = "Something that follows from an analysis (page, log, store) was not done within its deadline."
@@ -441,3 +457,15 @@ def error_types() -> tuple[type[ScopeError], ...]:
         found.append(kind)
         queue.extend(kind.__subclasses__())
     return tuple(found)
+
+
+def error_of(code: str) -> type[ScopeError] | None:
+    """The error with this code; None: this version has none."""
+    return _by_code(ScopeError).get(code)
+
+
+def _by_code(kind: type[ScopeError]) -> dict[str, type[ScopeError]]:
+    found = {kind.code: kind}
+    for one in kind.__subclasses__():
+        found |= _by_code(one)
+    return found

@@ -32,3 +32,13 @@ def _bare(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError("expected seconds, or a duration such as 5m, 1h30m, 300ms") from None
+
+
+def text(seconds: float) -> str:
+    """The duration as seconds() reads it: 30m, 1h30m, 0.5s."""
+    if seconds < 60 or seconds != int(seconds):
+        return f"{seconds:g}s"
+    hours, rest = divmod(int(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number)

@@ -254,6 +254,8 @@ ERROR_NAMES: dict[str, str] = {
     "LINK_INVALID": "通知中的链接不完整、被改动过，或不是用当前密钥签名的；未做任何更改",
     "LINK_EXPIRED": "通知中的链接已过期；未做任何更改",
     "LINK_USED": "通知中的链接已使用过；每个链接只能用一次，这次未做任何更改",
+    "BACKTEST_BUSY": "另一个回测正在运行，每个副本同时只运行一个",
+    "HISTORY_ABSENT": "分析服务未保存结果，没有可回放的历史",
     "FOLLOWER_LATE": "分析后的某个步骤（指标页、日志、存储）未在期限内完成",
     "KUBE_UNWRITTEN": "API server 拒绝了修改，或没有应答",
     "KUBE_CONFLICT": "对象在读取之后已被修改，未做任何更改",

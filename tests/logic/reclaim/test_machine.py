@@ -404,3 +404,12 @@ def test_a_first_analysis_is_no_history_and_does_not_open_the_breaker():
     player = Player(policy=replace(LIVE, breaker_least=5))
     player.see(10_000.0, *(gpu(n, tenant(f"w{n}", "idle")) for n in range(20)))
     assert not player.memory.breaker.is_open
+
+
+def test_a_case_that_waits_for_its_budget_is_saved_once():
+    """It would be written to the store again with every analysis."""
+    player = Player(policy=replace(LIVE, max_per_hour=0))
+    player.idle(4)
+    assert player.cases["uid-a"].held_by == ("budget_hour",)
+    later = player.see(20_000.0, gpu(1, tenant("a", "idle")))
+    assert later.moves == ()

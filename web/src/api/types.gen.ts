@@ -417,6 +417,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reclaim/backtest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** how far the running back-test is */
+        get: operations["get_api_v1_reclaim_backtest"];
+        put?: never;
+        /**
+         * what a policy would have done in the past; nothing is changed
+         * @description Needs the role `operate`.
+         */
+        post: operations["post_api_v1_reclaim_backtest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reclaim/policy": {
         parameters: {
             query?: never;
@@ -958,6 +979,70 @@ export interface components {
             next_before: number | null;
         };
         /**
+         * Backtest
+         * @description The current policy and, if one is given, a proposed one, over the same past.
+         */
+        Backtest: {
+            begin: number;
+            busy_within: number;
+            changed: components["schemas"]["PolicyChange"][];
+            complete: boolean;
+            coverage: components["schemas"]["PastCoverage"];
+            current: components["schemas"]["Outcome"];
+            end: number;
+            not_applied: string[];
+            not_applied_codes: ("activity" | "annotations" | "approval" | "hand" | "model" | "no_uid" | "notices" | "scale")[];
+            proposed: components["schemas"]["Outcome"] | null;
+            replayed_until: number;
+            /** @enum {unknown} */
+            source: "prometheus" | "stored";
+            step: number;
+        };
+        /** BacktestBody */
+        BacktestBody: {
+            /**
+             * @description An action is a false alarm if the workload is busy again within this time; 1m to 7d.
+             * @default 3600
+             */
+            busy_within: number | string;
+            policy?: components["schemas"]["ReclaimPolicy"];
+            /**
+             * @description How long before `until` the span begins; 1m to 42d.
+             * @default 604800
+             */
+            since: number | string;
+            /**
+             * @description End of the span, in Unix seconds; now by default.
+             * @default null
+             */
+            until: number | null;
+        };
+        /**
+         * BacktestProgress
+         * @description The back-test that runs in this replica.
+         */
+        BacktestProgress: {
+            /** @default null */
+            by: string | null;
+            /** @default 0 */
+            done: number;
+            running: boolean;
+            /** @default null */
+            since: number | null;
+        };
+        /**
+         * BreakerConfig
+         * @description When many workloads turn idle at once.
+         */
+        BreakerConfig: {
+            /** @default 6 */
+            calm: number;
+            /** @default 5 */
+            least: number;
+            /** @default 0.2 */
+            share: number;
+        };
+        /**
          * BreakerState
          * @description The circuit breaker; open: no action is taken.
          */
@@ -969,6 +1054,17 @@ export interface components {
             since: number | null;
             /** @default 0 */
             turned: number;
+        };
+        /**
+         * BucketSum
+         * @description One hour or day (UTC).
+         */
+        BucketSum: {
+            actions: number;
+            false_alarms: number;
+            gpu_hours: number;
+            time: number;
+            unknown_gpu_hours: number;
         };
         /**
          * CaseRow
@@ -1117,6 +1213,23 @@ export interface components {
             stage: "agent" | "analyzer" | "driver" | "freshness" | "history" | "labels" | "regions" | "rights" | "scrape" | "units";
             /** @enum {unknown} */
             status: "fail" | "pass" | "skipped" | "warn";
+        };
+        /**
+         * Episode
+         * @description One action that a policy would have taken, and what came after it.
+         */
+        Episode: {
+            at: number;
+            /** @enum {unknown} */
+            end: "busy_later" | "ended" | "false_alarm" | "still_idle";
+            gpu_hours: number;
+            gpu_ids: string[];
+            namespace: string;
+            owner: string | null;
+            pod: string;
+            pod_uid: string;
+            unknown_gpu_hours: number;
+            until: number | null;
         };
         /**
          * ErrorBody
@@ -1295,6 +1408,14 @@ export interface components {
             type: string | null;
             vendor: string | null;
             whole_gpus: number;
+        };
+        /**
+         * Gap
+         * @description A time of which nothing is stored.
+         */
+        Gap: {
+            begin: number;
+            end: number;
         };
         /** Gpu_DefaultsChanges */
         Gpu_DefaultsChanges: {
@@ -1815,6 +1936,14 @@ export interface components {
             tenants_unknown: number;
             unknown_count: number;
         };
+        /** NamespaceSum */
+        NamespaceSum: {
+            actions: number;
+            false_alarms: number;
+            gpu_hours: number;
+            namespace: string;
+            unknown_gpu_hours: number;
+        };
         /**
          * NodeDetail
          * @description One node.
@@ -1964,6 +2093,27 @@ export interface components {
             tenants: number;
         };
         /**
+         * Outcome
+         * @description All that one policy would have done.
+         */
+        Outcome: {
+            actions: number;
+            busy_later: number;
+            ended: number;
+            false_alarms: number;
+            gpu_hours: number;
+            held_back: {
+                [key: string]: number;
+            };
+            list: components["schemas"]["Episode"][];
+            namespaces: components["schemas"]["NamespaceSum"][];
+            omitted: number;
+            series: components["schemas"]["BucketSum"][];
+            still_idle: number;
+            unknown_gpu_hours: number;
+            workloads: number;
+        };
+        /**
          * Overview
          * @description The fleet at a glance.
          */
@@ -2015,6 +2165,20 @@ export interface components {
          */
         PartList: {
             parts: components["schemas"]["Part"][];
+        };
+        /**
+         * PastCoverage
+         * @description Which part of a span is known. A gap is not idle time: nothing is concluded from it.
+         */
+        PastCoverage: {
+            analyses: number;
+            first: number | null;
+            /** @default [] */
+            gaps: components["schemas"]["Gap"][];
+            known_seconds: number;
+            last: number | null;
+            ratio: number;
+            seconds: number;
         };
         /**
          * PendingDetail
@@ -2077,6 +2241,15 @@ export interface components {
             stopped_by: string | null;
             without: string[];
             working_hours: number;
+        };
+        /**
+         * PolicyChange
+         * @description One key of the policy, as text.
+         */
+        PolicyChange: {
+            current: string;
+            key: string;
+            proposed: string;
         };
         /**
          * Preview
@@ -2173,6 +2346,44 @@ export interface components {
             };
             stopped_by: string | null;
             total: number;
+        };
+        /** ReclaimPolicy */
+        ReclaimPolicy: {
+            /**
+             * @description control: call the control service for each GPU. notify: tell the owner only.
+             * @enum {unknown}
+             */
+            action?: "control" | "notify" | "scale";
+            /** @description An operator has to approve each action. */
+            approval?: boolean;
+            /** @description Circuit breaker: if more than `share` of all workloads, and at least `least`, turn idle from one analysis to the next, no action is taken for `calm` analyses. In an environment variable it is JSON. */
+            breaker?: components["schemas"]["BreakerConfig"];
+            /** @description Idle analyses in a row that are needed; analyses with overlapping windows count once. */
+            confirmations?: number;
+            /** @description Time between the notice and the action. */
+            grace?: number;
+            /** @description Include workloads of the class idle-held. */
+            include_held?: boolean;
+            /** @description Retention of what back-tests replay. All of it together is at most 512 MiB. */
+            keep_history?: number;
+            /** @description Maximum share of all GPUs in any hour, 0-1. */
+            max_fleet_share?: number;
+            /** @description Maximum number of workloads in any hour. */
+            max_per_hour?: number;
+            /** @description Maximum number of workloads of one namespace in any hour. */
+            max_per_namespace?: number;
+            /** @description Minimum coverage of each of these analyses, 0-1. */
+            min_coverage?: number;
+            /** @description Pods younger than this are left alone. */
+            min_pod_age?: number;
+            /** @description Notify the owner before acting. */
+            notify_first?: boolean;
+            /** @description Namespaces whose workloads are left alone, separated by commas. */
+            protected_namespaces?: string[];
+            /** @description Priority classes whose workloads are left alone, separated by commas. No effect yet: pods are not read from the Kubernetes API. */
+            protected_priorities?: string[];
+            /** @description Stop switch: no action is taken, and no notice is sent. */
+            stop?: boolean;
         };
         /**
          * RequestHolder
@@ -4973,6 +5184,142 @@ export interface operations {
             };
             /** @description The named thing does not exist. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Another replica is the leader. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A source or the store is down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_api_v1_reclaim_backtest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description how far the running back-test is */
+            200: {
+                headers: {
+                    /** @description since when the data is stale, because analyses failed or are missing; otherwise absent */
+                    "x-vgpuscope-stale-since"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BacktestProgress"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description A parameter or the body is wrong; nothing was done. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many requests at once, or within a short time; Retry-After says when to retry. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_api_v1_reclaim_backtest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BacktestBody"];
+            };
+        };
+        responses: {
+            /** @description what a policy would have done in the past; nothing is changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backtest"];
+                };
+            };
+            /** @description Credentials are missing or wrong. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller may not do this. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -118,6 +118,7 @@ export const SETTINGS_ZH: Readonly<Record<string, string>> = {
   "activity.recent": "最近一次活动不早于此时长的 Notebook 视为在用；在此时长内恢复过的工作负载同样如此。",
   "activity.queries":
     "带名称的 PromQL 表达式；Pod 的值大于 0 即视为在用。by 为 pod（标签 namespace 和 pod）或 queue（标签 queue；注解 vgpuscope.io/queue 写明 Pod 服务的队列）。仅当数据源为 Prometheus 时读取；在环境变量中写作 JSON。",
+  "reclaim.keep_history": "回测所用历史的保留时间；总大小不超过 512 MiB。",
   "logging.level": "所有服务的最低日志级别。DEBUG 等同于 log.v 6，INFO 使用 log.v，其余优先于 log.v。",
   "logging.format": "接受但忽略；以 log.format 为准。",
   "log.v": "日志级别：4 增加每个节点的摘要，5 增加每张 GPU 的细节与评分，6 增加每个查询及其耗时。警告与错误始终记录。",

@@ -1,14 +1,12 @@
 """`vgpuscope analyze`: one analysis in this process, without a server."""
 
 import asyncio
-import contextlib
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from vgpuscope.commands.arguments import Form
 from vgpuscope.commands.clients.result_rows import no_gpu, print_results
@@ -20,6 +18,7 @@ from vgpuscope.services.analyzer.own_scrapes import ScrapeSource
 from vgpuscope.services.analyzer.prometheus_reading import PrometheusSource
 from vgpuscope.services.analyzer.settings import Settings
 from vgpuscope.services.analyzer.sources import Sources, check_source
+from vgpuscope.terminal.progress import progress_bar
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.views.fleet.results import ResultRow, iso
 
@@ -46,7 +45,7 @@ async def _once(settings: Settings) -> tuple[Analysis, Sequence[ResultRow]]:
         lambda: settings.config, lambda: sources.current, owners=sources.owners, done=_nothing, nodes=sources.nodes
     )
     try:
-        with _bar() as bar:
+        with progress_bar() as bar:
             if isinstance(sources.current, ScrapeSource):
                 await _collect(sources.current, settings.config, bar)
             elif isinstance(sources.current, PrometheusSource):
@@ -83,12 +82,3 @@ async def _collect(source: ScrapeSource, config: Config, bar: Progress) -> None:
 
 async def _nothing(board: Board) -> None:
     """Nothing follows this analysis."""
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Progress]:
-    """A progress bar; only in a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield bar

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from vgpuscope.commands.clients.access import token
 from vgpuscope.commands.clients.bundle import write_bundle
+from vgpuscope.commands.clients.language import language_of
 from vgpuscope.config import Config, Loaded, load, settings_file
 from vgpuscope.logic.console.moments import iso
 from vgpuscope.logic.doctor.chain import judged
@@ -29,7 +30,7 @@ from vgpuscope.terminal.printing import print_drawn, print_json
 from vgpuscope.terminal.screen import speak_plainly
 from vgpuscope.version import __version__
 from vgpuscope.views.doctor.report import merged, report
-from vgpuscope.views.doctor.terminal import Language, drawn
+from vgpuscope.views.doctor.terminal import drawn
 
 _EXIT = {"pass": 0, "warn": 1, "fail": 2, "skipped": 3}
 _SHORTEST, _LONGEST = 1.0, 600.0  # seconds
@@ -118,12 +119,6 @@ def _opener(config: Config) -> Callable[[str], PromApi]:
 def _loaded(environ: Mapping[str, str]) -> Loaded:
     file = settings_file(None, environ, sections=Config.__struct_fields__).path
     return load(flags={}, environ=environ, file=file, sections=("agent", "prometheus"))
-
-
-def language_of(chosen: str | None, environ: Mapping[str, str]) -> Language:
-    """The language to speak: as chosen, or that of the locale."""
-    locale = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
-    return "zh" if (chosen or locale[:2].lower()) == "zh" else "en"
 
 
 async def _collected(looked: Looked, progress: Progress) -> tuple[Collected, DoctorReport | None]:

@@ -119,4 +119,4 @@ def late(case: Case, known: Known, policy: Policy, world: World) -> tuple[Brake,
 
 
 def _applying(rows: tuple[tuple[Brake, _Applies], ...], look: _Look) -> tuple[Brake, ...]:
-    return tuple(brake for brake, applies in rows if applies(look))
+    return tuple([brake for brake, applies in rows if applies(look)])  # a list is faster here than a generator

@@ -181,10 +181,12 @@ def _counted(case: Case, seen: Seen, policy: Policy) -> Case:
     return replace(case, confirmations=case.confirmations + 1, counted_until=seen.end, shares=seen.workload.shares)
 
 
+_RELEASES: Mapping[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
+
+
 def _released(case: Case, now: _Now) -> Step | None:
     """Work, or its end, releases a case in every open state; a call that is on its way is cancelled."""
-    reasons: dict[Finding, str] = {"busy": "works_again", "held": "holds_memory", "gone": "ended"}
-    reason = reasons.get(now.seen.found)
+    reason = _RELEASES.get(now.seen.found)
     if reason is None:
         return None
     wish: Wish = "cancel" if case.state in {"notified", "acting"} else ""
@@ -235,7 +237,7 @@ def _in_grace(case: Case, now: _Now) -> Step:
         return Step(_held(case, held))
     if now.policy.approval:
         return Step(moved(case, "awaiting_approval", now.world.now, reason="grace_ended"))
-    return Step(_held(case, ()), "act")
+    return Step(case, "act")  # what held it back is settled with the budgets
 
 
 def _awaiting(case: Case, now: _Now) -> Step:
@@ -243,8 +245,9 @@ def _awaiting(case: Case, now: _Now) -> Step:
     if ended is not None:
         return ended
     held = _all_brakes(case, now)
-    may = not held and (case.approved_by or not now.policy.approval)
-    return Step(_held(case, held), "act" if may else "")
+    if not held and (case.approved_by or not now.policy.approval):
+        return Step(case, "act")
+    return Step(_held(case, held))
 
 
 def _acting(case: Case, now: _Now) -> Step:

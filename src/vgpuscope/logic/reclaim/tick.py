@@ -10,12 +10,10 @@ from vgpuscope.logic.reclaim.brakes import Facts, World
 from vgpuscope.logic.reclaim.breaker import Breaker, after, remember, turned_idle
 from vgpuscope.logic.reclaim.budgets import HOUR, Budgets, Spent
 from vgpuscope.logic.reclaim.machine import Seen, Step, Wish, acted, opened, step
-from vgpuscope.logic.reclaim.workloads import Held, finding, vanished, workloads
+from vgpuscope.logic.reclaim.workloads import Held, Present, vanished
 from vgpuscope.model.analysis import Analysis, GpuUse
 from vgpuscope.model.quantity import DeviceUUID, PodUID, UnixTime
-from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy, Workload
-
-_NOBODY = frozenset[DeviceUUID]()
+from vgpuscope.model.reclaim import Brake, Case, Finding, PodFacts, Policy
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -53,11 +51,8 @@ def tick(
     held: Held | None = None,
 ) -> Tick:
     """All moves that follow from an analysis. `facts` is asked only about workloads with a case."""
-    present = workloads(analysis.gpus)
-    found = {
-        key: finding(one, policy, held=None if held is None else held.get(one.uid, _NOBODY))
-        for key, one in present.items()
-    }
+    present = Present(analysis.gpus)
+    found = {key: present.finding(key, policy, held=held) for key in present}
     breaker = after(
         memory.breaker, turned=turned_idle(memory.known, found), of=len(found), now=world.now, policy=policy
     )
@@ -74,7 +69,7 @@ def tick(
 
 def _steps(
     cases: Mapping[str, Case],
-    present: Mapping[str, Workload],
+    present: Present,
     found: Mapping[str, Finding],
     analysis: Analysis,
     *,
@@ -88,9 +83,10 @@ def _steps(
         case = cases.get(key)
         if case is None and what != "idle":
             continue
-        known = facts(present[key])
+        workload = present[key]
+        known = facts(workload)
         alone = all(found.get(uid) == "idle" for uid in known.pod.peers)
-        seen = Seen(found=what, begin=begin, end=end, workload=present[key], owner_idle=alone)
+        seen = Seen(found=what, begin=begin, end=end, workload=workload, owner_idle=alone)
         now = case or opened(key, seen, world)
         yield case, step(now, seen, known, policy, world)
     by_id = {gpu.gpu_id: gpu for gpu in analysis.gpus}

@@ -27,6 +27,8 @@ from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeE
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
 from vgpuscope.runtime.duration import long_seconds
+from vgpuscope.services.analyzer.backtest import Backtests
+from vgpuscope.services.analyzer.backtest_api import BacktestApi
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.console_api import ConsoleApi
 from vgpuscope.services.analyzer.cycle import AnalysisCounts, Board, Stale
@@ -134,6 +136,7 @@ class AnalyzerState(Protocol):
     reclaim: Reclaim
     opinions: Opinions
     notices: Notices
+    backtests: Backtests
 
     @property
     def read_only(self) -> bool: ...
@@ -248,6 +251,7 @@ class AnalyzerApi:
             *ReclaimApi(lambda: self._state.reclaim, data=self._data, opinion=self._opinion).operations(),
             *NoticesApi(lambda: self._state.notices, data=self._data).operations(),
             *OwnerLinks(lambda: self._state.notices, lambda: self._state.reclaim).operations(),
+            *BacktestApi(lambda: self._state.backtests, data=self._data).operations(),
             self._data(
                 "/api/v1/doctor",
                 "the chain of checks: what is broken or misleading, why, and what to do",

@@ -74,7 +74,7 @@ _NO_CLUSTER = SourceDown(
 _NO_AGENTS = SourceDown(
     "no agents are known", hint="Set prometheus.url, analyzer.targets or analyzer.discover_services."
 )
-_NO_HISTORY = HistoryDown("results are not stored", hint="Set analyzer.history to a file or a postgresql:// URL.")
+_HISTORY_ABSENT = HistoryDown("results are not stored", hint="Set analyzer.history to a file or a postgresql:// URL.")
 
 
 class Desk(Protocol):
@@ -274,7 +274,7 @@ class Console:
         return PartReader(
             "history",
             (lambda: self._in_turn(fetch)) if stored else None,
-            missing=_NO_HISTORY,
+            missing=_HISTORY_ABSENT,
             kept=_CHART_KEPT,
             deadline=_CHART_WITHIN,
             longest=_PAST_LONGEST,
@@ -390,7 +390,7 @@ class Console:
     def _past_reader(self, *, stored: bool) -> PartReader[overview.PastFacts]:
         fetch: Callable[[], Awaitable[overview.PastFacts]] | None = self._fetch_past if stored else None
         return PartReader(
-            "history", fetch, missing=_NO_HISTORY, kept=_PAST_KEPT, longest=_PAST_LONGEST, wall=self._wall
+            "history", fetch, missing=_HISTORY_ABSENT, kept=_PAST_KEPT, longest=_PAST_LONGEST, wall=self._wall
         )
 
     async def _fetch_past(self) -> overview.PastFacts:

@@ -47,6 +47,7 @@ from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
 from vgpuscope.services.analyzer.api import TITLE, AnalyzerApi, ServiceState, SourceCheck, Triggered, analysis_event
+from vgpuscope.services.analyzer.backtest import Backtests
 from vgpuscope.services.analyzer.console import Console
 from vgpuscope.services.analyzer.courses import read_courses
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source, Stale
@@ -155,7 +156,11 @@ class Analyzer(Service):
         self._sources = sources or Sources(settings.config)
         self._sources.on_error(self.counters.count)
         self._history = history or open_history(
-            config.history, keep_results=config.keep_results, keep_hours=config.keep_hours, keep_days=config.keep_days
+            config.history,
+            keep_results=config.keep_results,
+            keep_hours=config.keep_hours,
+            keep_days=config.keep_days,
+            keep_past=settings.config.reclaim.keep_history,
         )
         self._outbox = Outbox(self._history, leads=lambda: self._leads)
         self._saving: Follower[None] = Follower(name="store", follow=self._save_waiting, deadline=_STORE_WITHIN)
@@ -204,6 +209,7 @@ class Analyzer(Service):
             kube=lambda: self._kube.state,
             asks_prometheus=lambda: activity.asks,
         )
+        self.backtests = Backtests(settings, self._history.past)
         self._reclaiming: Follower[Analysis] = Follower(
             name="reclaim", follow=self.reclaim.follow, deadline=_STORE_WITHIN
         )

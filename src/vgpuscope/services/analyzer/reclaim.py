@@ -32,6 +32,7 @@ from vgpuscope.model.notices import ANSWERED, OWNER, Link, Notice, NoticeKind
 from vgpuscope.model.opinion import Opinion, Stance
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import OPEN, Call, Case, Finding, PodFacts, Policy, State, Target, Workload
+from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
@@ -299,15 +300,16 @@ class Reclaim:
                 log.exception("facts not read")
 
     async def _tick(self, analysis: Analysis) -> Tick:
-        return await asyncio.to_thread(
-            tick,
-            self._cases,
-            analysis,
-            self._memory,
-            policy=self.policy(),
-            world=self._world(),
-            facts=self._facts,
-        )
+        with without_collections():
+            return await asyncio.to_thread(
+                tick,
+                self._cases,
+                analysis,
+                self._memory,
+                policy=self.policy(),
+                world=self._world(),
+                facts=self._facts,
+            )
 
     def _world(self) -> World:
         return World(

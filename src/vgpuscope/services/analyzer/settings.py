@@ -43,7 +43,7 @@ TRIABLE = frozenset({"scoring", "thresholds", "verdict", "gpu_defaults"})  # how
 # only read when the process starts
 AT_START = frozenset(
     f"analyzer.{name}" for name in ("listen", "history", "keep_results", "keep_hours", "keep_days", "web_config_file")
-) | {"log.format"}
+) | {"log.format", "reclaim.keep_history"}
 # who has access: never removed while running, because a file may be empty or cut off
 _PROTECTING = tuple(
     f"analyzer.{name}"
@@ -86,6 +86,18 @@ class Settings:
             if path.partition(".")[0] not in TRIABLE:
                 raise BodyInvalid(f"{path}: has no effect on one reading", hint=f"Try {', '.join(sorted(TRIABLE))}.")
         return self._load({**self._updates, **changes}).config
+
+    def with_policy(self, policy: Mapping[str, Any]) -> Loaded:
+        """The settings with these keys of `reclaim`, which do not take effect; ConfigInvalid names the key."""
+        changes = {f"reclaim.{key}": value for key, value in policy.items()}
+        known = [setting.path for setting in configuration.SETTINGS if setting.section == "reclaim"]
+        for path in changes:
+            if path not in known:
+                raise ConfigInvalid(
+                    f"{path[:80]}: unknown setting",
+                    hint=sentences(nearest(path, known), "A policy has the keys of the section reclaim."),
+                )
+        return self._load({**self._updates, **changes})
 
     def file_changed(self) -> bool:
         """Whether the file has changed since it was last read, and has not changed since the last check.

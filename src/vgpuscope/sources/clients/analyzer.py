@@ -16,3 +16,9 @@ ANALYZER = ServiceKind(
 WASTE = ANALYZER._replace(
     path="/api/v1/waste", gives="figures of idle GPU-hours", content="idle GPU-hours", ask="vgpuscope waste"
 )
+RECLAIM = ANALYZER._replace(
+    path="/api/v1/reclaim", gives="cases", content="cases of idle workloads", ask="vgpuscope reclaim --url"
+)
+BACKTEST = ANALYZER._replace(
+    path="/api/v1/reclaim/backtest", gives="back-test", content="a back-test", ask="vgpuscope backtest --url"
+)

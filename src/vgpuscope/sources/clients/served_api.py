@@ -4,17 +4,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 import msgspec
 
 from vgpuscope.model import service
-from vgpuscope.model.errors import ConfigInvalid, SourceDown
+from vgpuscope.model.errors import ConfigInvalid, Forbidden, ScopeError, SourceDown, error_of
 from vgpuscope.sources.bodies import BodyRefused, plain_body
 
 T = TypeVar("T")
+V = TypeVar("V")
 log = logging.getLogger(__name__)
 
 _LARGEST = 256 * 1024 * 1024  # bytes of an answer; the ledger of 5,000 nodes has a fifth of that
@@ -36,6 +37,8 @@ class ServiceKind(NamedTuple):
 
 class _Fault(msgspec.Struct):
     message: str = ""
+    code: str = ""
+    hint: str = ""
 
 
 class _FaultBody(msgspec.Struct):
@@ -77,15 +80,29 @@ class ServedApi(Generic[T]):
         answer = await self.get(self._kind.path)
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        return self._decoded(answer), answer.headers
+        return self._decoded(answer, self._content), answer.headers
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
         """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
+        return await self._send("GET", path, headers=headers)
+
+    async def ask(self, method: Literal["GET", "POST"], path: str, content: type[V], body: object = None) -> V:
+        """The decoded answer; an error of the service is raised as it was there, with its code and hint."""
+        sent = None if body is None else msgspec.json.encode(body)
+        headers = {} if sent is None else {"Content-Type": "application/json"}
+        answer = await self._send(method, path, headers=headers, body=sent)
+        if answer.status_code != httpx2.codes.OK:
+            raise self._said(answer, changes=method == "POST")
+        return self._decoded(answer, content)
+
+    async def _send(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> Answer:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(self._timeout):  # httpx2 limits each read, not the whole body
-                async with self._client.stream("GET", self._base + path, headers=headers) as sent:
+                async with self._client.stream(method, self._base + path, headers=headers, content=body) as sent:
                     answer = Answer(sent.status_code, sent.headers, await plain_body(sent, most=_LARGEST))
         except (TimeoutError, httpx2.TimeoutException) as e:
             raise self._nobody(f"no answer within {self._timeout:g} s") from e
@@ -101,10 +118,10 @@ class ServedApi(Generic[T]):
             raise self._another(there)
         return answer
 
-    def _decoded(self, answer: Answer) -> T:
+    def _decoded(self, answer: Answer, content: type[V]) -> V:
         """The decoded body of a response; raises SourceDown if it has another shape."""
         try:
-            return msgspec.json.decode(answer.content, type=self._content)
+            return msgspec.json.decode(answer.content, type=content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
             raise SourceDown(
                 f"{self.url} answers, but not with {self._kind.content}: {e}",
@@ -125,6 +142,21 @@ class ServedApi(Generic[T]):
             f"{self.url} is {service.with_article(there)}, not {kind.an}",
             hint=service.how_to_ask(there, self.url, instead=wanted),
         )
+
+    def _said(self, answer: Answer, *, changes: bool) -> ScopeError:
+        """The error that the service answered with."""
+        if answer.status_code == httpx2.codes.UNAUTHORIZED:
+            needs = "the role operate" if changes else "credentials"
+            return Forbidden(
+                f"the {self._kind.name} at {self.url} asks for {needs} (401)",
+                hint="Set VGPUSCOPE_TOKEN to a bearer token of that role, or put user name and password into the URL.",
+            )
+        try:
+            said = msgspec.json.decode(answer.content, type=_FaultBody).error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return self._refused(answer)
+        kind = error_of(said.code)
+        return kind(said.message, hint=said.hint) if kind is not None else self._refused(answer)
 
     def _refused(self, answer: Answer) -> SourceDown:
         status, kind = answer.status_code, self._kind

@@ -9,6 +9,7 @@ from vgpuscope.store.engine.engine import open_engine
 from vgpuscope.store.lease import Lease, LocalLease, lease_in
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.opinions import OpinionStore
+from vgpuscope.store.past import KEEP, PastStore
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
@@ -21,6 +22,7 @@ class History(Protocol):
     events: EventLog  # of the same store
     reclaim: ReclaimStore | None  # of the same store
     opinions: OpinionStore | None  # of the same store
+    past: PastStore | None  # of the same store: what back-tests replay
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         """Store the analysis, completely or not at all; a stored one (same start and number) is unchanged.
@@ -47,7 +49,13 @@ class History(Protocol):
 
 
 def open_history(
-    url: str, *, keep_results: Seconds, keep_hours: Seconds, keep_days: Seconds, limits: Limits = LIMITS
+    url: str,
+    *,
+    keep_results: Seconds,
+    keep_hours: Seconds,
+    keep_days: Seconds,
+    keep_past: Seconds = KEEP,
+    limits: Limits = LIMITS,
 ) -> History:
     """The store for `none`, the name of a file, or a postgresql:// URL; opened on first use."""
     engine = open_engine(url, limits=limits)
@@ -61,6 +69,7 @@ def open_history(
         events=StoredEvents(engine, keep=keep_hours),
         reclaim=ReclaimStore(engine),
         opinions=OpinionStore(engine),
+        past=PastStore(engine, keep=keep_past),
         keep_results=keep_results,
         keep_hours=keep_hours,
         keep_days=keep_days,
@@ -76,6 +85,7 @@ class Unstored:
         self.events: EventLog = LocalEvents()
         self.reclaim: ReclaimStore | None = None
         self.opinions: OpinionStore | None = None
+        self.past: PastStore | None = None
 
     async def save(self, analysis: Analysis, *, current: bool = False) -> None:
         pass

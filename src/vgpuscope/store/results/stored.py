@@ -13,6 +13,7 @@ from vgpuscope.store.engine.migrations import TableSet
 from vgpuscope.store.lease import Lease
 from vgpuscope.store.limits import LIMITS, Limits
 from vgpuscope.store.opinions import OpinionStore
+from vgpuscope.store.past import PastStore, Pending
 from vgpuscope.store.reclaim import ReclaimStore
 from vgpuscope.store.results import statements as sql
 from vgpuscope.store.results.columns import About, Millis, Name
@@ -47,6 +48,7 @@ class StoredHistory:
         tables: TableSet = TABLES,
         reclaim: ReclaimStore | None = None,
         opinions: OpinionStore | None = None,
+        past: PastStore | None = None,
     ) -> None:
         engine.register(tables)
         self._engine = engine
@@ -54,6 +56,7 @@ class StoredHistory:
         self.events: EventLog = events or LocalEvents()
         self.reclaim = reclaim
         self.opinions = opinions
+        self.past = past
         self._limits = limits
         self._keep_results, self._keep_hours, self._keep_days = keep_results, keep_hours, keep_days
         self._keep_names = max(keep_results, keep_hours, keep_days)
@@ -80,6 +83,8 @@ class StoredHistory:
         for step in (self._roll_up, self._drop_results, self._drop_hours, self._drop_days, self._forget_names):
             while await self._engine.do(lambda step=step: step(at)):  # type: ignore[misc]  # a default is no free variable
                 pass
+        if self.past is not None:
+            await self.past.prune(now)
 
     async def close(self) -> None:
         """Close the lease and the engine."""
@@ -95,6 +100,7 @@ class StoredHistory:
         time, key = millis(analysis.window.end), {"started": analysis.started, "number": analysis.number}
         with self._engine.transaction("write") as tx:
             if tx.all(sql.KNOWN_ANALYSIS, **key):
+                self._added(None)
                 return
             before, after = tx.all(sql.ENDS_BEFORE, time=time)[0][0], tx.all(sql.BEGINS_AFTER, time=time)[0][0]
             stands_for = span(analysis.window, before=before, after=after)
@@ -102,7 +108,13 @@ class StoredHistory:
             stored, learned = self._add_rows(tx, rows(analysis, stands_for), number=number, day=time // _DAY)
             tx.all(sql.COUNT_RESULTS, id=number, stored=stored)
             tx.all(sql.KEEP_LATEST if current else sql.KEEP_IF_LATER, **key, packed=packed)
+            pending = self.past.add(tx, analysis) if self.past is not None else None
         self._series.learn(learned, day=time // _DAY)
+        self._added(pending)
+
+    def _added(self, pending: Pending | None) -> None:
+        if self.past is not None:
+            self.past.added(pending)
 
     def _add_rows(
         self, tx: Transaction, named: Iterator[Named], *, number: int, day: int

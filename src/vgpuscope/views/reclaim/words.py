@@ -1,0 +1,106 @@
+"""The words of the reclaim commands, in English and Chinese."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from vgpuscope.model.backtest import EpisodeEnd
+from vgpuscope.model.reclaim import State
+
+Language: TypeAlias = Literal["en", "zh"]
+
+STATES: Mapping[State, tuple[str, str]] = {
+    "candidate": ("candidate", "候选"),
+    "notified": ("notified", "通知中"),
+    "grace": ("grace", "宽限期"),
+    "awaiting_approval": ("awaiting approval", "等待批准"),
+    "acting": ("acting", "收回中"),
+    "verified": ("verified", "已收回"),
+    "restored": ("restored", "已恢复"),
+    "released": ("released", "已释放"),
+    "exempt": ("exempt", "已豁免"),
+    "snoozed": ("snoozed", "已推迟"),
+    "failed": ("failed", "失败"),
+}
+ENDS: Mapping[EpisodeEnd, tuple[str, str]] = {
+    "false_alarm": ("false alarm", "误报"),
+    "busy_later": ("busy later", "之后恢复工作"),
+    "ended": ("ended", "已结束"),
+    "still_idle": ("still idle", "仍然空闲"),
+}
+TEXTS: Mapping[str, tuple[str, str]] = {
+    # titles of columns
+    "id": ("CASE", "编号"),
+    "state": ("STATE", "状态"),
+    "next": ("NEXT", "下一步"),
+    "gpus": ("GPUS>", "GPU>"),
+    "idle": ("IDLE FOR>", "已空闲>"),
+    "pod_held": ("POD (HELD BACK BY)", "POD（阻止原因）"),
+    "pod": ("POD", "POD"),
+    "time": ("TIME", "时间"),
+    "actor": ("WHO", "谁"),
+    "what": ("WHAT", "步骤"),
+    "after": ("AFTER", "之后"),
+    "why": ("WHY", "原因"),
+    "namespace": ("NAMESPACE", "命名空间"),
+    "actions": ("ACTIONS>", "操作>"),
+    "won": ("GPU-H WON>", "节省 GPU 小时>"),
+    "unknown": ("UNKNOWN>", "未知>"),
+    "alarms": ("FALSE ALARMS>", "误报>"),
+    "end": ("THEN", "之后"),
+    # the state of the machine
+    "live": ("Live: GPUs of idle workloads are taken back.", "正式运行：空闲工作负载的 GPU 会被收回。"),
+    "dry_run": (
+        "Dry run: no GPU is taken. What would have been done is recorded.",
+        "演练模式：不收回任何 GPU，只记录本应执行的动作。",
+    ),
+    "off": (
+        "Off: analyzer.history is not set, so nothing is remembered and nothing is done.",
+        "未启用：没有设置 analyzer.history，不保存任何记录，也不执行任何动作。",
+    ),
+    "stopped": ("Stopped by {who}: no action is taken.", "已由 {who} 停止：不执行任何动作。"),
+    "breaker": (
+        "The circuit breaker is open: {turned} of {of} workloads turned idle at once. No action is taken.",
+        "熔断器已断开：{of} 个工作负载中有 {turned} 个同时变为空闲。不执行任何动作。",
+    ),
+    "empty": ("There is no case.", "没有候选。"),
+    "more": ("… and {n} more: use --limit {all} or --json.", "……还有 {n} 个：使用 --limit {all} 或 --json。"),
+    "done": ("{pod}: {state}", "{pod}：{state}"),
+    "windows": ("{n} windows", "{n} 个窗口"),
+    "in": ("in {time}", "{time} 后"),
+    "now": ("next analysis", "下次分析"),
+    "approval": ("needs approval", "需要批准"),
+    "no_entry": ("The audit log is empty.", "审计日志为空。"),
+    # a back-test
+    "span": ("From {begin} to {end}.", "从 {begin} 到 {end}。"),
+    "known": (
+        "{analyses} analyses cover {ratio} of the time. Nothing is concluded from the rest.",
+        "{analyses} 次分析覆盖了 {ratio} 的时间；其余时间不下结论。",
+    ),
+    "cut": (
+        "The time limit ended the replay at {until}. Later times are not included.",
+        "回放因时间限制止于 {until}，不含之后的时间。",
+    ),
+    "changed": ("Changed: {key}: {current} → {proposed}", "变更：{key}：{current} → {proposed}"),
+    "figure": ("", ""),
+    "current": ("CURRENT>", "当前策略>"),
+    "proposed": ("PROPOSED>", "新策略>"),
+    "f_actions": ("actions", "操作"),
+    "f_workloads": ("workloads", "工作负载"),
+    "f_won": ("GPU-hours won", "节省的 GPU 小时"),
+    "f_unknown": ("GPU-hours unknown", "未知的 GPU 小时"),
+    "f_alarms": ("false alarms (busy again within {time})", "误报（{time} 内恢复工作）"),
+    "f_later": ("busy again later", "之后恢复工作"),
+    "f_ended": ("ended", "自行结束"),
+    "f_idle": ("still idle at the end", "到最后仍空闲"),
+    "none": ("Nothing would have been taken back.", "不会收回任何 GPU。"),
+    "brakes": ("Held back: {brakes}", "阻止：{brakes}"),
+    "listed": ("Actions of the {which} policy:", "{which}的操作："),
+    "which_current": ("current", "当前策略"),
+    "which_proposed": ("proposed", "新策略"),
+}
+
+
+def word(name: str, language: Language, **values: object) -> str:
+    """The text; values are put into its braces."""
+    text = TEXTS[name][language == "zh"]
+    return text.format(**values) if values else text

@@ -1,0 +1,155 @@
+"""`vgpuscope reclaim` against a running analyzer: the cases, what an operator does, and the audit log."""
+
+import csv
+import io
+import json
+import re
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.commands.test_results import vgpuscope  # noqa: F401
+from tests.http.serving import until
+from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
+from tests.services.analyzer.test_reclaim_service import EAGER, analysed
+from vgpuscope.model.analysis import Tenant
+from vgpuscope.model.reclaim import STATES
+from vgpuscope.views.reclaim import words
+
+POD = "a-notebook-with-a-name-that-is-as-long-as-names-are-0"
+
+
+def pod(number: int, uid: str, name: str = POD):
+    return track(number, util=IDLE, tenant=Tenant(namespace="ml", pod=name, container="main", pod_uid=uid))
+
+
+@asynccontextmanager
+async def operated(tmp_path, *tracks, **more):
+    """An analyzer with cases that wait for an operator."""
+    source = StubSource(reading(track(0), *(tracks or (pod(1, "3f2a91c0-1"),))))
+    flags = EAGER | {"analyzer.history": str(tmp_path / "h.db"), "reclaim.approval": True} | more
+    async with running(source, environ={"VGPUSCOPE_API_TOKEN": TOKEN}, **flags) as one:
+        await one.analysed()
+        await until(lambda: one.analyzer._leads)
+        for _ in range(3):
+            await analysed(one)
+        yield one
+
+
+async def states(one) -> list[str]:
+    return [case["state"] for case in (await one.json("/api/v1/reclaim"))["cases"]]
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+async def test_cases_are_listed_with_state_and_next_step(tmp_path, vgpuscope, columns):  # noqa: F811
+    async with operated(tmp_path) as one:
+        code, out, err = await vgpuscope("reclaim", "--url", str(one.client.base_url), COLUMNS=columns, LANG="C")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= int(columns)
+    assert "awaiting approval" in out
+    assert "needs approval" in out
+    assert f"ml/{POD}" in re.sub(r"\s+", "", out)  # the last column is folded
+    assert "Dry run" in out
+
+
+async def test_chinese_by_flag_or_locale(tmp_path, vgpuscope):  # noqa: F811
+    async with operated(tmp_path) as one:
+        url = str(one.client.base_url)
+        _, by_flag, _ = await vgpuscope("reclaim", "list", "--url", url, "--lang", "zh")
+        _, by_locale, _ = await vgpuscope("reclaim", "--url", url, LANG="zh_CN.UTF-8")
+    assert "等待批准" in by_flag
+    assert "演练模式" in by_locale
+
+
+async def test_json_and_csv_have_every_case(tmp_path, vgpuscope):  # noqa: F811
+    async with operated(tmp_path) as one:
+        url = str(one.client.base_url)
+        _, out, _ = await vgpuscope("reclaim", "--url", url, "--json")
+        assert json.loads(out)["cases"][0]["pod_uid"] == "3f2a91c0-1"
+        _, out, _ = await vgpuscope("reclaim", "list", "--url", url, "--csv", "--state", "awaiting_approval")
+        [row] = csv.DictReader(io.StringIO(out))
+        assert (row["namespace"], row["state"]) == ("ml", "awaiting_approval")
+        _, out, _ = await vgpuscope("reclaim", "list", "--url", url, "--state", "exempt", LANG="C")
+        assert out.startswith("There is no case.")
+
+
+@pytest.mark.parametrize("name", [f"ml/{POD}", "3f2a91c0-1", "3f2a91"])
+async def test_an_operator_approves_by_pod_or_uid(tmp_path, vgpuscope, name):  # noqa: F811
+    async with operated(tmp_path) as one:
+        code, out, err = await vgpuscope(
+            "reclaim", "approve", name, "--url", str(one.client.base_url), VGPUSCOPE_TOKEN=TOKEN, LANG="C"
+        )
+        assert (code, err) == (0, "")
+        assert out == f"ml/{POD}: awaiting approval\n"
+        await analysed(one)
+        assert await states(one) == ["acting"]
+
+
+async def test_snooze_exempt_stop_and_start(tmp_path, vgpuscope):  # noqa: F811
+    async with operated(tmp_path) as one:
+        where = ("--url", str(one.client.base_url))
+        said = {"VGPUSCOPE_TOKEN": TOKEN, "LANG": "C"}
+        _, out, _ = await vgpuscope("reclaim", "snooze", f"ml/{POD}", "--for", "2h", *where, **said)
+        assert out == f"ml/{POD}: snoozed\n"
+        [case] = (await one.json("/api/v1/reclaim"))["cases"]
+        assert case["next_at"] - case["since"] == pytest.approx(7200)
+        _, out, _ = await vgpuscope("reclaim", *where, **said)
+        assert "in 2h" in out or "in 119 min" in out or "in 120 min" in out
+        _, out, _ = await vgpuscope("reclaim", "exempt", f"ml/{POD}", *where, **said)
+        assert await states(one) == ["exempt"]
+        _, out, _ = await vgpuscope("reclaim", "stop", *where, **said)
+        assert out == "Stopped by token: no action is taken.\n"
+        _, out, _ = await vgpuscope("reclaim", *where, **said)
+        assert "Stopped by token" in out
+        _, out, _ = await vgpuscope("reclaim", "start", *where, **said)
+        assert out.startswith("Dry run")
+
+
+async def test_errors_say_what_to_do(tmp_path, vgpuscope, monkeypatch):  # noqa: F811
+    twins = (pod(1, "aaaaaa-1", "twin"), pod(2, "aaaaaa-2", "other"))
+    async with operated(tmp_path, *twins) as one:
+        where = ("--url", str(one.client.base_url))
+        monkeypatch.delenv("VGPUSCOPE_TOKEN", raising=False)
+        code, _, err = await vgpuscope("reclaim", "stop", *where)
+        assert (code, err.count("\n")) == (1, 2)
+        assert "FORBIDDEN" in err
+        assert "role operate" in err
+        assert "VGPUSCOPE_TOKEN" in err
+        for name, said in (("ml/nobody", "no case 'ml/nobody'"), ("aaaaaa", "names 2 cases")):
+            code, _, err = await vgpuscope("reclaim", "exempt", name, *where, VGPUSCOPE_TOKEN=TOKEN)
+            assert (code, said in err) == (1, True)
+        await vgpuscope("reclaim", "exempt", "ml/twin", *where, VGPUSCOPE_TOKEN=TOKEN)
+        code, _, err = await vgpuscope("reclaim", "approve", "ml/twin", *where, VGPUSCOPE_TOKEN=TOKEN)
+        assert (code, "CASE_UNFIT: the case of ml/twin is exempt" in err) == (1, True)
+        code, _, err = await vgpuscope("reclaim", "snooze", "ml/other", "--for", "soon", *where)
+        assert (code, "--for 'soon'" in err) == (2, True)
+
+
+async def test_the_audit_log_is_shown_and_exported_whole(tmp_path, vgpuscope, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("vgpuscope.commands.clients.reclaim._PAGE", 2)  # several pages
+    async with operated(tmp_path) as one:
+        where = ("--url", str(one.client.base_url))
+        said = {"VGPUSCOPE_TOKEN": TOKEN, "LANG": "C"}
+        await vgpuscope("reclaim", "exempt", f"ml/{POD}", *where, **said)
+        await vgpuscope("reclaim", "stop", *where, **said)
+        whole = (await one.json("/api/v1/audit?limit=1000"))["entries"]
+        assert len(whole) >= 4
+        _, out, _ = await vgpuscope("reclaim", "audit", *where, COLUMNS="80", **said)
+        assert max(map(len, out.splitlines())) <= 80
+        assert "stop" in out
+        _, out, _ = await vgpuscope("reclaim", "audit", "--export", "jsonl", *where, **said)
+        assert [json.loads(line) for line in out.splitlines()] == whole
+        _, out, _ = await vgpuscope("reclaim", "audit", "--export", "csv", *where, **said)
+        rows = list(csv.DictReader(io.StringIO(out, newline="")))
+        assert [int(row["number"]) for row in rows] == [entry["number"] for entry in whole]
+        assert [row["detail"] for row in rows] == [entry["detail"] for entry in whole]
+        _, out, _ = await vgpuscope("reclaim", "audit", "--case", "3f2a91", "--export", "jsonl", *where, **said)
+        assert {json.loads(line)["case_id"] for line in out.splitlines()} == {"3f2a91c0-1"}
+
+
+def test_every_word_has_both_languages():
+    assert set(words.STATES) == set(STATES)
+    for table in (words.STATES, words.ENDS, words.TEXTS):
+        for name, (english, chinese) in table.items():
+            assert bool(english) == bool(chinese), name
+            assert not any(mark in chinese for mark in ",;?!"), name  # full-width punctuation only
