@@ -40,8 +40,14 @@ export async function get<T>(path: string, query: Query = {}, stop?: AbortSignal
   return send<T>("GET", withQuery(path, query), undefined, stop);
 }
 
-export async function send<T>(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<T> {
-  return (await exchange<T>(method, path, body, stop, null)).data;
+export async function send<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  stop?: AbortSignal,
+  within = WITHIN,
+): Promise<T> {
+  return (await exchange<T>(method, path, body, stop, null, within)).data;
 }
 
 /** An answer, and the tag that its content has as long as it does not change. */
@@ -57,8 +63,9 @@ async function exchange<T>(
   body: unknown,
   stop: AbortSignal | undefined,
   known: Tagged<T> | null,
+  within = WITHIN,
 ): Promise<Tagged<T>> {
-  const limit = AbortSignal.timeout(WITHIN);
+  const limit = AbortSignal.timeout(within);
   const signal = stop ? AbortSignal.any([stop, limit]) : limit;
   let answer: Response;
   let text: string;
