@@ -22,6 +22,9 @@ export type Loaded<T> =
   | { state: "failed"; data?: undefined; error: ApiError }
   | { state: "ok"; data: T; at: number; error?: ApiError | undefined }; // with error: the data is old
 
+/** Whether the analyzer has no such operation: it is older than this console. */
+export const isMissing = (loaded: Loaded<unknown>): boolean => loaded.state === "failed" && loaded.error.status === 404;
+
 /** Increases when all shown data should be read again. */
 export const revision = signal(0);
 /** When an answer last arrived, in ms. */

@@ -4,12 +4,13 @@ import { get, useApi, withQuery } from "../api/client";
 import type { AuditEntry, AuditPage as Entries } from "../api/shapes";
 import { reasonName } from "../parts/cases";
 import { download } from "../parts/csv";
-import { moment, number, shortId } from "../parts/format";
+import { ageOf, duration, logMoment, moment, momentWithZone, number, shortId } from "../parts/format";
 import { Icon } from "../parts/icon";
 import { PageHead } from "../parts/pagehead";
-import { Age, Copy, Empty, Link, Shown } from "../parts/pieces";
-import { failureText } from "../parts/reclaim";
+import { Copy, Empty, Link } from "../parts/pieces";
+import { failureText, ReclaimShown } from "../parts/reclaim";
 import { type Column, Table } from "../parts/table";
+import { now } from "../state/clock";
 import { scope } from "../state/scope";
 import { pathOf, place, setQuery } from "../state/url";
 import { t, word } from "../words";
@@ -28,7 +29,7 @@ export function AuditPage() {
       <PageHead title={t("nav.audit")} about={t("audit.about")}>
         <Download query={{ id: chosen, namespace: scope.value }} />
       </PageHead>
-      <Shown of={found} rows={12}>
+      <ReclaimShown of={found} rows={12}>
         {(data) => (
           <div class="stack tight">
             {chosen && (
@@ -47,7 +48,7 @@ export function AuditPage() {
             <Pages before={before} next={data.next_before} />
           </div>
         )}
-      </Shown>
+      </ReclaimShown>
     </>
   );
 }
@@ -141,6 +142,9 @@ export function AuditTable({
 const stateText = (state: string): string => (state ? word(`case_state.${state}`, state) : "");
 const whatText = (row: AuditEntry): string => word(`audit.what.${row.what}`, row.what);
 const changeText = (row: AuditEntry): string => [row.before, row.after].map(stateText).filter(Boolean).join(" → ");
+const Moment = ({ at }: { at: number }) => (
+  <time title={`${momentWithZone(at)}\n${t("ago", { time: duration(ageOf(at, now.value)) })}`}>{logMoment(at)}</time>
+);
 const NOTHING = <span class="muted">–</span>;
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
@@ -148,15 +152,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     key: "number",
     title: "col.when",
     value: (row) => row.number,
-    show: (row) => (
-      <>
-        {moment(row.at)}{" "}
-        <span class="muted">
-          (<Age at={row.at} ago />)
-        </span>
-      </>
-    ),
-    width: 190,
+    show: (row) => <Moment at={row.at} />,
   },
   { key: "actor", title: "col.actor", value: (row) => row.actor, filter: (one) => one },
   {

@@ -92,7 +92,8 @@ function Form({ policy }: { policy: PolicyBody }) {
         <p class="muted">{t("backtest.about")}</p>
         {may("operate") ? (
           <form class="backtest-form" onSubmit={run}>
-            <div>
+            <div class="field">
+              <span aria-hidden="true">{t("backtest.since")}</span>
               <Segments
                 label={t("backtest.since")}
                 options={SPANS}
@@ -155,6 +156,7 @@ function Text({
     <label>
       {t(name)}
       <input
+        type="text"
         inputMode={duration ? "text" : "numeric"}
         pattern={duration ? undefined : "[0-9]+"}
         required
@@ -227,12 +229,12 @@ function Result({ data }: { data: Backtest }) {
         {nothing ? <p class="notice">{t("backtest.nothing")}</p> : <Charts outcomes={outcomes} />}
       </Panel>
       <div class="columns">
-        <div class="half">
+        <div class="two-thirds">
           <Panel title={t("backtest.by_namespace")}>
             <Namespaces outcomes={outcomes} />
           </Panel>
         </div>
-        <div class="half">
+        <div class="third">
           <Panel title={t("backtest.not_applied")}>
             <ul class="sentences">
               {data.not_applied_codes.map((code, place) => (
@@ -293,7 +295,9 @@ function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
       <table>
         <thead>
           <tr>
-            <td />
+            <th scope="col">
+              <span class="sr">{t("col.what")}</span>
+            </th>
             {outcomes.map((_, place) => (
               <th key={NAMES[place]} scope="col" class="num">
                 {t(NAMES[place]!)}
@@ -412,9 +416,7 @@ function HeldBack({ outcome }: { outcome: BacktestOutcome }) {
       <h3>{t("backtest.held")}</h3>
       <ul class="sentences">
         {held.map(([brake, times]) => (
-          <li key={brake}>
-            {t("backtest.times", { n: number(times) })} {brakeText(brake)}
-          </li>
+          <li key={brake}>{t("backtest.times", { n: number(times), what: brakeText(brake) })}</li>
         ))}
       </ul>
     </>

@@ -186,7 +186,7 @@ export function CasePage({ names }: { names: string[] }) {
       >
         {row && <CaseActions row={row} />}
       </PageHead>
-      <Shown of={cases} rows={10}>
+      <ReclaimShown of={cases} rows={10}>
         {(data) => (
           <div class="stack">
             <Told />
@@ -199,7 +199,7 @@ export function CasePage({ names }: { names: string[] }) {
             <Steps id={id} />
           </div>
         )}
-      </Shown>
+      </ReclaimShown>
     </>
   );
 }
@@ -334,6 +334,7 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
           <div class="half">
             <Panel title={t("policy.title")}>
               <Facts rows={whenRows(data)} />
+              <p class="muted small">{t("policy.about")}</p>
             </Panel>
           </div>
           <div class="half">
@@ -347,7 +348,6 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
                 <li key={one}>{withoutText(one)}</li>
               ))}
             </ul>
-            <p class="muted small">{t("policy.about")}</p>
           </Panel>
         </div>
       )}

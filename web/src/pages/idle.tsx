@@ -1,6 +1,6 @@
 /** Idle & reclaim: what is proven idle, the cases that follow from it, the policy, and what it would have done. */
 import { useMemo } from "preact/hooks";
-import { useApi, withQuery } from "../api/client";
+import { isMissing, useApi, withQuery } from "../api/client";
 import type { CaseRow, GpuList, GpuRow, PolicyBody, ReclaimList, TenantRow, Waste } from "../api/shapes";
 import { stateKey, stateName } from "../parts/cases";
 import { bytes, number, percent } from "../parts/format";
@@ -34,7 +34,7 @@ type View = (typeof VIEWS)[number];
 export function IdlePage() {
   const cases = useApi<ReclaimList>("/api/v1/reclaim", CASES);
   const policy = useApi<PolicyBody>("/api/v1/reclaim/policy");
-  const older = cases.state === "failed" && cases.error.status === 404;
+  const older = isMissing(cases);
   const view = older ? "now" : pick(VIEWS, place.value.query.get("view"), "now");
   return (
     <>
@@ -51,6 +51,11 @@ export function IdlePage() {
       </PageHead>
       <div class="stack">
         <Told />
+        {older && (
+          <p class="notice">
+            <b>{t("reclaim.missing")}</b> {t("reclaim.missing_why")}
+          </p>
+        )}
         {cases.data && <Mode data={cases.data} />}
         {view === "now" && <NowView cases={cases.data?.cases ?? NO_CASES} />}
         {view === "cases" && <CasesView cases={cases} policy={policy} />}

@@ -3,7 +3,7 @@ import "../style/reclaim.css";
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, revision, send } from "../api/client";
+import { ApiError, isMissing, revision, send } from "../api/client";
 import type { CaseRow, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
@@ -11,10 +11,16 @@ import { type Key, t } from "../words";
 import { actionsOf, brakeText, type CaseAction, nextOf, stateKey, stateName, toneOf } from "./cases";
 import { duration, moment } from "./format";
 import { Icon } from "./icon";
-import { Dialog, errorText, Tag } from "./pieces";
+import { Dialog, Empty, errorText, Shown, Tag } from "./pieces";
 
 const MOST = 10_000; // cases that one answer has
 export const CASES = { limit: MOST };
+
+/** The states of a request; an analyzer that is older than this console says so in plain words. */
+export function ReclaimShown<T>(props: Parameters<typeof Shown<T>>[0]) {
+  if (isMissing(props.of)) return <Empty title={t("reclaim.missing")} why={t("reclaim.missing_why")} />;
+  return <Shown {...props} />;
+}
 
 // ── one case ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
