@@ -2,8 +2,8 @@
 
 POST /…/chat/completions   an opinion on the evidence in the last message
 
-The same evidence always gets the same answer. Nothing but the class of the evidence is read, so no text in it can
-change the answer.
+The same evidence always gets the same answer. Of the evidence only the class and the idle time are read, where they
+first occur: before the names, which anybody may choose.
 """
 
 import re
@@ -16,6 +16,8 @@ from vgpuscope.sim.posts import Answer, Asked
 
 _PATH = "/chat/completions"
 _CLASS = re.compile(r'\b(?:use_)?class"?\s*[:=]\s*"?([a-z][a-z-]+)', re.IGNORECASE)
+_IDLE_MINUTES = re.compile(r'"idle_minutes"\s*:\s*(\d+)')
+_SHORT = 10  # minutes; who has been idle for a shorter time may only pause
 _LETTERS_PER_TOKEN = 4
 
 
@@ -42,6 +44,13 @@ _HELD = Opinion(
     ("没有计算活动，但一直占用显存：像是被遗忘的 notebook。", "先通知负责人保存数据，再回收。"),
     ("Nothing is computed, but memory is held: it looks like a forgotten notebook.", "Let the owner save, then act."),
     5.0,
+)
+_PAUSES = Opinion(
+    "suspicious",
+    0.75,
+    ("空闲时间很短，可能只是两批请求之间的间歇。", "继续观察，暂不回收。"),
+    ("It has been idle for a short time only: it may pause between requests.", "Watch it, and keep the GPU for now."),
+    30.0,
 )
 _STALLED = Opinion(
     "suspicious",
@@ -116,9 +125,8 @@ def answer(asked: Asked) -> Answer:
 
 
 def _said(texts: list[str]) -> dict[str, object]:
-    found = _CLASS.findall(texts[-1] if texts else "")
-    opinion = _BY_CLASS.get(found[0].lower(), _UNSURE) if found else _UNSURE
-    reason, recommendation = opinion.en if "english" in " ".join(texts).lower() else opinion.zh
+    opinion = _opinion(texts[-1] if texts else "")
+    reason, recommendation = opinion.en if "in English" in "".join(texts[:1]) else opinion.zh
     return {
         "status": opinion.status,
         "confidence": opinion.confidence,
@@ -126,6 +134,13 @@ def _said(texts: list[str]) -> dict[str, object]:
         "recommendation": recommendation,
         "ai_adjusted_score": opinion.adjusted,
     }
+
+
+def _opinion(evidence: str) -> Opinion:
+    found, minutes = _CLASS.search(evidence), _IDLE_MINUTES.search(evidence)
+    opinion = _BY_CLASS.get(found[1].lower(), _UNSURE) if found else _UNSURE
+    pauses = opinion.status == "idle" and minutes is not None and int(minutes[1]) < _SHORT
+    return _PAUSES if pauses else opinion
 
 
 def _text(message: _Message) -> str:

@@ -14,6 +14,7 @@ import {
   CaseTag,
   Countdown,
   Mode,
+  ReclaimShown,
   stoppedText,
   Told,
   WhyNoActions,
