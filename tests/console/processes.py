@@ -123,6 +123,15 @@ def answer(url: str) -> dict[str, Any] | None:
         return None
 
 
+def first_case(fleet: Demo) -> dict[str, Any]:
+    """A case of taking GPUs back, once there is one."""
+    eventually(lambda: bool((answer(f"{fleet.analyzer}/api/v1/reclaim") or {}).get("cases")))
+    found = answer(f"{fleet.analyzer}/api/v1/reclaim")
+    assert found is not None
+    case: dict[str, Any] = found["cases"][0]
+    return case
+
+
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=30):

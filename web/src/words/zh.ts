@@ -509,7 +509,7 @@ export const zh: typeof en = {
   "case.confirmations": "连续空闲窗口",
   "case.notified_at": "通知所有者",
   "case.acted_at": "执行时间",
-  "case.uid": "Pod UID",
+  "case.uid": "Pod 的 UID",
   "case.by": "操作者",
   "col.case": "收回",
   "col.next": "下一步",
