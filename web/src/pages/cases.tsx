@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { type Loaded, useApi, withQuery } from "../api/client";
 import type { AuditPage, CaseRow, PolicyBody, ReclaimList } from "../api/shapes";
 import { brakeText, isOpen, reasonName, stateKey } from "../parts/cases";
+import { idleForColumn, namespaceColumn, ownerColumn } from "../parts/columns";
 import { duration, moment, number, percent, shortId, shortModel } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
@@ -120,15 +121,7 @@ function columnsFor(needed: number | null, acts: boolean): readonly Column<CaseR
       filter: (one) => (one ? brakeText(one) : t("value.none")),
     },
     ...(acts ? [actions] : []),
-    {
-      key: "idle_since",
-      title: "col.idle_for",
-      about: "about.idle_for",
-      value: (row) => row.idle_since,
-      show: (row) => <Age at={row.idle_since} />,
-      numeric: true,
-      oldestFirst: true,
-    },
+    idleForColumn((row) => row.idle_since),
     {
       key: "gpus",
       title: "col.gpus",
@@ -146,14 +139,8 @@ function columnsFor(needed: number | null, acts: boolean): readonly Column<CaseR
       oldestFirst: true,
     },
     { key: "by", title: "case.by", value: (row) => row.by, show: (row) => row.by ?? NONE },
-    {
-      key: "owner",
-      title: "col.owner",
-      value: (row) => row.owner,
-      filter: (one) => one || t("value.none"),
-      optional: true,
-    },
-    { key: "namespace", title: "col.namespace", value: (row) => row.namespace, filter: (one) => one, optional: true },
+    ownerColumn((row) => row.owner, { optional: true }),
+    namespaceColumn((row) => row.namespace),
     // open cases first, then the newest change
     {
       key: "open",

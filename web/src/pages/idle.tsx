@@ -3,12 +3,20 @@ import { useMemo } from "preact/hooks";
 import { isMissing, useApi, withQuery } from "../api/client";
 import type { CaseRow, GpuList, GpuRow, PolicyBody, ReclaimList, TenantRow, Waste } from "../api/shapes";
 import { stateKey, stateName } from "../parts/cases";
+import {
+  classColumn,
+  confidenceColumn,
+  idleForColumn,
+  maxColumn,
+  namespaceColumn,
+  nodeColumn,
+  ownerColumn,
+  requestColumn,
+} from "../parts/columns";
 import { bytes, number, percent } from "../parts/format";
-import { className } from "../parts/heatmap";
-import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { About, Age, ClassBadge, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { About, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { CASES, CaseTag, Mode, Told } from "../parts/reclaim";
 import { pick, Segments } from "../parts/segments";
@@ -172,17 +180,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
       </Link>
     ),
   },
-  {
-    key: "idle_since",
-    title: "col.idle_for",
-    about: "about.idle_for",
-    part: "analysis",
-    promql: PROMQL.tenant_idle,
-    value: (row) => row.tenant.idle_since,
-    show: (row) => <Age at={row.tenant.idle_since} />,
-    numeric: true,
-    oldestFirst: true,
-  },
+  idleForColumn((row) => row.tenant.idle_since, { promql: PROMQL.tenant_idle }),
   {
     key: "case",
     title: "col.case",
@@ -198,26 +196,12 @@ const COLUMNS: readonly Column<IdleRow>[] = [
       ),
     filter: (one) => (one ? word(`case_state.${one}`, one) : t("value.none")),
   },
-  {
-    key: "use_class",
-    title: "col.class",
-    about: "about.class",
-    part: "analysis",
-    promql: PROMQL.tenant_class,
-    value: (row) => row.tenant.use_class,
-    show: (row) => <ClassBadge name={row.tenant.use_class} />,
-    filter: className,
-  },
-  {
+  classColumn((row) => row.tenant.use_class, PROMQL.tenant_class),
+  classColumn((row) => row.gpu.use_class, PROMQL.gpu_class, {
     key: "gpu_class",
     title: "col.gpu_is",
     about: "about.gpu_is",
-    part: "analysis",
-    promql: PROMQL.gpu_class,
-    value: (row) => row.gpu.use_class,
-    show: (row) => <ClassBadge name={row.gpu.use_class} />,
-    filter: className,
-  },
+  }),
   {
     key: "memory_used",
     title: "col.memory",
@@ -227,16 +211,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     show: (row) => bytes(row.tenant.memory_used),
     numeric: true,
   },
-  {
-    key: "memory_allocated",
-    title: "col.request",
-    about: "about.request",
-    part: "cluster",
-    promql: PROMQL.tenant_request,
-    value: (row) => row.tenant.memory_allocated,
-    show: (row) => bytes(row.tenant.memory_allocated),
-    numeric: true,
-  },
+  requestColumn((row) => row.tenant.memory_allocated),
   {
     key: "reason",
     title: "col.evidence",
@@ -252,36 +227,10 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     value: (row) => row.gpu.gpu_id,
     show: (row) => <GpuLink row={row.gpu} />,
   },
-  {
-    key: "node",
-    title: "col.node",
-    value: (row) => row.gpu.node,
-    show: (row) => (row.gpu.node ? <Link to={pathOf("nodes", row.gpu.node)}>{row.gpu.node}</Link> : "–"),
-    filter: (one) => one,
-  },
-  {
-    key: "owner",
-    title: "col.owner",
-    value: (row) => realOwner(row.tenant.owner),
-    filter: (one) => one || t("value.none"),
-  },
-  {
-    key: "namespace",
-    title: "col.namespace",
-    value: (row) => row.tenant.namespace,
-    filter: (one) => one,
-    optional: true,
-  },
-  {
-    key: "use_max",
-    title: "col.max",
-    about: "about.max",
-    part: "analysis",
-    value: (row) => row.tenant.use.max,
-    show: (row) => percent(row.tenant.use.max, 1),
-    numeric: true,
-    optional: true,
-  },
+  nodeColumn((row) => row.gpu.node),
+  ownerColumn((row) => row.tenant.owner),
+  namespaceColumn((row) => row.tenant.namespace),
+  maxColumn((row) => row.tenant.use.max, { digits: 1, optional: true }),
   {
     key: "coverage",
     title: "col.coverage",
@@ -293,17 +242,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     numeric: true,
     optional: true,
   },
-  {
-    key: "confidence",
-    title: "col.confidence",
-    about: "about.confidence",
-    part: "analysis",
-    promql: PROMQL.gpu_confidence,
-    value: (row) => row.tenant.confidence,
-    show: (row) => percent(row.tenant.confidence),
-    numeric: true,
-    optional: true,
-  },
+  confidenceColumn((row) => row.tenant.confidence),
 ];
 
 function WasteTable() {
