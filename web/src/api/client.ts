@@ -22,8 +22,12 @@ export type Loaded<T> =
   | { state: "failed"; data?: undefined; error: ApiError }
   | { state: "ok"; data: T; at: number; error?: ApiError | undefined }; // with error: the data is old
 
-/** Whether the analyzer has no such operation: it is older than this console. */
-export const isMissing = (loaded: Loaded<unknown>): boolean => loaded.state === "failed" && loaded.error.status === 404;
+const NO_OPERATION = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "HTTP_404", "HTTP_405"];
+
+/** Whether the analyzer has no such operation: it is older than this console. A thing that is gone has another code. */
+export const isOlder = (failure: unknown): boolean =>
+  failure instanceof ApiError && NO_OPERATION.includes(failure.code);
+export const isMissing = (loaded: Loaded<unknown>): boolean => loaded.state === "failed" && isOlder(loaded.error);
 
 /** Increases when all shown data should be read again. */
 export const revision = signal(0);

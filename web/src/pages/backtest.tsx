@@ -1,6 +1,6 @@
 /** What the policy would have done in the past, and what a change of it would have done instead. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { ApiError, get, type Loaded, send } from "../api/client";
+import { get, isOlder, type Loaded, send } from "../api/client";
 import type { Backtest, BacktestOutcome, BacktestProgress, PolicyBody } from "../api/shapes";
 import { brakeText, secondsOf, settingText } from "../parts/cases";
 import { Chart, type Line } from "../parts/chart";
@@ -81,8 +81,7 @@ function Form({ policy }: { policy: PolicyBody }) {
     try {
       setRan({ state: "done", data: await send<Backtest>("POST", PATH, body, undefined, WITHIN) });
     } catch (failure) {
-      const missing = failure instanceof ApiError && [404, 405].includes(failure.status);
-      setRan(missing ? { state: "missing" } : { state: "failed", error: failureText(failure) });
+      setRan(isOlder(failure) ? { state: "missing" } : { state: "failed", error: failureText(failure) });
     }
   };
   const set = (field: Field) => (value: string | boolean) => setTried({ ...tried, [field]: value });

@@ -3,7 +3,7 @@ import "../style/reclaim.css";
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, isMissing, revision, send } from "../api/client";
+import { ApiError, isMissing, isOlder, revision, send } from "../api/client";
 import type { CaseRow, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
@@ -172,9 +172,7 @@ function AskCase({ row, action, close }: { row: CaseRow; action: CaseAction; clo
     try {
       await send("POST", action === "snooze" ? `${path}?seconds=${rest}` : path);
     } catch (failure) {
-      // an older analyzer has no such operation, while a case that is gone has a sentence of its own
-      const older = failure instanceof ApiError && [404, 405].includes(failure.status) && action === "restore";
-      throw older && failure.message === "refused" ? t("case.no_restore") : failure;
+      throw isOlder(failure) && action === "restore" ? t("case.no_restore") : failure;
     }
   };
   return (
