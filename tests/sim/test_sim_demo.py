@@ -297,6 +297,7 @@ def test_commands_name_the_address_of_what_had_to_move_and_the_page_says_so(caps
     assert "vgpuscope top http://127.0.0.1:40001" in printed
     assert "vgpuscope results http://127.0.0.1:40002" in printed
     assert "vgpuscope doctor --analyzer http://127.0.0.1:40002" in printed
+    assert "vgpuscope reclaim --url http://127.0.0.1:40002" in printed
     assert re.search(r"vgpuscope nodes +what is allocated", printed)
     assert max(map(len, printed.splitlines())) <= 80
 
