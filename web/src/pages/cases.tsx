@@ -56,7 +56,8 @@ function Cases({ data, policy, wanted }: CasesProps) {
   );
   const needed = policy?.confirmations ?? null;
   const acts = may("operate");
-  const columns = useMemo(() => columnsFor(needed, acts), [needed, acts]);
+  const dry = data.mode !== "live";
+  const columns = useMemo(() => columnsFor(needed, acts, dry), [needed, acts, dry]);
   const held = policy?.include_held === false ? ` ${t("empty.cases_held")}` : "";
   return (
     <div class="stack tight">
@@ -78,12 +79,12 @@ function Cases({ data, policy, wanted }: CasesProps) {
 
 const NONE = <span class="muted">–</span>;
 
-function columnsFor(needed: number | null, acts: boolean): readonly Column<CaseRow>[] {
+function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonly Column<CaseRow>[] {
   const actions: Column<CaseRow> = {
     key: "actions",
     title: "case.act",
     value: () => "",
-    show: (row) => <CaseActions row={row} />,
+    show: (row) => <CaseActions row={row} dry={dry} />,
   };
   return [
     {
@@ -172,7 +173,7 @@ export function CasePage({ names }: { names: string[] }) {
         }
         back={["idle", "nav.idle"]}
       >
-        {row && <CaseActions row={row} />}
+        {row && <CaseActions row={row} dry={cases.data?.mode !== "live"} />}
       </PageHead>
       <ReclaimShown of={cases} rows={10}>
         {(data) => (

@@ -76,6 +76,13 @@ export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
 const told = signal("");
 
 export function Told() {
+  // on another page it would be old news
+  useEffect(
+    () => () => {
+      told.value = "";
+    },
+    [],
+  );
   return told.value ? (
     <p class="notice" role="status">
       <Icon name="check" /> {told.value}
@@ -145,7 +152,7 @@ export function failureText(failure: unknown): string {
 const HOUR = 3600;
 const RESTS = [HOUR, 4 * HOUR, 24 * HOUR, 7 * 24 * HOUR];
 
-export function CaseActions({ row }: { row: CaseRow }) {
+export function CaseActions({ row, dry }: { row: CaseRow; dry: boolean }) {
   const [asking, setAsking] = useState<CaseAction | null>(null);
   if (!may("operate")) return null;
   return (
@@ -160,12 +167,19 @@ export function CaseActions({ row }: { row: CaseRow }) {
           {t(`case.${action}`)}
         </button>
       ))}
-      {asking && <AskCase row={row} action={asking} close={() => setAsking(null)} />}
+      {asking && <AskCase row={row} dry={dry} action={asking} close={() => setAsking(null)} />}
     </div>
   );
 }
 
-function AskCase({ row, action, close }: { row: CaseRow; action: CaseAction; close: () => void }) {
+interface AskProps {
+  readonly row: CaseRow;
+  readonly dry: boolean; // a dry run: what is approved is only recorded
+  readonly action: CaseAction;
+  readonly close: () => void;
+}
+
+function AskCase({ row, dry, action, close }: AskProps) {
   const [rest, setRest] = useState(24 * HOUR);
   const act = async (): Promise<void> => {
     const path = `/api/v1/reclaim/${encodeURIComponent(row.id)}/${action}`;
@@ -178,6 +192,7 @@ function AskCase({ row, action, close }: { row: CaseRow; action: CaseAction; clo
   return (
     <Confirm title={t(`case.${action}`)} act={act} close={close}>
       <p>{t(`case.${action}_text`, { pod: `${row.namespace}/${row.pod}` })}</p>
+      {action === "approve" && dry && <p>{t("case.approve_dry")}</p>}
       {action === "snooze" && (
         <label>
           {t("case.snooze_for")}

@@ -498,6 +498,7 @@ export const en = {
   "case.exempt": "Exempt",
   "case.restore": "Restore",
   "case.approve_text": "The GPUs of {pod} are taken back with the next analysis, if the workload is still idle then.",
+  "case.approve_dry": "This is a dry run: it is only recorded what would be done.",
   "case.snooze_text": "{pod} keeps its GPUs for this time. Afterwards idle windows are counted from zero.",
   "case.snooze_for": "For how long",
   "case.exempt_text": "The GPUs of {pod} are never taken back. This holds for this pod until it ends.",

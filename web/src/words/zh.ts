@@ -492,6 +492,7 @@ export const zh: typeof en = {
   "case.exempt": "豁免",
   "case.restore": "恢复",
   "case.approve_text": "如果下一次分析时 {pod} 仍然空闲，将收回其 GPU。",
+  "case.approve_dry": "当前为演练模式：只记录本应执行的动作。",
   "case.snooze_text": "{pod} 在这段时间内保留其 GPU，之后从零开始累计空闲窗口。",
   "case.snooze_for": "推迟多久",
   "case.exempt_text": "永不收回 {pod} 的 GPU，直到该 Pod 结束。",
