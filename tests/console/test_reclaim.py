@@ -212,6 +212,30 @@ def test_an_action_asks_first_takes_effect_and_is_in_the_audit_log(opened: Opene
     expect(first).to_contain_text("snoozed")
 
 
+def test_a_question_keeps_its_case_when_the_rows_move(opened: Opened):
+    watched = opened("idle?view=cases", settled=False)
+    first = case("grace", next_at=4_000_000_000)
+    order = [first]
+    watched.changed("reclaim", lambda body: body | {"total": len(order), "cases": list(order)})
+    watched.go("idle?view=cases")
+    row_of(watched, "pod-grace").get_by_role("button", name="Exempt").click()
+    dialog = watched.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("research/pod-grace")
+    order[:] = [case("candidate", since=NOW)]  # the pod has ended, and another is in its place
+    expect(row_of(watched, "pod-candidate")).to_be_visible()  # after the next analysis
+    asked: list[str] = []
+
+    def handle(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json={})
+
+    watched.page.route("**/exempt", handle)
+    expect(dialog).to_contain_text("research/pod-grace")
+    dialog.get_by_role("button", name="Exempt").click()
+    eventually(lambda: bool(asked))
+    assert asked[0].endswith("/api/v1/reclaim/uid-grace/exempt")
+
+
 @pytest.fixture
 def running_again(fleet: Demo) -> Iterator[None]:
     yield

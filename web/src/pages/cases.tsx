@@ -9,6 +9,7 @@ import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
 import { Age, ClassBadge, Copy, Empty, Facts, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import {
+  Acting,
   Brakes,
   CASES,
   CaseActions,
@@ -17,7 +18,6 @@ import {
   Mode,
   ReclaimShown,
   stoppedText,
-  Told,
   WhyNoActions,
 } from "../parts/reclaim";
 import { type Column, Table } from "../parts/table";
@@ -178,7 +178,7 @@ export function CasePage({ names }: { names: string[] }) {
       <ReclaimShown of={cases} rows={10}>
         {(data) => (
           <div class="stack">
-            <Told />
+            <Acting />
             <Mode data={data} />
             {row ? (
               <OneCase row={row} needed={policy.data?.confirmations ?? null} />

@@ -18,7 +18,7 @@ import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
 import { About, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
-import { CASES, CaseTag, Mode, Told } from "../parts/reclaim";
+import { Acting, CASES, CaseTag, Mode } from "../parts/reclaim";
 import { pick, Segments } from "../parts/segments";
 import { type Column, Table } from "../parts/table";
 import { range, scope } from "../state/scope";
@@ -58,7 +58,7 @@ export function IdlePage() {
         )}
       </PageHead>
       <div class="stack">
-        <Told />
+        <Acting />
         {older && (
           <p class="notice">
             <b>{t("reclaim.missing")}</b> {t("reclaim.missing_why")}

@@ -7,7 +7,7 @@ import { ApiError, isMissing, isOlder, revision, send } from "../api/client";
 import type { CaseRow, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
-import { type Key, t } from "../words";
+import { type Key, t, word } from "../words";
 import { actionsOf, brakeText, type CaseAction, nextOf, stateKey, stateName, toneOf } from "./cases";
 import { duration, moment } from "./format";
 import { Icon } from "./icon";
@@ -72,23 +72,36 @@ export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
 
 // ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** What is asked before something is changed. It keeps the case that the button was pressed for: rows move. */
+interface Question {
+  readonly row: CaseRow;
+  readonly action: CaseAction;
+  readonly dry: boolean; // a dry run: what is approved is only recorded
+}
+const question = signal<Question | null>(null);
 /** What was done last; read out by screen readers, and shown above the page. */
 const told = signal("");
 
-export function Told() {
-  // on another page it would be old news
+/** The open question, and what was done last; once on every page with cases. */
+export function Acting() {
+  // on another page they would be old news
   useEffect(
     () => () => {
       told.value = "";
+      question.value = null;
     },
     [],
   );
-  return told.value ? (
-    <p class="notice" role="status">
-      <Icon name="check" /> {told.value}
-    </p>
-  ) : (
-    <p class="sr" role="status" />
+  const close = (): void => {
+    question.value = null;
+  };
+  return (
+    <>
+      <p class={told.value ? "notice" : "sr"} role="status">
+        {told.value && <Icon name="check" />} {told.value}
+      </p>
+      {question.value && <AskCase {...question.value} close={close} />}
+    </>
   );
 }
 
@@ -153,7 +166,6 @@ const HOUR = 3600;
 const RESTS = [HOUR, 4 * HOUR, 24 * HOUR, 7 * 24 * HOUR];
 
 export function CaseActions({ row, dry }: { row: CaseRow; dry: boolean }) {
-  const [asking, setAsking] = useState<CaseAction | null>(null);
   if (!may("operate")) return null;
   return (
     <div class="case-actions">
@@ -162,24 +174,18 @@ export function CaseActions({ row, dry }: { row: CaseRow; dry: boolean }) {
           key={action}
           type="button"
           class={action === "approve" ? "button primary" : "button"}
-          onClick={() => setAsking(action)}
+          onClick={() => {
+            question.value = { row, action, dry };
+          }}
         >
           {t(`case.${action}`)}
         </button>
       ))}
-      {asking && <AskCase row={row} dry={dry} action={asking} close={() => setAsking(null)} />}
     </div>
   );
 }
 
-interface AskProps {
-  readonly row: CaseRow;
-  readonly dry: boolean; // a dry run: what is approved is only recorded
-  readonly action: CaseAction;
-  readonly close: () => void;
-}
-
-function AskCase({ row, dry, action, close }: AskProps) {
+function AskCase({ row, dry, action, close }: Question & { readonly close: () => void }) {
   const [rest, setRest] = useState(24 * HOUR);
   const act = async (): Promise<void> => {
     const path = `/api/v1/reclaim/${encodeURIComponent(row.id)}/${action}`;
@@ -220,7 +226,8 @@ export function WhyNoActions() {
 /** Whether anything is done at all, who stopped it, and the switch. */
 export function Mode({ data }: { data: ReclaimList }) {
   const stopped = data.stopped_by !== null;
-  const kind = stopped || data.breaker.open ? "notice bad" : data.mode === "live" ? "notice warn" : "notice";
+  const halted = stopped || data.breaker.open;
+  const kind = halted ? "notice bad" : data.mode === "live" ? "notice warn" : "notice";
   return (
     <div class={`${kind} reclaim-mode`}>
       <Icon name={kind === "notice" ? "info" : "warning"} />
@@ -235,9 +242,11 @@ export function Mode({ data }: { data: ReclaimList }) {
             })}{" "}
           </b>
         )}
-        {t(`reclaim.${data.mode}` as Key)}
+        {halted
+          ? `${t("policy.mode")}${t("join")}${word(`policy_mode.${data.mode}`, data.mode)}`
+          : t(`reclaim.${data.mode}` as Key)}
       </span>
-      {data.mode !== "off" && <Switch stopped={stopped || data.breaker.open} fixed={data.stopped_by === "settings"} />}
+      {data.mode !== "off" && <Switch stopped={halted} fixed={data.stopped_by === "settings"} />}
     </div>
   );
 }
