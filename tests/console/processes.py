@@ -123,13 +123,18 @@ def answer(url: str) -> dict[str, Any] | None:
         return None
 
 
-def first_case(fleet: Demo) -> dict[str, Any]:
-    """A case of taking GPUs back, once there is one."""
-    eventually(lambda: bool((answer(f"{fleet.analyzer}/api/v1/reclaim") or {}).get("cases")))
-    found = answer(f"{fleet.analyzer}/api/v1/reclaim")
-    assert found is not None
-    case: dict[str, Any] = found["cases"][0]
-    return case
+IDLE_POD = "mps-idle"  # idle for as long as the demo runs; in a dry run it stays
+
+
+def idle_case(fleet: Demo) -> dict[str, Any]:
+    """The case of a pod that is always idle, once there is one."""
+    eventually(lambda: bool(_cases_of(fleet, IDLE_POD)))
+    return _cases_of(fleet, IDLE_POD)[0]
+
+
+def _cases_of(fleet: Demo, pod: str) -> list[dict[str, Any]]:
+    found = answer(f"{fleet.analyzer}/api/v1/reclaim") or {"cases": []}
+    return [case for case in found["cases"] if case["pod"] == pod]
 
 
 def _answers(url: str) -> bool:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.console.conftest import Opened
-from tests.console.processes import Demo, answer, first_case
+from tests.console.processes import Demo, answer, idle_case
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -72,7 +72,7 @@ def names(fleet: Demo) -> dict[str, str]:
     assert gpus is not None
     mig = next(row for row in gpus["rows"] if row["mig"] and row["tenants"])
     return {
-        "case": first_case(fleet)["id"],
+        "case": idle_case(fleet)["id"],
         "shared": next(row["gpu_id"] for row in gpus["rows"] if row["shared"] and len(row["tenants"]) > 1),
         "mig_gpu": mig["gpu_id"],
         "mig": mig["mig"],

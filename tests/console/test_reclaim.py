@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Request, Route, expect
 
 from tests.console.conftest import Opened
-from tests.console.processes import Demo, answer, eventually, first_case
+from tests.console.processes import Demo, answer, eventually, idle_case
 from tests.console.test_acting import guarded
 from tests.console.test_pages import english, texts
 from tests.console.watched import Watched
@@ -128,7 +128,7 @@ def test_a_case_has_its_state_its_countdown_what_holds_it_back_and_the_actions_o
 
 
 def test_the_page_of_a_case_says_all_brakes_the_evidence_and_every_step(opened: Opened, fleet: Demo):
-    real = first_case(fleet)
+    real = idle_case(fleet)
     watched = opened(f"idle/{real['id']}", settled=False)
     watched.changed(
         "reclaim",
@@ -187,7 +187,7 @@ def state_of(fleet: Demo, case_id: str) -> str:
 
 
 def test_an_action_asks_first_takes_effect_and_is_in_the_audit_log(opened: Opened, fleet: Demo):
-    real = first_case(fleet)
+    real = idle_case(fleet)
     watched = opened(f"idle/{real['id']}")
     snooze = watched.page.get_by_role("button", name="Snooze")
     before = state_of(fleet, real["id"])
@@ -263,7 +263,7 @@ def refuse(status: int, code: str, message: str) -> Any:
 
 
 def test_a_refused_action_is_said_in_its_dialog_and_can_be_tried_again(opened: Opened, fleet: Demo):
-    real = first_case(fleet)
+    real = idle_case(fleet)
     watched = opened(f"idle/{real['id']}")
     watched.expect("409")
     watched.page.route("**/exempt", refuse(409, "CASE_UNFIT", "the case has moved on"))
@@ -470,7 +470,7 @@ def test_the_audit_log_is_read_in_pages_and_downloaded_as_a_whole(opened: Opened
 
 
 def test_the_audit_log_of_one_case_can_be_left_again(opened: Opened, fleet: Demo):
-    real = first_case(fleet)
+    real = idle_case(fleet)
     watched = opened(f"audit?case={real['id']}")
     assert set(watched.column(4)) == {f"{real['namespace']}/{real['pod']}"}
     watched.page.get_by_role("button", name="Show all cases").click()
@@ -478,7 +478,7 @@ def test_the_audit_log_of_one_case_can_be_left_again(opened: Opened, fleet: Demo
 
 
 def test_the_analyzer_itself_filters_the_log_by_namespace(fleet: Demo):
-    first_case(fleet)
+    idle_case(fleet)
     some = answer(f"{fleet.analyzer}/api/v1/audit?namespace=research&limit=1000")
     none = answer(f"{fleet.analyzer}/api/v1/audit?namespace=no-such&limit=1000")
     assert some is not None
