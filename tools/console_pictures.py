@@ -70,12 +70,13 @@ def _pages(analyzer: str) -> Iterator[tuple[str, str]]:
 
 
 def _case(analyzer: str) -> str:
-    """The newest case of taking GPUs back, once there is one."""
+    """A case of taking GPUs back that may still move, once there is one."""
     until = time.monotonic() + _CASE_WITHIN
     while time.monotonic() < until:
         cases = json.loads(fetched(f"{analyzer}/api/v1/reclaim"))["cases"]
-        if cases:
-            return str(cases[0]["id"])
+        for case in cases:
+            if case["state"] != "released":
+                return str(case["id"])
         time.sleep(1.0)
     raise SystemExit(f"no case within {_CASE_WITHIN:.0f} s")
 

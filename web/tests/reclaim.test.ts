@@ -3,7 +3,7 @@ import type { CaseRow, PolicyBody } from "../src/api/shapes";
 import { allEntries } from "../src/pages/audit";
 import { changesOf } from "../src/pages/backtest";
 import { idleRows } from "../src/pages/idle";
-import { actionsOf, isOpen, nextOf, secondsOf, settingText, stateKey, toneOf } from "../src/parts/cases";
+import { actionsOf, idleSince, isOpen, nextOf, secondsOf, settingText, stateKey, toneOf } from "../src/parts/cases";
 
 const row = (state: CaseRow["state"], more: Partial<CaseRow> = {}): CaseRow =>
   ({ id: "u1", pod_uid: "u1", state, next_at: null, acted_at: null, dry_run: false, held_by: [], ...more }) as CaseRow;
@@ -36,6 +36,11 @@ describe("a case", () => {
 
   it("is open until it has ended", () => {
     expect([isOpen(row("grace")), isOpen(row("released")), isOpen(row("snoozed"))]).toEqual([true, false, false]);
+  });
+
+  it("is idle only as long as it is known to be", () => {
+    const states = ["candidate", "acting", "snoozed", "released", "verified", "exempt"] as const;
+    expect(states.map((state) => idleSince(row(state, { idle_since: 7 })))).toEqual([7, 7, 7, null, null, null]);
   });
 
   it("belongs to a pod by its UID, and a pod without one has none", () => {

@@ -2,9 +2,9 @@
 import { useMemo } from "preact/hooks";
 import { type Loaded, useApi, withQuery } from "../api/client";
 import type { AuditPage, CaseRow, PolicyBody, ReclaimList } from "../api/shapes";
-import { brakeText, isOpen, reasonName, stateKey } from "../parts/cases";
+import { brakeText, idleSince, isOpen, reasonName, stateKey } from "../parts/cases";
 import { idleForColumn, namespaceColumn, ownerColumn } from "../parts/columns";
-import { duration, moment, number, percent, shortId, shortModel } from "../parts/format";
+import { duration, moment, number, percent, shortId, shortModel, shortMoment } from "../parts/format";
 import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
 import { Age, ClassBadge, Copy, Empty, Facts, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
@@ -122,7 +122,7 @@ function columnsFor(needed: number | null, acts: boolean, dry: boolean): readonl
       filter: (one) => (one ? brakeText(one) : t("value.none")),
     },
     ...(acts ? [actions] : []),
-    idleForColumn((row) => row.idle_since),
+    idleForColumn(idleSince),
     {
       key: "gpus",
       title: "col.gpus",
@@ -211,7 +211,7 @@ function OneCase({ row, needed }: { row: CaseRow; needed: number | null }) {
                 ["col.reason", row.reason ? reasonName(row.reason) : null],
                 ["case.by", row.by],
                 ["case.confirmations", t("case_next.windows", { n: row.confirmations, all: needed ?? "?" })],
-                ["col.idle_for", <Age key="idle" at={row.idle_since} />],
+                ["col.idle_for", <Age key="idle" at={idleSince(row)} />],
                 ["case.notified_at", row.notified_at === null ? null : moment(row.notified_at)],
                 ["case.acted_at", row.acted_at === null ? null : moment(row.acted_at)],
                 ["col.owner", row.owner],
@@ -264,7 +264,7 @@ function Evidence({ row }: { row: CaseRow }) {
               {t("col.coverage")}
             </th>
             <th scope="col" class="num">
-              {t("col.idle_for")}
+              {t("case.idle_since")}
             </th>
           </tr>
         </thead>
@@ -284,9 +284,7 @@ function Evidence({ row }: { row: CaseRow }) {
               </td>
               <td class="num">{number(share.score, 1)}</td>
               <td class="num">{percent(share.coverage)}</td>
-              <td class="num">
-                <Age at={share.idle_since} />
-              </td>
+              <td class="num">{shortMoment(share.idle_since)}</td>
             </tr>
           ))}
         </tbody>

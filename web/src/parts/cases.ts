@@ -19,6 +19,9 @@ const TONES: Partial<Record<CaseState, Tone>> = {
 };
 
 export const isOpen = (row: CaseRow): boolean => OPEN.includes(row.state);
+/** Since when it is idle; null once it works again or is gone. */
+export const idleSince = (row: CaseRow): number | null =>
+  isOpen(row) || row.state === "snoozed" ? row.idle_since : null;
 /** A dry run acts on nothing, so its case must not look as if it did. */
 const isDry = (row: CaseRow): boolean => row.state === "acting" && row.dry_run;
 export const toneOf = (row: CaseRow): Tone => (isDry(row) ? "plain" : (TONES[row.state] ?? "plain"));

@@ -8,7 +8,7 @@ import type { CaseRow, ReclaimList } from "../api/shapes";
 import { language } from "../state/preferences";
 import { may, session } from "../state/session";
 import { type Key, t, word } from "../words";
-import { actionsOf, brakeText, type CaseAction, nextOf, stateKey, stateName, toneOf } from "./cases";
+import { actionsOf, brakeText, type CaseAction, isOpen, nextOf, stateKey, stateName, toneOf } from "./cases";
 import { duration, moment } from "./format";
 import { Icon } from "./icon";
 import { Dialog, Empty, errorText, Shown, Tag } from "./pieces";
@@ -53,7 +53,10 @@ function Until({ at, text }: { at: number; text: Key }) {
 
 /** The brakes in words; in a table the first of them, with the number of the others. */
 export function Brakes({ row, all = false }: { row: CaseRow; all?: boolean }) {
-  if (row.held_by.length === 0) return all ? <p class="muted">{t("case.not_held")}</p> : <span class="muted">–</span>;
+  if (row.held_by.length === 0) {
+    if (!all) return <span class="muted">–</span>;
+    return <p class="muted">{t(isOpen(row) ? "case.not_held" : "case.at_rest")}</p>;
+  }
   if (!all) {
     return (
       <span title={row.held_by.map(brakeText).join("\n")}>

@@ -509,6 +509,8 @@ export const en = {
   "case.read_only": "You may read. Changing a case needs the role operate.",
   "case.held": "What holds it back",
   "case.not_held": "Nothing holds it back.",
+  "case.at_rest": "A case in this state does not move by the policy.",
+  "case.idle_since": "Idle since",
   "case.evidence": "Evidence of the last idle window",
   "case.facts": "The case",
   "case.steps": "Steps",

@@ -503,6 +503,8 @@ export const zh: typeof en = {
   "case.read_only": "你只有读取权限；更改候选需要 operate 角色。",
   "case.held": "阻止原因",
   "case.not_held": "没有阻止原因。",
+  "case.at_rest": "处于该状态的候选不会按策略推进。",
+  "case.idle_since": "空闲始于",
   "case.evidence": "最近一个空闲窗口的证据",
   "case.facts": "候选详情",
   "case.steps": "过程",
