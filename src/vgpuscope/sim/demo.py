@@ -57,18 +57,16 @@ async def _demo(console: Console, root: Path, *, base_port: int, seed: int, wind
     nodes = [Node(root / plan.name, plan, seed=seed, now=began) for plan in PLANS]
     objects = Objects()
     api = KubeApi(objects)
-    ports = Ports.found(len(nodes), base_port)
     worlds = [node.world for node in nodes]
     ticking = _ticking(nodes, objects, root / STOPPED, stop)
-    async with (
-        _kubelets(nodes),
-        api.serve(),
-        ticking,
-        dcgm.serve(worlds, ports.dcgm) as extra,
-        _settings(root, worlds, live=live),
-    ):
+    async with _kubelets(nodes), api.serve(), ticking, _settings(root, worlds, live=live):
         api.write_kubeconfig(root / "kubeconfig")
-        async with running(plans(nodes, root, ports, extra, ProcessPast(seed, began, window))) as children:
+        ports = Ports.found(len(nodes), base_port)  # after the servers above, which take any port that is free
+        past = ProcessPast(seed, began, window)
+        async with (
+            dcgm.serve(worlds, ports.dcgm) as extra,
+            running(plans(nodes, root, ports, extra, past)) as children,
+        ):
             with screen.starting(console) as waiting:
                 if not await _first_of(all_ready(children, waiting), stop):
                     return 0
