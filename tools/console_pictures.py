@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ from tools.pictures import IMAGES, demo, fetched
 
 _WIDE, _PHONE = (1280, 860), (390, 844)
 _READY = 2_000  # ms for charts to be drawn
+_CASE_WITHIN = 120.0  # seconds
 
 
 class Picture(NamedTuple):
@@ -37,7 +39,7 @@ def pictures(analyzer: str) -> Iterator[Picture]:
         yield Picture(page, path, language="zh")
     for page in ("overview", "gpu", "workloads"):
         yield Picture(page, pages[page], theme="dark")
-    for page in ("overview", "gpus", "idle", "workload"):
+    for page in ("overview", "gpus", "idle", "case", "workload"):
         yield Picture(page, pages[page], size=_PHONE)
 
 
@@ -53,12 +55,30 @@ def _pages(analyzer: str) -> Iterator[tuple[str, str]]:
     yield "workloads", "workloads"
     yield "workload", f"workloads/{tenant['namespace']}/{tenant['pod']}"
     yield "idle", "idle"
+    yield "cases", "idle?view=cases"
+    yield "case", f"idle/{_case(analyzer)}"
+    yield "policy", "idle?view=policy"
+    yield "backtest", "idle?view=backtest"
     yield "scheduling", "scheduling"
     yield "pending", f"scheduling/{waiting['namespace']}/{waiting['pod']}"
     yield "namespaces", "namespaces"
     yield "namespace", "namespaces/research"
     yield "events", "events"
+    yield "audit", "audit"
+    yield "doctor", "doctor"
     yield "settings", "settings"
+
+
+def _case(analyzer: str) -> str:
+    """A case of taking GPUs back that may still move, once there is one."""
+    until = time.monotonic() + _CASE_WITHIN
+    while time.monotonic() < until:
+        cases = json.loads(fetched(f"{analyzer}/api/v1/reclaim"))["cases"]
+        for case in cases:
+            if case["state"] != "released":
+                return str(case["id"])
+        time.sleep(1.0)
+    raise SystemExit(f"no case within {_CASE_WITHIN:.0f} s")
 
 
 def _rows(analyzer: str, path: str) -> list[dict[str, Any]]:

@@ -110,9 +110,11 @@ def test_colour_is_off_where_the_environment_says_so(called, monkeypatch):
     assert called[0][1]["color"] is False
 
 
-def test_the_demo_gets_port_seed_and_window(called):
+def test_the_demo_gets_port_seed_window_and_mode(called):
     cli.main(["demo", "--port", "20000", "--seed", "7", "--window-minutes", "0.5"])
-    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None, "window": 0.5}
+    assert called[0][1] == {"base_port": 20000, "seed": 7, "directory": None, "window": 0.5, "live": False}
+    cli.main(["demo", "--live-reclaim"])
+    assert called[1][1]["live"] is True
 
 
 @pytest.mark.parametrize(

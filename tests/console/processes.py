@@ -123,6 +123,20 @@ def answer(url: str) -> dict[str, Any] | None:
         return None
 
 
+IDLE_POD = "mps-idle"  # idle for as long as the demo runs; in a dry run it stays
+
+
+def idle_case(fleet: Demo) -> dict[str, Any]:
+    """The case of a pod that is always idle, once there is one."""
+    eventually(lambda: bool(_cases_of(fleet, IDLE_POD)))
+    return _cases_of(fleet, IDLE_POD)[0]
+
+
+def _cases_of(fleet: Demo, pod: str) -> list[dict[str, Any]]:
+    found = answer(f"{fleet.analyzer}/api/v1/reclaim") or {"cases": []}
+    return [case for case in found["cases"] if case["pod"] == pod]
+
+
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=30):

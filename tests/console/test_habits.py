@@ -230,8 +230,8 @@ def test_a_busy_gpu_with_an_idle_tenant_shows_both(opened: Opened):
     expect(watched.page.locator("main tbody")).to_contain_text("idle")
     watched.go("idle?q=notebook-alice")
     assert watched.column(1) == ["research/notebook-alice"]
-    assert "idle" in watched.column(3)[0]
-    assert "busy" in watched.column(4)[0]
+    assert "idle" in watched.column(4)[0]
+    assert "busy" in watched.column(5)[0]
 
 
 def test_the_licences_of_the_bundled_software_are_a_click_away(opened: Opened):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.console.conftest import Opened
-from tests.console.processes import Demo, answer
+from tests.console.processes import Demo, answer, idle_case
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -23,6 +23,11 @@ PAGES = {
     "by-namespace": "workloads?by=namespace",
     "workload": "workloads/research/notebook-alice",
     "idle": "idle",
+    "cases": "idle?view=cases",
+    "case": "idle/{case}",
+    "policy": "idle?view=policy",
+    "backtest": "idle?view=backtest",
+    "audit": "audit",
     "scheduling": "scheduling",
     "pending": "scheduling/ml-team/sweep-12",
     "namespaces": "namespaces",
@@ -67,6 +72,7 @@ def names(fleet: Demo) -> dict[str, str]:
     assert gpus is not None
     mig = next(row for row in gpus["rows"] if row["mig"] and row["tenants"])
     return {
+        "case": idle_case(fleet)["id"],
         "shared": next(row["gpu_id"] for row in gpus["rows"] if row["shared"] and len(row["tenants"]) > 1),
         "mig_gpu": mig["gpu_id"],
         "mig": mig["mig"],

@@ -211,11 +211,42 @@ def test_events_are_told_as_they_happen(started):
     assert re.search(r"^\d\d:\d\d:\d\d  GPU lost ", running._printed, re.MULTILINE)
 
 
+def settle(file: Path, **changes: str) -> None:
+    """Change settings of the demo, as an operator would with an editor."""
+    text = file.read_text()
+    for name, value in changes.items():
+        text = re.sub(rf"^  {name}: \S+", f"  {name}: {value}", text, flags=re.MULTILINE)
+    file.with_suffix(".new").write_text(text)
+    file.with_suffix(".new").replace(file)
+
+
+def test_an_idle_pod_is_only_recorded_in_a_dry_run_and_loses_its_gpu_once_that_ends(started, short):
+    running = started("--directory", str(short / "demo"), "--window-minutes", "0.5")
+    running.until(END)
+    settings, stopped = short / "demo" / "settings.yaml", short / "demo" / "stopped"
+    assert settings.stat().st_mode & 0o077 == 0  # it holds a secret
+    settle(settings, grace="2s", min_pod_age="1s")
+    told = running.until("research/notebook-carol would lose its GPU now (dry run)", 300)
+    assert "research/notebook-carol is confirmed idle: its grace period runs" in told
+    assert not stopped.exists()
+
+    settle(settings, dry_run="false")
+    running.until("research/notebook-carol loses its GPU: the control service is called", 300)
+    running.until("research/notebook-carol is gone, and its GPU is free", 300)
+    names = stopped.read_text().split()
+    assert "research/notebook-carol" in names
+    assert not any(name.startswith(("ml-team/", "serving/")) for name in names)  # these work, or are protected
+    log = json.loads(page(f"{running.analyzer}/api/v1/audit?limit=1000"))["entries"]
+    calls = [entry for entry in log if entry["what"] == "call_delivered" and entry["pod"] == "notebook-carol"]
+    assert len(calls) == 1
+
+
 def test_the_demo_is_where_the_commands_look_when_they_are_given_no_address(monkeypatch):
     monkeypatch.setattr(processes, "_ports", lambda wanted: wanted)
     ports = processes.Ports.found(1, AGENT.port)
     assert (ports.agents, ports.exporter) == ((AGENT.port,), CLUSTER.port)
-    for command, port in (("results", ports.analyzer), ("waste", ports.analyzer), ("top", ports.agents[0])):
+    shown = ("results", "waste", "doctor")
+    for command, port in (*((one, ports.analyzer) for one in shown), ("top", ports.agents[0])):
         assert f"http://127.0.0.1:{port}" in help_of(command)
     for command in ("nodes", "gpus", "pending"):
         assert f"http://127.0.0.1:{ports.exporter}" in help_of(command)
@@ -253,7 +284,7 @@ def page_of(capsys, *, ports, moved=()):
 @pytest.mark.usefixtures("installed")
 def test_commands_need_no_address_on_the_usual_ports(capsys):
     printed = page_of(capsys, ports=(9394, 9395, 31993, 8080))
-    for command in ("results", "waste", "top", "nodes", "gpus", "pending ml-team/sweep-12"):
+    for command in ("results", "waste", "reclaim", "doctor", "top", "nodes", "gpus", "pending ml-team/sweep-12"):
         assert re.search(rf"  vgpuscope {command} +[a-z ]+", printed), command
         assert not re.search(rf"  vgpuscope {command} +http", printed), command
     assert "taken" not in printed
@@ -265,6 +296,8 @@ def test_commands_name_the_address_of_what_had_to_move_and_the_page_says_so(caps
     assert "Other ports than usual: 9394, 8080 are taken." in printed
     assert "vgpuscope top http://127.0.0.1:40001" in printed
     assert "vgpuscope results http://127.0.0.1:40002" in printed
+    assert "vgpuscope doctor --analyzer http://127.0.0.1:40002" in printed
+    assert "vgpuscope reclaim --url http://127.0.0.1:40002" in printed
     assert re.search(r"vgpuscope nodes +what is allocated", printed)
     assert max(map(len, printed.splitlines())) <= 80
 

@@ -7,7 +7,7 @@ from vgpuscope.model.decision import BY_CODE, Reason
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.pending import PendingList, PendingPod, Said
 from vgpuscope.model.usage import GpuUsage, NodeSnapshot
-from vgpuscope.sim.news import NewsEvent, NewsLook, NewsRow, NewsState, findings
+from vgpuscope.sim.news import NewsCases, NewsEvent, NewsLook, NewsRow, NewsState, findings
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 CODE = "SCHED_INSUFFICIENT_GPU_MEMORY"
@@ -142,3 +142,44 @@ def test_a_process_that_does_not_answer_is_not_news():
     assert events(
         NewsLook((row(tenants=[tenant("a", "in_use")]),), waits(CODE), (node("ok"),)), NewsLook(None, None, ())
     ) == [[]]
+
+
+def case(state, **changes):
+    """A case of /api/v1/reclaim as the analyzer sends it, read from its JSON."""
+    sent = {"id": "u1", "state": state, "namespace": "research", "pod": "lab", "gpu_ids": ["GPU-1"], "reason": ""}
+    answer = {"mode": "dry_run", "total": 1, "cases": [sent | {"by": None, "dry_run": False} | changes]}
+    return NewsLook(None, None, (), msgspec.json.decode(msgspec.json.encode(answer), type=NewsCases).cases)
+
+
+def test_a_case_is_told_of_in_each_new_state_and_not_at_the_first_look():
+    looks = [
+        case("candidate"),
+        case("grace"),
+        case("grace"),
+        case("acting", dry_run=True),
+        case("candidate"),
+        case("acting"),
+        NewsLook(None, None, ()),
+        case("verified"),
+    ]
+    told = [event.words for found in events(*looks) for event in found]
+    assert told == [
+        "research/lab is confirmed idle: its grace period runs",
+        "research/lab would lose its GPU now (dry run)",
+        "research/lab is idle: a case is opened",
+        "research/lab loses its GPU: the control service is called",
+        "research/lab is gone, and its GPU is free",
+    ]
+
+
+def test_a_case_is_told_of_with_who_moved_it_and_why_it_ended():
+    first = NewsLook(None, None, (), ())
+    assert [event.words for event in events(first, case("snoozed", by="alice"))[0]] == [
+        "research/lab is left alone for a while (by alice)"
+    ]
+    for reason, words in (
+        ("works_again", "works again"),
+        ("ended", "has ended by itself"),
+        ("holds_memory", "no longer"),
+    ):
+        assert words in events(first, case("released", reason=reason))[0][0].words

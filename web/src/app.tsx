@@ -2,6 +2,8 @@
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { offline, updated } from "./api/client";
+import { AuditPage } from "./pages/audit";
+import { CasePage } from "./pages/cases";
 import { DoctorPage } from "./pages/doctor";
 import { EventsPage } from "./pages/events";
 import { GpuPage } from "./pages/gpu";
@@ -49,7 +51,7 @@ const PAGES: readonly Entry[] = [
     page: WorkloadsPage,
     detail: { parts: 2, page: WorkloadPage },
   },
-  { path: "idle", title: "nav.idle", icon: "idle", page: IdlePage },
+  { path: "idle", title: "nav.idle", icon: "idle", page: IdlePage, detail: { parts: 1, page: CasePage } },
   {
     path: "scheduling",
     title: "nav.scheduling",
@@ -65,6 +67,7 @@ const PAGES: readonly Entry[] = [
     detail: { parts: 1, page: NamespacePage },
   },
   { path: "events", title: "nav.events", icon: "events", page: EventsPage },
+  { path: "audit", title: "nav.audit", icon: "audit", page: AuditPage },
   { path: "doctor", title: "nav.doctor", icon: "doctor", page: DoctorPage },
   { path: "settings", title: "nav.settings", icon: "settings", page: SettingsPage },
 ];

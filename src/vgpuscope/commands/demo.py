@@ -29,12 +29,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="Directory for the files of the simulated nodes; it is kept (default: a temporary one).",
     )
+    parser.add_argument(
+        "--live-reclaim",
+        action="store_true",
+        help="Take GPUs of idle pods back: a simulated control service deletes them (default: a dry run).",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
     from vgpuscope.sim import demo
 
-    return demo.main(base_port=args.port, seed=args.seed, directory=args.directory, window=args.window_minutes)
+    return demo.main(
+        base_port=args.port,
+        seed=args.seed,
+        directory=args.directory,
+        window=args.window_minutes,
+        live=args.live_reclaim,
+    )
 
 
 def _minutes(text: str) -> float:
@@ -62,6 +73,7 @@ COMMAND = Command(
     examples=(
         ("vgpuscope demo", "the default ports where they are free"),
         ("vgpuscope demo --port 20000 --seed 7", "other ports, other workloads"),
+        ("vgpuscope demo --live-reclaim", "idle pods lose their GPUs after two minutes"),
     ),
     arguments=_arguments,
     run=_run,

@@ -11,6 +11,7 @@ import sys
 import time
 
 from vgpuscope import config as configuration
+from vgpuscope.config.files import SettingsFile
 from vgpuscope.model.service import ANALYZER_PORT, local
 from vgpuscope.services.analyzer import process as analyzer
 from vgpuscope.services.analyzer.sources import make_source
@@ -32,6 +33,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--window-minutes", type=float, default=WINDOW_MINUTES, metavar="MINUTES")
     parser.add_argument("--prometheus", metavar="URL", help="ask this one instead of scraping")
     parser.add_argument("--began", type=float, metavar="TIME", help="when the simulated nodes began, in Unix time")
+    parser.add_argument("--config", metavar="FILE", help="settings that can be changed while it runs")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated nodes")
     chosen = parser.parse_args(argv)
     end_with_stdin()
@@ -48,14 +50,16 @@ def main(argv: list[str]) -> int:
     }
     if chosen.prometheus:
         flags["prometheus.url"] = chosen.prometheus
+    file = SettingsFile(chosen.config, "flag --config") if chosen.config else None
     if chosen.began is None:
-        return analyzer.main(flags=flags, environ={})
+        return analyzer.main(flags=flags, environ={}, file=file)
     window = chosen.window_minutes * 60
     minutes = Minutes(seed=chosen.seed, began=chosen.began, seconds=window, interval=SCRAPE_SECONDS)
     asyncio.run(_remember(chosen.history, minutes, seed=chosen.seed, began=chosen.began, window=window))
     return analyzer.main(
         flags=flags,
         environ={},
+        file=file,
         source=lambda found: make_source(found) if found.prometheus.url else Remembering(found, minutes),
     )
 

@@ -13,14 +13,16 @@ from typing import Any
 from rich.console import Console
 
 from vgpuscope.model.service import AGENT_PORT
-from vgpuscope.sim import cluster, dcgm, screen
+from vgpuscope.sim import cluster, dcgm, model, policy, posts, screen
 from vgpuscope.sim.analyzer import WINDOW_MINUTES
+from vgpuscope.sim.control_service import ControlService, new_secret
 from vgpuscope.sim.kinds import PLANS
 from vgpuscope.sim.kubeapi import KubeApi, Objects
 from vgpuscope.sim.news import NewsLook, Reporter, findings
 from vgpuscope.sim.node import Node
 from vgpuscope.sim.past import SOURCE
 from vgpuscope.sim.processes import CannotStart, Child, Ports, ProcessPast, all_ended, all_ready, plans, running
+from vgpuscope.sim.world import World
 
 _TICK = 0.5  # seconds
 STOPPED = "stopped"  # a file of the directory; whoever writes NAMESPACE/NAME of workloads into it deletes them
@@ -30,29 +32,41 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(
-    *, base_port: int = AGENT_PORT, seed: int = 1, directory: str | None = None, window: float = WINDOW_MINUTES
+    *,
+    base_port: int = AGENT_PORT,
+    seed: int = 1,
+    directory: str | None = None,
+    window: float = WINDOW_MINUTES,
+    live: bool = False,
 ) -> int:
-    """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start."""
+    """Runs the demo until Ctrl-C or SIGTERM; returns 0 then, and 1 when it could not start.
+
+    `live`: GPUs of idle pods are really taken back, by the simulated control service.
+    """
     console = screen.console()
     try:
         with _workspace(directory) as root:
-            return asyncio.run(_demo(console, root, base_port=base_port, seed=seed, window=window))
+            return asyncio.run(_demo(console, root, base_port=base_port, seed=seed, window=window, live=live))
     except CannotStart as e:
         console.print(f"vgpuscope demo: {e}", style="red", soft_wrap=True)
         return 1
 
 
-async def _demo(console: Console, root: Path, *, base_port: int, seed: int, window: float) -> int:
+async def _demo(console: Console, root: Path, *, base_port: int, seed: int, window: float, live: bool) -> int:
     stop, began = _stop_on_signal(), time.time()
     nodes = [Node(root / plan.name, plan, seed=seed, now=began) for plan in PLANS]
     objects = Objects()
     api = KubeApi(objects)
-    ports = Ports.found(len(nodes), base_port)
     worlds = [node.world for node in nodes]
     ticking = _ticking(nodes, objects, root / STOPPED, stop)
-    async with _kubelets(nodes), api.serve(), ticking, dcgm.serve(worlds, ports.dcgm) as extra:
+    async with _kubelets(nodes), api.serve(), ticking, _settings(root, worlds, live=live):
         api.write_kubeconfig(root / "kubeconfig")
-        async with running(plans(nodes, root, ports, extra, ProcessPast(seed, began, window))) as children:
+        ports = Ports.found(len(nodes), base_port)  # after the servers above, which take any port that is free
+        past = ProcessPast(seed, began, window)
+        async with (
+            dcgm.serve(worlds, ports.dcgm) as extra,
+            running(plans(nodes, root, ports, extra, past)) as children,
+        ):
             with screen.starting(console) as waiting:
                 if not await _first_of(all_ready(children, waiting), stop):
                     return 0
@@ -103,6 +117,16 @@ def _reporter(children: list[Child]) -> Reporter:
 
 
 # Running the simulation
+
+
+@contextlib.asynccontextmanager
+async def _settings(root: Path, worlds: list[World], *, live: bool) -> AsyncIterator[None]:
+    """Runs the control service and the stand-in model, and writes the analyzer's settings with their addresses."""
+    secret = new_secret()
+    service = ControlService(worlds, root / STOPPED, secret=secret)
+    async with posts.serve(service.answer) as control, posts.serve(model.answer) as asked:
+        policy.write(root, control=control, secret=secret, model=asked, live=live)
+        yield
 
 
 @contextlib.asynccontextmanager

@@ -28,6 +28,7 @@ _TIMEOUT = 5.0
 _HELD = 256.0  # MiB; a tenant that holds less does not keep the GPU from others
 
 HEALTH = ANALYZER._replace(path="/health", gives="health", content="health")
+RECLAIM = ANALYZER._replace(path="/api/v1/reclaim", gives="cases", content="cases")
 
 
 class NewsTenant(Struct, frozen=True, kw_only=True):
@@ -71,15 +72,36 @@ class NewsRow(Struct, frozen=True, kw_only=True):
         return f"{self.hostname} GPU {self.gpu_index}{part}"
 
 
+class NewsCase(Struct, frozen=True, kw_only=True):
+    """The fields of a case in /api/v1/reclaim that are used."""
+
+    id: str
+    state: str
+    namespace: str
+    pod: str
+    reason: str = ""
+    by: str | None = None
+    dry_run: bool = False
+
+
+class NewsCases(Struct, frozen=True, kw_only=True):
+    """The fields of /api/v1/reclaim that are used."""
+
+    cases: tuple[NewsCase, ...] = ()
+
+
 class NewsLook(NamedTuple):
     """All answers at one moment; None: no answer."""
 
     rows: tuple[NewsRow, ...] | None
     waiting: PendingList | None
     nodes: tuple[NodeSnapshot, ...]  # of the agents that answered
+    cases: tuple[NewsCase, ...] | None = None
 
 
-EventKind: TypeAlias = Literal["GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back"]
+EventKind: TypeAlias = Literal[
+    "GPU lost", "GPU hangs", "GPU back", "pod pending", "tenant idle", "tenant back", "reclaim"
+]
 
 
 class NewsEvent(NamedTuple):
@@ -95,6 +117,7 @@ class Reporter:
     def __init__(self, *, analyzer: str, cluster: str, agents: Sequence[str]) -> None:
         self._analyzer = ServedApi(ANALYZER, analyzer, content=tuple[NewsRow, ...], timeout=_TIMEOUT, token=None)
         self._health = ServedApi(HEALTH, analyzer, content=GpuHealthNews, timeout=_TIMEOUT, token=None)
+        self._reclaim = ServedApi(RECLAIM, analyzer, content=NewsCases, timeout=_TIMEOUT, token=None)
         self._cluster = PendingApi(cluster, timeout=_TIMEOUT)
         self._agents = [AgentApi(url, timeout=_TIMEOUT) for url in agents]
 
@@ -104,6 +127,7 @@ class Reporter:
     async def __aexit__(self, *_: object) -> None:
         await self._analyzer.__aexit__()
         await self._health.__aexit__()
+        await self._reclaim.__aexit__()
         await self._cluster.__aexit__()
         for api in self._agents:
             await api.__aexit__()
@@ -111,8 +135,8 @@ class Reporter:
     async def look(self) -> NewsLook:
         """The current answers of all services."""
         asked = asyncio.gather(*map(_snapshot, self._agents))
-        rows, waiting, nodes = await asyncio.gather(self._rows(), self._waiting(), asked)
-        return NewsLook(rows, waiting, tuple(node for node in nodes if node is not None))
+        rows, waiting, nodes, cases = await asyncio.gather(self._rows(), self._waiting(), asked, self._cases())
+        return NewsLook(rows, waiting, tuple(node for node in nodes if node is not None), cases)
 
     async def judged_by(self) -> str:
         """The source of the analyzer's last results; "" if the analyzer does not answer."""
@@ -132,6 +156,11 @@ class Reporter:
     async def _rows(self) -> tuple[NewsRow, ...] | None:
         with contextlib.suppress(ScopeError):
             return (await self._analyzer.fetch())[0]
+        return None
+
+    async def _cases(self) -> tuple[NewsCase, ...] | None:
+        with contextlib.suppress(ScopeError):
+            return (await self._reclaim.fetch())[0].cases
         return None
 
     async def _waiting(self) -> PendingList | None:
@@ -265,6 +294,7 @@ class NewsState:
         self._verdicts: dict[tuple[str, str, str], str] = {}
         self._health: dict[str, str] = {}
         self._waiting: set[str] | None = None
+        self._cases: dict[str, str] | None = None
 
     def news(self, look: NewsLook) -> list[NewsEvent]:
         """Changes since the last look; a service that did not answer has none."""
@@ -273,6 +303,8 @@ class NewsState:
             events += self._of_pods(look.waiting)
         if look.rows is not None:
             events += self._of_tenants(look.rows)
+        if look.cases is not None:
+            events += self._of_cases(look.cases)
         return events
 
     def _of_gpus(self, nodes: Iterable[NodeSnapshot]) -> Iterator[NewsEvent]:
@@ -317,6 +349,39 @@ class NewsState:
                     yield NewsEvent("tenant back", f"{tenant.name} computes again ({row.place})")
         self._verdicts = verdicts
 
+    def _of_cases(self, cases: Iterable[NewsCase]) -> Iterator[NewsEvent]:
+        """Cases in another state than before; those of the first look are no events."""
+        known = self._cases
+        self._cases = {case.id: case.state for case in cases}
+        for case in cases if known is not None else ():
+            if known is not None and known.get(case.id) != case.state:
+                yield NewsEvent("reclaim", f"{case.namespace}/{case.pod} {_case_words(case)}")
+
+
+_CASE_WORDS = {
+    "candidate": "is idle: a case is opened",
+    "notified": "is confirmed idle: its owner is notified",
+    "grace": "is confirmed idle: its grace period runs",
+    "awaiting_approval": "waits for an operator to approve",
+    "acting": "loses its GPU: the control service is called",
+    "verified": "is gone, and its GPU is free",
+    "restored": "was put back",
+    "exempt": "is exempt from now on",
+    "snoozed": "is left alone for a while",
+    "failed": "could not be taken back",
+}
+_RELEASED = {"ended": "has ended by itself: its case is closed", "works_again": "works again: its case is closed"}
+
+
+def _case_words(case: NewsCase) -> str:
+    """What happened to a case, after the name of its pod."""
+    if case.state == "acting" and case.dry_run:
+        return "would lose its GPU now (dry run)"
+    if case.state == "released":
+        return _RELEASED.get(case.reason, "is no longer idle: its case is closed")
+    words = _CASE_WORDS.get(case.state, case.state)
+    return f"{words} (by {case.by})" if case.by else words
+
 
 def _xid(xid: int | None) -> str:
     if xid is None:
@@ -337,4 +402,5 @@ STYLES: Mapping[EventKind, str] = {
     "pod pending": "yellow",
     "tenant idle": "yellow",
     "tenant back": "green",
+    "reclaim": "magenta",
 }

@@ -16,6 +16,7 @@ from vgpuscope.model.service import AGENT_PORT, ANALYZER_PORT, CLUSTER_PORT
 from vgpuscope.sim import prometheus
 from vgpuscope.sim.analyzer import SCRAPE_SECONDS
 from vgpuscope.sim.node import Node
+from vgpuscope.sim.policy import SETTINGS_FILE
 
 AGENT = (sys.executable, "-m", "vgpuscope.sim.agent")
 EXPORTER = (sys.executable, "-m", "vgpuscope.sim.exporter")
@@ -119,6 +120,7 @@ def _analyzer_plan(
     command = [*ANALYZER, "--listen", f"127.0.0.1:{ports.analyzer}", "--targets", ",".join(urls)]
     command += ["--cluster", f"http://127.0.0.1:{ports.exporter}", "--history", str(root / "history.db")]
     command += ["--window-minutes", f"{past.window:g}", "--began", repr(past.began), "--seed", str(past.seed)]
+    command += ["--config", str(root / SETTINGS_FILE)]
     if through_prometheus:
         command += ["--prometheus", f"http://127.0.0.1:{ports.prometheus}"]
     return ChildPlan(

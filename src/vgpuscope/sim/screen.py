@@ -89,10 +89,12 @@ def print_event(console: Console, event: NewsEvent) -> None:
     console.file.flush()
 
 
-# Commands and what they show; the address is added only if the process is not on its default port.
+# Commands and what they show; the address, and its flag, are added only if the process is not on its default port.
 _SHOWN = (
     ("results", "analyzer", "every GPU and tenant: score, verdict"),
     ("waste", "analyzer", "who let GPU-hours pass idle in 24 h"),
+    ("reclaim --url", "analyzer", "idle pods, on their way to lose GPUs"),
+    ("doctor --analyzer", "analyzer", "can these numbers be trusted?"),
     ("top", "hami-a", "a node, live"),
     ("nodes", "cluster", "what is allocated, what still fits"),
     ("gpus", "cluster", "who holds which GPU"),
@@ -105,7 +107,9 @@ def _commands(children: list[Child], root: Path) -> Iterator[tuple[str, str]]:
     program, by_name = _program(), {child.plan.name: child for child in children}
     for words, name, what in _SHOWN:
         child = by_name[name]
-        yield f"{program} {words}{'' if child.plan.port == _USUAL[name] else f' {child.url}'}", what
+        command, _, flag = words.partition(" --")
+        address = f"{f' --{flag}' if flag else ''} {child.url}"
+        yield f"{program} {command}{'' if child.plan.port == _USUAL[name] else address}", what
     yield f"ls {root}/*", "what the agents read"
 
 

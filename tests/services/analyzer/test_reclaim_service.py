@@ -139,6 +139,24 @@ async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, contr
         assert control.received == []
 
 
+async def test_the_audit_log_is_read_by_namespace_and_never_beyond_the_callers_own(tmp_path, control):
+    more = {"analyzer.api_token_namespaces": "ml,other", "analyzer.protect_reads": True}
+    async with analyzer(tmp_path, control, **more) as one:
+
+        async def names(query: str) -> set[str]:
+            found = await one.client.get(f"/api/v1/audit{query}", headers=BEARER)
+            return {entry["namespace"] for entry in found.json()["entries"]}
+
+        assert await names("") == {"ml"}
+        assert await names("?namespace=ml&namespace=other") == {"ml"}
+        assert await names("?namespace=other") == set()
+        assert await names("?namespace=hidden") == set()
+    hidden = more | {"analyzer.api_token_namespaces": "other"}
+    async with analyzer(tmp_path, control, **hidden) as one:
+        found = await one.client.get("/api/v1/audit?namespace=ml", headers=BEARER)
+        assert (found.status_code, found.json()["entries"]) == (200, [])
+
+
 async def test_a_refused_call_is_tried_again_and_a_redirect_is_not_followed(tmp_path, control):
     control.answer = "307 Temporary Redirect\r\nlocation: /elsewhere"
     async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:

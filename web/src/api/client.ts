@@ -22,6 +22,13 @@ export type Loaded<T> =
   | { state: "failed"; data?: undefined; error: ApiError }
   | { state: "ok"; data: T; at: number; error?: ApiError | undefined }; // with error: the data is old
 
+const NO_OPERATION = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "HTTP_404", "HTTP_405"];
+
+/** Whether the analyzer has no such operation: it is older than this console. A thing that is gone has another code. */
+export const isOlder = (failure: unknown): boolean =>
+  failure instanceof ApiError && NO_OPERATION.includes(failure.code);
+export const isMissing = (loaded: Loaded<unknown>): boolean => loaded.state === "failed" && isOlder(loaded.error);
+
 /** Increases when all shown data should be read again. */
 export const revision = signal(0);
 /** When an answer last arrived, in ms. */
@@ -40,8 +47,14 @@ export async function get<T>(path: string, query: Query = {}, stop?: AbortSignal
   return send<T>("GET", withQuery(path, query), undefined, stop);
 }
 
-export async function send<T>(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<T> {
-  return (await exchange<T>(method, path, body, stop, null)).data;
+export async function send<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  stop?: AbortSignal,
+  within = WITHIN,
+): Promise<T> {
+  return (await exchange<T>(method, path, body, stop, null, within)).data;
 }
 
 /** An answer, and the tag that its content has as long as it does not change. */
@@ -57,8 +70,9 @@ async function exchange<T>(
   body: unknown,
   stop: AbortSignal | undefined,
   known: Tagged<T> | null,
+  within = WITHIN,
 ): Promise<Tagged<T>> {
-  const limit = AbortSignal.timeout(WITHIN);
+  const limit = AbortSignal.timeout(within);
   const signal = stop ? AbortSignal.any([stop, limit]) : limit;
   let answer: Response;
   let text: string;

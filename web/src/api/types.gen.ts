@@ -3653,6 +3653,8 @@ export interface operations {
                 id?: string;
                 /** @description Most entries to send. */
                 limit?: number;
+                /** @description Only entries of these namespaces. */
+                namespace?: string[];
             };
             header?: never;
             path?: never;

@@ -4,6 +4,7 @@ import type { GpuDetail, GpuRow, MemoryLedger, TenantDetail, Timeline } from "..
 import { shownClass } from "../parts/classes";
 import { EventList } from "../parts/eventlist";
 import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
+import { OpinionBox, opinionOf } from "../parts/opinion";
 import { PageHead } from "../parts/pagehead";
 import { current, PartNotes } from "../parts/partnote";
 import {
@@ -88,6 +89,13 @@ function Gpu({ data }: { data: GpuDetail }) {
         <Trends query={query} memory={gpu.memory_total} />
         <Panel title={t("gpu.tenants")} note={number(data.tenants.length)}>
           <TenantTable tenants={data.tenants} gpu={gpu} />
+          {data.tenants.map((one) => (
+            <OpinionBox
+              key={`${one.tenant.pod_uid}${one.tenant.container}`}
+              of={`${one.tenant.namespace}/${one.tenant.pod}`}
+              opinion={opinionOf(one)}
+            />
+          ))}
         </Panel>
         <div class="half">
           <Why data={data} />
@@ -387,6 +395,7 @@ function Why({ data }: { data: GpuDetail }) {
           ["col.signal", gpu.signal ? word(`signal.${gpu.signal}`, gpu.signal) : null],
         ]}
       />
+      <OpinionBox opinion={opinionOf(data)} />
     </Panel>
   );
 }

@@ -2,12 +2,21 @@
 import { useApi, withQuery } from "../api/client";
 import type { GpuList, GpuRow, Part, TenantRow } from "../api/shapes";
 import { shownClass } from "../parts/classes";
+import {
+  classColumn,
+  confidenceColumn,
+  idleForColumn,
+  maxColumn,
+  nodeColumn,
+  p95Column,
+  scoreColumn,
+} from "../parts/columns";
 import { NoGpus } from "../parts/fleetmap";
 import { bytes, degrees, exactBytes, number, percent, shortId, shortModel, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { Age, ClassBadge, Copy, Link, Meter, Shown, Tag } from "../parts/pieces";
+import { Age, Copy, Link, Meter, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
 import { type Column, Table } from "../parts/table";
 import { scope } from "../state/scope";
@@ -134,24 +143,9 @@ function TenantChip({ tenant }: { tenant: TenantRow }) {
 
 const COLUMNS: readonly Column<GpuRow>[] = [
   { key: "gpu_id", title: "col.gpu", value: (row) => row.gpu_id, show: (row) => <GpuLink row={row} /> },
-  {
-    key: "node",
-    title: "col.node",
-    value: (row) => row.node,
-    show: (row) => (row.node ? <Link to={pathOf("nodes", row.node)}>{row.node}</Link> : "–"),
-    filter: (one) => one,
-  },
+  nodeColumn((row) => row.node),
   { key: "index", title: "col.index", value: (row) => row.index, numeric: true },
-  {
-    key: "use_class",
-    title: "col.class",
-    about: "about.class",
-    part: "analysis",
-    promql: PROMQL.gpu_class,
-    value: (row) => shownClass(row),
-    show: (row) => <ClassBadge name={shownClass(row)} />,
-    filter: className,
-  },
+  classColumn(shownClass, PROMQL.gpu_class),
   {
     key: "tenants",
     title: "col.pods",
@@ -201,16 +195,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     show: (row) => percent(row.allocation?.memory_ratio),
     numeric: true,
   },
-  {
-    key: "idle_since",
-    title: "col.idle_for",
-    about: "about.idle_for",
-    part: "analysis",
-    value: (row) => row.idle_since,
-    show: (row) => (row.idle_since ? <Age at={row.idle_since} /> : <span class="muted">–</span>),
-    numeric: true,
-    oldestFirst: true,
-  },
+  idleForColumn((row) => row.idle_since),
   {
     key: "power",
     title: "col.power",
@@ -256,16 +241,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     show: (row) => word(`mode.${row.mode}`, row.mode ?? "–"),
     filter: (one) => word(`mode.${one}`, one),
   },
-  {
-    key: "score",
-    title: "col.score",
-    about: "about.score",
-    part: "analysis",
-    promql: PROMQL.gpu_score,
-    value: (row) => row.score,
-    show: (row) => number(row.score, 1),
-    numeric: true,
-  },
+  scoreColumn((row) => row.score, { part: "analysis", promql: PROMQL.gpu_score }),
   {
     key: "status",
     title: "col.status",
@@ -276,26 +252,8 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     filter: (one) => word(`status.${one}`, one),
     optional: true,
   },
-  {
-    key: "use_p95",
-    title: "col.p95",
-    about: "about.p95",
-    part: "analysis",
-    value: (row) => row.use.p95,
-    show: (row) => percent(row.use.p95),
-    numeric: true,
-    optional: true,
-  },
-  {
-    key: "use_max",
-    title: "col.max",
-    about: "about.max",
-    part: "analysis",
-    value: (row) => row.use.max,
-    show: (row) => percent(row.use.max),
-    numeric: true,
-    optional: true,
-  },
+  p95Column((row) => row.use.p95),
+  maxColumn((row) => row.use.max, { optional: true }),
   {
     key: "sm_active",
     title: "col.sm",
@@ -336,17 +294,7 @@ const COLUMNS: readonly Column<GpuRow>[] = [
     numeric: true,
     optional: true,
   },
-  {
-    key: "confidence",
-    title: "col.confidence",
-    about: "about.confidence",
-    part: "analysis",
-    promql: PROMQL.gpu_confidence,
-    value: (row) => row.confidence,
-    show: (row) => percent(row.confidence),
-    numeric: true,
-    optional: true,
-  },
+  confidenceColumn((row) => row.confidence),
 ];
 
 export function Memory({ used, total }: { used: number | null; total: number | null }) {

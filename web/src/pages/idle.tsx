@@ -1,43 +1,104 @@
-/** What could be taken back: tenants and GPUs that are idle, for how long, and the evidence. */
+/** Idle & reclaim: what is proven idle, the cases that follow from it, the policy, and what it would have done. */
 import { useMemo } from "preact/hooks";
-import { useApi, withQuery } from "../api/client";
-import type { GpuList, GpuRow, TenantRow, Waste } from "../api/shapes";
+import { isMissing, useApi, withQuery } from "../api/client";
+import type { CaseRow, GpuList, GpuRow, PolicyBody, ReclaimList, TenantRow, Waste } from "../api/shapes";
+import { stateKey, stateName } from "../parts/cases";
+import {
+  classColumn,
+  confidenceColumn,
+  idleForColumn,
+  maxColumn,
+  namespaceColumn,
+  nodeColumn,
+  ownerColumn,
+  requestColumn,
+} from "../parts/columns";
 import { bytes, number, percent } from "../parts/format";
-import { className } from "../parts/heatmap";
-import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
 import { PartNotes } from "../parts/partnote";
-import { About, Age, ClassBadge, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { About, definition, Empty, Figure, Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
 import { PROMQL } from "../parts/promql";
+import { Acting, CASES, CaseTag, Mode } from "../parts/reclaim";
+import { pick, Segments } from "../parts/segments";
 import { type Column, Table } from "../parts/table";
 import { range, scope } from "../state/scope";
-import { carried, go, pathOf } from "../state/url";
+import { carried, go, pathOf, place } from "../state/url";
 import { named } from "../state/vocabulary";
-import { t } from "../words";
+import { t, word } from "../words";
+import { BacktestView } from "./backtest";
+import { CasesView, PolicyView } from "./cases";
 import { GpuLink } from "./gpus";
 
-/** One tenant that is idle, with the GPU that it holds. */
+/** One tenant that is idle, with the GPU that it holds, and its case if it has one. */
 interface IdleRow {
   readonly gpu: GpuRow;
   readonly tenant: TenantRow;
+  readonly case: CaseRow | null;
 }
 
+const VIEWS = ["now", "cases", "policy", "backtest"] as const;
+type View = (typeof VIEWS)[number];
+
 export function IdlePage() {
-  const query = { namespace: scope.value, limit: 100_000 };
-  const found = useApi<GpuList>("/api/v1/gpus", query);
+  const cases = useApi<ReclaimList>("/api/v1/reclaim", CASES);
+  const policy = useApi<PolicyBody>("/api/v1/reclaim/policy");
+  const older = isMissing(cases);
+  const view = older ? "now" : pick(VIEWS, place.value.query.get("view"), "now");
   return (
     <>
-      <PageHead title={t("nav.idle")} about={t("idle.about")} />
+      <PageHead title={t("nav.idle")} about={t("idle.about")}>
+        {!older && (
+          <Segments
+            label={t("idle.view")}
+            options={VIEWS}
+            at={view}
+            names={viewName}
+            choose={(one) => go("idle", to(one))}
+          />
+        )}
+      </PageHead>
+      <div class="stack">
+        <Acting />
+        {older && (
+          <p class="notice">
+            <b>{t("reclaim.missing")}</b> {t("reclaim.missing_why")}
+          </p>
+        )}
+        {cases.data && <Mode data={cases.data} />}
+        {view === "now" && <NowView cases={cases.data?.cases ?? NO_CASES} />}
+        {view === "cases" && <CasesView cases={cases} policy={policy} />}
+        {view === "policy" && <PolicyView policy={policy} />}
+        {view === "backtest" && <BacktestView policy={policy} />}
+      </div>
+    </>
+  );
+}
+
+const NO_CASES: readonly CaseRow[] = [];
+const viewName = (view: View): string => t(`idle_view.${view}`);
+
+function to(view: View): URLSearchParams {
+  const query = carried();
+  if (view !== "now") query.set("view", view);
+  return query;
+}
+
+function NowView({ cases }: { cases: readonly CaseRow[] }) {
+  const query = { namespace: scope.value, limit: 100_000 };
+  const found = useApi<GpuList>("/api/v1/gpus", query);
+  const source = withQuery("/api/v1/gpus", { ...query, verdict: "idle" });
+  return (
+    <>
       <Shown of={found} rows={12}>
-        {(data) => <Idle data={data} source={withQuery("/api/v1/gpus", { ...query, verdict: "idle" })} />}
+        {(data) => <Idle data={data} cases={cases} source={source} />}
       </Shown>
       <WasteTable />
     </>
   );
 }
 
-function Idle({ data, source }: { data: GpuList; source: string }) {
-  const rows = useMemo(() => idleRows(data.rows), [data]);
+function Idle({ data, cases, source }: { data: GpuList; cases: readonly CaseRow[]; source: string }) {
+  const rows = useMemo(() => idleRows(data.rows, cases), [data, cases]);
   const gpus = new Set(rows.map((row) => row.gpu.gpu_id)).size;
   const unknown = data.rows.flatMap((row) => row.tenants).filter((tenant) => tenant.verdict === "unknown").length;
   const origin = { source: t("part.analysis"), at: data.at };
@@ -87,15 +148,18 @@ function Idle({ data, source }: { data: GpuList; source: string }) {
 }
 
 /** The memory that idle tenants hold; null if it is known of none of them. */
-export function memoryHeld(rows: readonly IdleRow[]): number | null {
+export function memoryHeld(rows: readonly Pick<IdleRow, "tenant">[]): number | null {
   const known = rows.map((row) => row.tenant.memory_allocated ?? row.tenant.memory_used).filter((one) => one !== null);
   return known.length ? known.reduce((sum, one) => sum + one, 0) : rows.length ? null : 0;
 }
 
 /** Tenants that are proven idle. Unknown is never listed here. */
-export function idleRows(rows: readonly GpuRow[]): IdleRow[] {
+export function idleRows(rows: readonly GpuRow[], cases: readonly CaseRow[] = []): IdleRow[] {
+  const known = new Map(cases.map((one) => [one.pod_uid, one]));
   return rows.flatMap((gpu) =>
-    gpu.tenants.filter((tenant) => tenant.verdict === "idle").map((tenant) => ({ gpu, tenant })),
+    gpu.tenants
+      .filter((tenant) => tenant.verdict === "idle")
+      .map((tenant) => ({ gpu, tenant, case: (tenant.pod_uid && known.get(tenant.pod_uid)) || null })),
   );
 }
 
@@ -116,37 +180,28 @@ const COLUMNS: readonly Column<IdleRow>[] = [
       </Link>
     ),
   },
+  idleForColumn((row) => row.tenant.idle_since, { promql: PROMQL.tenant_idle }),
   {
-    key: "idle_since",
-    title: "col.idle_for",
-    about: "about.idle_for",
-    part: "analysis",
-    promql: PROMQL.tenant_idle,
-    value: (row) => row.tenant.idle_since,
-    show: (row) => <Age at={row.tenant.idle_since} />,
-    numeric: true,
-    oldestFirst: true,
+    key: "case",
+    title: "col.case",
+    about: "about.case",
+    value: (row) => row.case && stateKey(row.case),
+    show: (row) =>
+      row.case ? (
+        <Link to={pathOf("idle", row.case.id)} title={stateName(row.case)}>
+          <CaseTag row={row.case} />
+        </Link>
+      ) : (
+        <span class="muted">–</span>
+      ),
+    filter: (one) => (one ? word(`case_state.${one}`, one) : t("value.none")),
   },
-  {
-    key: "use_class",
-    title: "col.class",
-    about: "about.class",
-    part: "analysis",
-    promql: PROMQL.tenant_class,
-    value: (row) => row.tenant.use_class,
-    show: (row) => <ClassBadge name={row.tenant.use_class} />,
-    filter: className,
-  },
-  {
+  classColumn((row) => row.tenant.use_class, PROMQL.tenant_class),
+  classColumn((row) => row.gpu.use_class, PROMQL.gpu_class, {
     key: "gpu_class",
     title: "col.gpu_is",
     about: "about.gpu_is",
-    part: "analysis",
-    promql: PROMQL.gpu_class,
-    value: (row) => row.gpu.use_class,
-    show: (row) => <ClassBadge name={row.gpu.use_class} />,
-    filter: className,
-  },
+  }),
   {
     key: "memory_used",
     title: "col.memory",
@@ -156,16 +211,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     show: (row) => bytes(row.tenant.memory_used),
     numeric: true,
   },
-  {
-    key: "memory_allocated",
-    title: "col.request",
-    about: "about.request",
-    part: "cluster",
-    promql: PROMQL.tenant_request,
-    value: (row) => row.tenant.memory_allocated,
-    show: (row) => bytes(row.tenant.memory_allocated),
-    numeric: true,
-  },
+  requestColumn((row) => row.tenant.memory_allocated),
   {
     key: "reason",
     title: "col.evidence",
@@ -181,36 +227,10 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     value: (row) => row.gpu.gpu_id,
     show: (row) => <GpuLink row={row.gpu} />,
   },
-  {
-    key: "node",
-    title: "col.node",
-    value: (row) => row.gpu.node,
-    show: (row) => (row.gpu.node ? <Link to={pathOf("nodes", row.gpu.node)}>{row.gpu.node}</Link> : "–"),
-    filter: (one) => one,
-  },
-  {
-    key: "owner",
-    title: "col.owner",
-    value: (row) => realOwner(row.tenant.owner),
-    filter: (one) => one || t("value.none"),
-  },
-  {
-    key: "namespace",
-    title: "col.namespace",
-    value: (row) => row.tenant.namespace,
-    filter: (one) => one,
-    optional: true,
-  },
-  {
-    key: "use_max",
-    title: "col.max",
-    about: "about.max",
-    part: "analysis",
-    value: (row) => row.tenant.use.max,
-    show: (row) => percent(row.tenant.use.max, 1),
-    numeric: true,
-    optional: true,
-  },
+  nodeColumn((row) => row.gpu.node),
+  ownerColumn((row) => row.tenant.owner),
+  namespaceColumn((row) => row.tenant.namespace),
+  maxColumn((row) => row.tenant.use.max, { digits: 1, optional: true }),
   {
     key: "coverage",
     title: "col.coverage",
@@ -222,17 +242,7 @@ const COLUMNS: readonly Column<IdleRow>[] = [
     numeric: true,
     optional: true,
   },
-  {
-    key: "confidence",
-    title: "col.confidence",
-    about: "about.confidence",
-    part: "analysis",
-    promql: PROMQL.gpu_confidence,
-    value: (row) => row.tenant.confidence,
-    show: (row) => percent(row.tenant.confidence),
-    numeric: true,
-    optional: true,
-  },
+  confidenceColumn((row) => row.tenant.confidence),
 ];
 
 function WasteTable() {

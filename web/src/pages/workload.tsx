@@ -4,6 +4,7 @@ import type { Timeline, WorkloadDetail } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
 import { EventList } from "../parts/eventlist";
 import { bytes, number, percent, watts } from "../parts/format";
+import { OpinionBox, opinionOf } from "../parts/opinion";
 import { realOwner } from "../parts/owner";
 import { current, PartNotes, part } from "../parts/partnote";
 import { About, Age, ClassBadge, definition, Facts, Figure, Link, Meter, Panel, Shown, Tag } from "../parts/pieces";
@@ -107,6 +108,7 @@ function Workload({ data }: { data: WorkloadDetail }) {
             <div class="half">
               <h3>{t("gpu.why", { verdict: t(`verdict.${one.detail.tenant.verdict}`) })}</h3>
               <Sentences lines={one.detail.why} />
+              <OpinionBox opinion={opinionOf(one.detail)} />
             </div>
             <div class="half">
               <Facts

@@ -3,7 +3,17 @@ import { useMemo } from "preact/hooks";
 import { useApi, withQuery } from "../api/client";
 import type { Part, WorkloadList, WorkloadRow } from "../api/shapes";
 import { ClassBar } from "../parts/classbar";
-import { bytes, duration, number, percent, watts } from "../parts/format";
+import {
+  classColumn,
+  idleForColumn,
+  maxColumn,
+  namespaceColumn,
+  ownerColumn,
+  p95Column,
+  requestColumn,
+  scoreColumn,
+} from "../parts/columns";
+import { bytes, duration, number, watts } from "../parts/format";
 import { className } from "../parts/heatmap";
 import { realOwner } from "../parts/owner";
 import { PageHead } from "../parts/pagehead";
@@ -175,16 +185,7 @@ const cores = (row: WorkloadRow): number | null => row.cores_limit ?? row.cores_
 
 const ALL: readonly Column<WorkloadRow>[] = [
   { key: "name", title: "col.workload", value: nameOf, show: (row) => <Name row={row} /> },
-  {
-    key: "use_class",
-    title: "col.class",
-    about: "about.class",
-    part: "analysis",
-    promql: PROMQL.tenant_class,
-    value: classText,
-    show: (row) => <Class row={row} />,
-    filter: classNamed,
-  },
+  classColumn(classText, PROMQL.tenant_class, { show: (row) => <Class row={row} />, filter: classNamed }),
   { key: "pods", title: "col.pods", about: "about.pods", value: (row) => row.pods, numeric: true },
   {
     key: "gpus",
@@ -214,16 +215,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => <NearLimit row={row} />,
     numeric: true,
   },
-  {
-    key: "memory_allocated",
-    title: "col.request",
-    about: "about.request",
-    part: "cluster",
-    promql: PROMQL.tenant_request,
-    value: (row) => row.memory_allocated,
-    show: (row) => bytes(row.memory_allocated),
-    numeric: true,
-  },
+  requestColumn((row) => row.memory_allocated),
   {
     key: "memory_limit",
     title: "col.limit",
@@ -233,16 +225,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => bytes(row.memory_limit),
     numeric: true,
   },
-  {
-    key: "idle_since",
-    title: "col.idle_for",
-    about: "about.idle_for",
-    promql: PROMQL.tenant_idle,
-    value: (row) => row.idle_since,
-    show: (row) => <Lasts row={row} />,
-    numeric: true,
-    oldestFirst: true,
-  },
+  idleForColumn((row) => row.idle_since, { promql: PROMQL.tenant_idle, show: (row) => <Lasts row={row} /> }),
   {
     key: "last_kernel",
     title: "col.last_kernel",
@@ -260,7 +243,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => row.nodes.join(", ") || "–",
     filter: (one) => one,
   },
-  { key: "owner", title: "col.owner", value: (row) => realOwner(row.owner), filter: (one) => one || t("value.none") },
+  ownerColumn((row) => row.owner),
   {
     key: "cores_limit",
     title: "col.cores",
@@ -270,26 +253,9 @@ const ALL: readonly Column<WorkloadRow>[] = [
     show: (row) => (cores(row) === null ? "–" : `${number(cores(row))} %`),
     numeric: true,
   },
-  {
-    key: "use_p95",
-    title: "col.p95",
-    about: "about.p95",
-    part: "analysis",
-    value: (row) => row.use.p95,
-    show: (row) => percent(row.use.p95),
-    numeric: true,
-    optional: true,
-  },
-  {
-    key: "use_max",
-    title: "col.max",
-    about: "about.max",
-    part: "analysis",
-    value: (row) => row.use.max,
-    show: (row) => percent(row.use.max),
-    numeric: true,
-  },
-  { key: "namespace", title: "col.namespace", value: (row) => row.namespace, filter: (one) => one, optional: true },
+  p95Column((row) => row.use.p95),
+  maxColumn((row) => row.use.max),
+  namespaceColumn((row) => row.namespace),
   {
     key: "state",
     title: "col.state",
@@ -325,15 +291,7 @@ const ALL: readonly Column<WorkloadRow>[] = [
     numeric: true,
     optional: true,
   },
-  {
-    key: "score",
-    title: "col.score",
-    about: "about.score",
-    value: (row) => row.score,
-    show: (row) => number(row.score, 1),
-    numeric: true,
-    optional: true,
-  },
+  scoreColumn((row) => row.score, { optional: true }),
 ];
 
 const COLUMNS: Record<Group, readonly Column<WorkloadRow>[]> = {

@@ -92,6 +92,14 @@ export function shortMoment(at: Maybe<string | number>): string {
   return date.toLocaleString(locale(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 }
 
+/** A moment to the second, without its year: for logs. */
+export function logMoment(at: Maybe<string | number>): string {
+  const date = dateOf(at);
+  if (date === null) return NONE;
+  const parts = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
+  return date.toLocaleString(locale(), parts);
+}
+
 /** The name of a model without what all of them have in common. */
 export function shortModel(model: string): string {
   return model.replace(/^NVIDIA /, "");

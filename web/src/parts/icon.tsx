@@ -10,6 +10,7 @@ const PATHS = {
   namespace: "M4 5h6l2 3h8v11H4z",
   events: "M18 9a6 6 0 1 0-12 0c0 6-2.5 7-2.5 7h17S18 15 18 9M10 20a2 2 0 0 0 4 0",
   settings: "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
+  audit: "M5 4h14v17H5zM9 2h6v4H9zM8.5 13l2.5 2.5 4.5-4.5",
   doctor: "M3 12h4l3-7 4 14 3-7h4",
   docs: "M6 3h9l4 4v14H6zM14 3v5h5M9 13h7M9 17h7",
   search: "M11 4a7 7 0 1 1 0 14 7 7 0 0 1 0-14M16 16l5 5",

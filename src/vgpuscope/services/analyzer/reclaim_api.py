@@ -63,6 +63,7 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
         int, Meta(ge=0, le=10**15, description="Only entries before this number: the next page; 0: the newest.")
     ] = 0
     limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries to send.")] = 100
+    namespace: tuple[Annotated[str, Meta(description="Only entries of these namespaces.")], ...] = ()
 
 
 class ReclaimApi:
@@ -132,7 +133,9 @@ class ReclaimApi:
 
     async def _audit(self, call: Call[AuditQuery, None]) -> AuditPage:
         asked = call.asked
-        names = call.caller.namespaces
+        names = asked.namespace or call.caller.namespaces
+        if names is not None:
+            names = tuple(filter(call.caller.sees, names))
         return await self._reclaim.audit(
             case_id=asked.id or "",
             namespaces=None if names is None else frozenset(names),

@@ -1,0 +1,465 @@
+/** What the policy would have done in the past, and what a change of it would have done instead. */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { get, isOlder, type Loaded, send } from "../api/client";
+import type { Backtest, BacktestOutcome, BacktestProgress, PolicyBody } from "../api/shapes";
+import { brakeText, secondsOf, settingText } from "../parts/cases";
+import { Chart, type Line } from "../parts/chart";
+import { colour } from "../parts/classes";
+import { moment, number, percent } from "../parts/format";
+import { useDark } from "../parts/heatmap";
+import { Link, Panel, Scroll, Shown, Tag } from "../parts/pieces";
+import { failureText } from "../parts/reclaim";
+import { pick, Segments } from "../parts/segments";
+import { language } from "../state/preferences";
+import { may } from "../state/session";
+import { pathOf } from "../state/url";
+import { type Key, t, word } from "../words";
+
+const SPANS = ["1d", "7d", "30d"] as const;
+type Span = (typeof SPANS)[number];
+const WITHIN = 70_000; // ms; the analyzer itself ends a replay after 50 s
+const ASK_EVERY = 1_000; // ms
+const PATH = "/api/v1/reclaim/backtest";
+const LISTED = 200;
+
+export function BacktestView({ policy }: { policy: Loaded<PolicyBody> }) {
+  return (
+    <Shown of={policy} rows={6}>
+      {(data) => <Form policy={data} />}
+    </Shown>
+  );
+}
+
+/** The fields that can be tried, as the form has them. */
+interface Tried {
+  readonly confirmations: string;
+  readonly grace: string;
+  readonly min_pod_age: string;
+  readonly max_per_hour: string;
+  readonly include_held: boolean;
+}
+type Field = keyof Tried;
+
+function inEffect(policy: PolicyBody): Tried {
+  return {
+    confirmations: String(policy.confirmations),
+    grace: settingText(policy.grace),
+    min_pod_age: settingText(policy.min_pod_age),
+    max_per_hour: String(policy.max_per_hour),
+    include_held: policy.include_held,
+  };
+}
+
+/** The fields that differ from the policy in effect, as the API takes them. */
+export function changesOf(policy: PolicyBody, tried: Tried): Record<string, string | number | boolean> {
+  const known = inEffect(policy);
+  const found: Record<string, string | number | boolean> = {};
+  for (const field of ["confirmations", "max_per_hour"] as const)
+    if (tried[field] !== known[field]) found[field] = Number(tried[field]);
+  for (const field of ["grace", "min_pod_age"] as const)
+    if (secondsOf(tried[field]) !== policy[field]) found[field] = secondsOf(tried[field]) ?? tried[field];
+  if (tried.include_held !== known.include_held) found.include_held = tried.include_held;
+  return found;
+}
+
+type Ran =
+  | { readonly state: "none" | "running" | "missing" }
+  | { readonly state: "failed"; readonly error: string }
+  | { readonly state: "done"; readonly data: Backtest };
+
+function Form({ policy }: { policy: PolicyBody }) {
+  const [tried, setTried] = useState(() => inEffect(policy));
+  const [span, setSpan] = useState<Span>("7d");
+  const [within, setWithin] = useState("1h");
+  const [ran, setRan] = useState<Ran>({ state: "none" });
+  const durations = [tried.grace, tried.min_pod_age, within];
+  const wrong = durations.some((text) => secondsOf(text) === null);
+  const run = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    setRan({ state: "running" });
+    const body = { policy: changesOf(policy, tried), since: span, busy_within: secondsOf(within) };
+    try {
+      setRan({ state: "done", data: await send<Backtest>("POST", PATH, body, undefined, WITHIN) });
+    } catch (failure) {
+      setRan(isOlder(failure) ? { state: "missing" } : { state: "failed", error: failureText(failure) });
+    }
+  };
+  const set = (field: Field) => (value: string | boolean) => setTried({ ...tried, [field]: value });
+  return (
+    <div class="stack">
+      <Panel title={t("idle_view.backtest")}>
+        <p class="muted">{t("backtest.about")}</p>
+        {may("operate") ? (
+          <form class="backtest-form" onSubmit={run}>
+            <div class="field">
+              <span aria-hidden="true">{t("backtest.since")}</span>
+              <Segments
+                label={t("backtest.since")}
+                options={SPANS}
+                at={pick(SPANS, span, "7d")}
+                names={(one) => t("unit.days", { n: one.slice(0, -1) })}
+                choose={setSpan}
+              />
+            </div>
+            <Text name="backtest.busy_within" value={within} set={setWithin} duration />
+            <h3 class="wide">
+              {t("backtest.changes")} <span class="muted small">{t("backtest.changes_note")}</span>
+            </h3>
+            <Text name="policy.confirmations" value={tried.confirmations} set={set("confirmations")} />
+            <Text name="policy.grace" value={tried.grace} set={set("grace")} duration />
+            <Text name="policy.min_pod_age" value={tried.min_pod_age} set={set("min_pod_age")} duration />
+            <Text name="policy.max_per_hour" value={tried.max_per_hour} set={set("max_per_hour")} />
+            <label class="check">
+              <input
+                type="checkbox"
+                checked={tried.include_held}
+                onChange={(event) => set("include_held")(event.currentTarget.checked)}
+              />
+              {t("policy.include_held")}
+            </label>
+            <div>
+              <button type="submit" class="button primary" disabled={wrong || ran.state === "running"}>
+                {t("backtest.run")}
+              </button>
+            </div>
+          </form>
+        ) : (
+          <p class="notice">{t("backtest.log_in")}</p>
+        )}
+        {ran.state === "running" && <Progress />}
+        {ran.state === "missing" && <p class="notice">{t("backtest.missing")}</p>}
+        {ran.state === "failed" && (
+          <p class="notice bad" role="alert">
+            {ran.error}
+          </p>
+        )}
+      </Panel>
+      {ran.state === "done" && <Result data={ran.data} />}
+    </div>
+  );
+}
+
+function Text({
+  name,
+  value,
+  set,
+  duration = false,
+}: {
+  name: Key;
+  value: string;
+  set: (value: string) => void;
+  duration?: boolean;
+}) {
+  const wrong = duration && secondsOf(value) === null;
+  return (
+    <label>
+      {t(name)}
+      <input
+        type="text"
+        inputMode={duration ? "text" : "numeric"}
+        pattern={duration ? undefined : "[0-9]+"}
+        required
+        value={value}
+        aria-invalid={wrong}
+        onInput={(event) => set(event.currentTarget.value)}
+      />
+      {wrong && (
+        <span class="bad small" role="alert">
+          {t("backtest.wrong")}
+        </span>
+      )}
+    </label>
+  );
+}
+
+/** How far the replay is; an analyzer that does not say so shows a bar without a length. */
+function Progress() {
+  const [done, setDone] = useState<number | null>(null);
+  useEffect(() => {
+    const stop = new AbortController();
+    const timer = setInterval(() => {
+      get<BacktestProgress>(PATH, {}, stop.signal).then(
+        (found) => setDone(found.running ? found.done : null),
+        () => undefined, // the answer of the replay itself says what is wrong
+      );
+    }, ASK_EVERY);
+    return () => {
+      clearInterval(timer);
+      stop.abort();
+    };
+  }, []);
+  return (
+    <div role="status">
+      <p class="muted">
+        {t("backtest.running")} {done !== null && percent(done)}
+      </p>
+      <div class="progress" aria-hidden="true">
+        <span style={{ width: `${Math.round((done ?? 0.02) * 100)}%` }} />
+      </div>
+    </div>
+  );
+}
+
+// ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────────
+
+function Result({ data }: { data: Backtest }) {
+  const outcomes = data.proposed ? [data.current, data.proposed] : [data.current];
+  const nothing = outcomes.every((one) => one.actions === 0);
+  return (
+    <>
+      <Panel title={t("backtest.won")} note={<Known data={data} />}>
+        {data.changed.length > 0 && (
+          <div class="tags">
+            {data.changed.map((one) => (
+              <Tag key={one.key}>
+                <span class="mono">
+                  {one.key}: {one.current} → {one.proposed}
+                </span>
+              </Tag>
+            ))}
+          </div>
+        )}
+        {data.coverage.analyses === 0 && <p class="notice warn">{t("backtest.empty")}</p>}
+        {!data.complete && <p class="notice warn">{t("backtest.cut", { time: moment(data.replayed_until) })}</p>}
+        {data.coverage.gaps.length > 0 && data.coverage.analyses > 0 && (
+          <p class="notice">{t("backtest.gaps", { n: number(data.coverage.gaps.length) })}</p>
+        )}
+        <Compared outcomes={outcomes} />
+        {nothing ? <p class="notice">{t("backtest.nothing")}</p> : <Charts outcomes={outcomes} />}
+      </Panel>
+      <div class="columns">
+        <div class="two-thirds">
+          <Panel title={t("backtest.by_namespace")}>
+            <Namespaces outcomes={outcomes} />
+          </Panel>
+        </div>
+        <div class="third">
+          <Panel title={t("backtest.not_applied")}>
+            <ul class="sentences">
+              {data.not_applied_codes.map((code, place) => (
+                <li key={code}>{notApplied(code, data.not_applied[place] ?? code)}</li>
+              ))}
+            </ul>
+            <HeldBack outcome={outcomes.at(-1)!} />
+          </Panel>
+        </div>
+        <Panel title={t("backtest.list")} note={t(data.proposed ? "backtest.proposed" : "backtest.current")}>
+          <Listed outcome={outcomes.at(-1)!} />
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+const notApplied = (code: string, sentence: string): string =>
+  language.value === "en" ? sentence : word(`not_applied.${code}`, sentence);
+
+function Known({ data }: { data: Backtest }) {
+  return (
+    <>
+      {t("backtest.span", {
+        begin: moment(data.begin),
+        end: moment(data.end),
+        coverage: percent(data.coverage.ratio),
+        n: number(data.coverage.analyses),
+      })}
+    </>
+  );
+}
+
+const NAMES = ["backtest.current", "backtest.proposed"] as const;
+type Sum =
+  | "gpu_hours"
+  | "false_alarms"
+  | "actions"
+  | "workloads"
+  | "unknown_gpu_hours"
+  | "busy_later"
+  | "ended"
+  | "still_idle";
+const SUMS: readonly (readonly [Sum, Key, number])[] = [
+  ["gpu_hours", "backtest.won", 1],
+  ["false_alarms", "backtest.false_alarms", 0],
+  ["actions", "backtest.actions", 0],
+  ["workloads", "backtest.workloads", 0],
+  ["busy_later", "backtest.busy_later", 0],
+  ["ended", "backtest.ended", 0],
+  ["still_idle", "backtest.still_idle", 0],
+  ["unknown_gpu_hours", "backtest.unknown", 1],
+];
+
+function Compared({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
+  return (
+    <Scroll>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="sr">{t("col.what")}</span>
+            </th>
+            {outcomes.map((_, place) => (
+              <th key={NAMES[place]} scope="col" class="num">
+                {t(NAMES[place]!)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {SUMS.map(([sum, name, digits]) => (
+            <tr key={sum}>
+              <th scope="row">{t(name)}</th>
+              {outcomes.map((one, place) => (
+                <td key={NAMES[place]} class="num">
+                  {number(one[sum], digits)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+function Charts({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
+  const times = useMemo(() => outcomes[0]!.series.map((one) => one.time), [outcomes]);
+  return (
+    <div class="columns">
+      <div class="half">
+        <h3>{t("backtest.won")}</h3>
+        <Chart
+          times={times}
+          lines={useLines(outcomes, "gpu_hours")}
+          label={t("backtest.won")}
+          show={(value) => number(value, 1)}
+          height={180}
+        />
+      </div>
+      <div class="half">
+        <h3>{t("backtest.false_alarms")}</h3>
+        <Chart
+          times={times}
+          lines={useLines(outcomes, "false_alarms")}
+          label={t("backtest.false_alarms")}
+          show={(value) => number(value, 1)}
+          top={2}
+          height={180}
+        />
+      </div>
+    </div>
+  );
+}
+
+const COLOURS = ["busy", "idle-held"] as const;
+
+function useLines(outcomes: readonly BacktestOutcome[], what: "gpu_hours" | "false_alarms"): Line[] {
+  const dark = useDark();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: colours follow the theme
+  return useMemo(
+    () =>
+      outcomes.map((one, place) => ({
+        name: t(NAMES[place]!),
+        colour: colour(COLOURS[place]!),
+        values: one.series.map((point) => point[what]),
+        dashed: place === 1,
+      })),
+    [outcomes, what, dark],
+  );
+}
+
+function Namespaces({ outcomes }: { outcomes: readonly BacktestOutcome[] }) {
+  const names = [...new Set(outcomes.flatMap((one) => one.namespaces.map((row) => row.namespace)))];
+  if (names.length === 0) return <p class="muted">{t("backtest.nothing")}</p>;
+  const rowOf = (one: BacktestOutcome, name: string) => one.namespaces.find((row) => row.namespace === name);
+  return (
+    <Scroll>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t("col.namespace")}</th>
+            {outcomes.map((_, place) => (
+              <th key={NAMES[place]} scope="col" class="num">
+                {t(NAMES[place]!)}
+              </th>
+            ))}
+            <th scope="col" class="num">
+              {t("col.false_alarms")}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {names.map((name) => (
+            <tr key={name}>
+              <th scope="row">
+                <Link to={pathOf("namespaces", name)}>{name}</Link>
+              </th>
+              {outcomes.map((one, place) => (
+                <td key={NAMES[place]} class="num">
+                  {number(rowOf(one, name)?.gpu_hours ?? 0, 1)}
+                </td>
+              ))}
+              <td class="num">{outcomes.map((one) => number(rowOf(one, name)?.false_alarms ?? 0)).join(" / ")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+function HeldBack({ outcome }: { outcome: BacktestOutcome }) {
+  const held = Object.entries(outcome.held_back).sort(([, a], [, b]) => b - a);
+  if (held.length === 0) return null;
+  return (
+    <>
+      <h3>{t("backtest.held")}</h3>
+      <ul class="sentences">
+        {held.map(([brake, times]) => (
+          <li key={brake}>{t("backtest.times", { n: number(times), what: brakeText(brake) })}</li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const TONES = { false_alarm: "bad", busy_later: "warn", ended: "plain", still_idle: "good" } as const;
+
+function Listed({ outcome }: { outcome: BacktestOutcome }) {
+  if (outcome.list.length === 0) return <p class="muted">{t("backtest.nothing")}</p>;
+  const hidden = outcome.list.length - LISTED + outcome.omitted;
+  return (
+    <>
+      <Scroll>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("col.workload")}</th>
+              <th scope="col">{t("col.when")}</th>
+              <th scope="col">{t("col.after")}</th>
+              <th scope="col" class="num">
+                {t("col.gpu_hours_won")}
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {outcome.list.slice(0, LISTED).map((one) => (
+              <tr key={`${one.pod_uid}${one.at}`}>
+                <th scope="row">
+                  <Link to={pathOf("workloads", one.namespace, one.pod)}>
+                    {one.namespace}/{one.pod}
+                  </Link>
+                </th>
+                <td>{moment(one.at)}</td>
+                <td>
+                  <Tag tone={TONES[one.end]}>{t(`backtest_end.${one.end}`)}</Tag>
+                </td>
+                <td class="num">{number(one.gpu_hours, 1)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      {hidden > 0 && <p class="muted small">{t("backtest.omitted", { n: number(hidden) })}</p>}
+    </>
+  );
+}

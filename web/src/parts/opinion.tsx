@@ -1,0 +1,59 @@
+/** What a language model says, beside the verdict of the numbers. Its texts are plain text, never markup. */
+import "../style/reclaim.css";
+import type { Opinion, WithOpinion } from "../api/shapes";
+import { now } from "../state/clock";
+import { named } from "../state/vocabulary";
+import { t } from "../words";
+import { ageOf, duration, number, percent } from "./format";
+import { About, Tag } from "./pieces";
+
+/** The opinion on something, if the analyzer asked for one. */
+export const opinionOf = (of: object): Opinion | null => (of as WithOpinion<object>).opinion ?? null;
+
+export function OpinionBox({ opinion, of }: { opinion: Opinion | null; of?: string }) {
+  if (!opinion) return null;
+  return (
+    <section class="opinion" aria-label={`${t("opinion.title")} ${of ?? ""}`.trim()}>
+      <h3>
+        {t("opinion.title")}
+        {of && t("join") + of} <About of={t("opinion.title")}>{t("opinion.about")}</About>
+      </h3>
+      <Said opinion={opinion} />
+    </section>
+  );
+}
+
+function Said({ opinion }: { opinion: Opinion }) {
+  if (opinion.state === "pending") return <p class="muted">{t("opinion.pending")}</p>;
+  if (opinion.state === "failed" || opinion.status === null) {
+    return <p class="muted">{t("opinion.failed", { code: named("error", opinion.error) })}</p>;
+  }
+  const age = ageOf(opinion.at, now.value);
+  return (
+    <>
+      <div class="tags">
+        <Tag tone={opinion.applied ? "warn" : "plain"}>{t(`opinion.${opinion.status}`)}</Tag>
+        <span class="muted small">{t("opinion.confidence", { share: percent(opinion.confidence) })}</span>
+        <span class="muted small">{t("opinion.score", { score: number(opinion.ai_adjusted_score, 1) })}</span>
+        <Tag tone={opinion.applied ? "warn" : "plain"}>{t(opinion.applied ? "opinion.vetoes" : "opinion.shown")}</Tag>
+      </div>
+      <dl class="opinion-texts">
+        {opinion.reason && (
+          <>
+            <dt>{t("opinion.reason")}</dt>
+            <dd>{opinion.reason}</dd>
+          </>
+        )}
+        {opinion.recommendation && (
+          <>
+            <dt>{t("opinion.recommendation")}</dt>
+            <dd>{opinion.recommendation}</dd>
+          </>
+        )}
+      </dl>
+      {opinion.model && age !== null && (
+        <p class="muted small">{t("opinion.source", { model: opinion.model, time: duration(age) })}</p>
+      )}
+    </>
+  );
+}
