@@ -2350,7 +2350,7 @@ export interface components {
         /** ReclaimPolicy */
         ReclaimPolicy: {
             /**
-             * @description control: call the control service for each GPU. notify: tell the owner only.
+             * @description control: call the control service for each GPU. scale: scale the owner of the pod to zero, stop its notebook, suspend its job, or evict the pod. notify: tell the owner only.
              * @enum {unknown}
              */
             action?: "control" | "notify" | "scale";
@@ -2380,7 +2380,7 @@ export interface components {
             notify_first?: boolean;
             /** @description Namespaces whose workloads are left alone, separated by commas. */
             protected_namespaces?: string[];
-            /** @description Priority classes whose workloads are left alone, separated by commas. No effect yet: pods are not read from the Kubernetes API. */
+            /** @description Priority classes whose workloads are left alone, separated by commas. Needs kube.enabled. */
             protected_priorities?: string[];
             /** @description Stop switch: no action is taken, and no notice is sent. */
             stop?: boolean;
