@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from vgpuscope.config import SETTINGS, Config, Loaded, Setting
@@ -68,7 +68,12 @@ class Backtests:
 
             past = self._past.read(begin=span.begin, end=span.end)
             found = await replayed(
-                past, span, current.config, proposed and proposed.config, told=told, within=self._within
+                past,
+                span,
+                current.config,
+                proposed.config if proposed else None,
+                told=told,
+                within=self._within,
             )
             changed = changes(current, proposed)
             return await asyncio.to_thread(
@@ -82,7 +87,7 @@ class Backtests:
 
 
 async def replayed(
-    past: AsyncIterator[Analysis],
+    past: AsyncGenerator[Analysis, None],
     span: Span,
     current: Config,
     proposed: Config | None,
@@ -92,12 +97,14 @@ async def replayed(
 ) -> Comparison:
     """The past through the policies; it ends early if it takes longer than allowed."""
     by = None if within is None else time.monotonic() + within
-    found = Comparison(_replay(current, span), proposed and _replay(proposed, span), begin=span.begin, end=span.end)
-    async for analysis in past:
-        told(await asyncio.to_thread(found.follow, analysis))
-        if by is not None and time.monotonic() > by:
-            found.cut(analysis.window.end)
-            break
+    beside = _replay(proposed, span) if proposed else None
+    found = Comparison(_replay(current, span), beside, begin=span.begin, end=span.end)
+    async with aclosing(past):
+        async for analysis in past:
+            told(await asyncio.to_thread(found.follow, analysis))
+            if by is not None and time.monotonic() > by:
+                found.cut(analysis.window.end)
+                break
     await asyncio.to_thread(found.close)
     return found
 
@@ -125,5 +132,4 @@ def _text(setting: Setting, value: object) -> str:
     """The value as it is written in a file."""
     if setting.form == "duration" and isinstance(value, float):
         return duration.text(value)
-    shown = setting.shown(value)
-    return shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
+    return str(setting.shown(value))
