@@ -27,6 +27,7 @@ GONE = "gone"  # the pod has left: another one has its GPU
 _LATE = 0.12  # share of the window by which the last look may be late
 _ATTEMPTS = 4
 _ANALYSES = 3
+_QUIET = 4.0  # seconds
 _POLICY = """
 analyzer: {history: cases.db}
 control: {enabled: true, dry_run: false, api_url: "%s"}
@@ -133,7 +134,8 @@ def _acted(world: World, url: str, path: Path, control: "Control") -> set[str]:
     with service(path, *flags) as analyzer:
         for _ in range(_ANALYSES - 1):
             analyzer.analyse()
-        analyzer.wait(lambda: _delivered(analyzer, control))
+        quiet = Quiet()
+        analyzer.wait(lambda: quiet.holds(_delivered(analyzer, control)))
     return {body["evidence"]["pod_uid"] for body in control.received}
 
 
@@ -142,7 +144,21 @@ def _delivered(analyzer: Service, control: "Control") -> bool:
     cases = analyzer.get("/api/v1/reclaim?limit=10000")["cases"]
     wanted = {(case["id"], gpu) for case in cases if case["acted_at"] for gpu in case["gpu_ids"]}
     sent = {(body["evidence"]["pod_uid"], body["gpu_id"]) for body in control.received}
-    return bool(cases) and wanted == sent
+    return wanted == sent
+
+
+class Quiet:
+    """Whether something has held for a while: a world may have no case at all, and calls go out every second."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def holds(self, now: bool) -> bool:
+        if not now:
+            self._since = None
+            return False
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since >= _QUIET
 
 
 def taken(cases: list[Case], acted: set[str]) -> list[Taken]:

@@ -74,7 +74,7 @@ def row_of(watched: Watched, pod: str) -> Locator:
 def test_every_state_brake_and_action_of_the_model_has_words():
     words = (REPOSITORY / "web" / "src" / "words" / "en.ts").read_text()
     wanted = [f"case_state.{one}" for one in STATES] + [f"case_about.{one}" for one in STATES]
-    wanted += [f"brake.{one}" for one in BRAKES] + [f"policy_action.{one}" for one in Action.__args__]
+    wanted += [f"brake.{one}" for one in BRAKES] + [f"policy_action.{one}" for one in get_args(Action)]
     assert [key for key in wanted if f'"{key}":' not in words] == []
 
 

@@ -50,7 +50,9 @@ def _as_table(loaded: "Loaded") -> str:
     rows = [(s.path, s.shown(loaded.value(s.path)), loaded.origins[s.path]) for s in SETTINGS]
     rows.insert(0, ("SETTING", "VALUE", "FROM"))
     longest = _LINE - 4 - sum(max(len(row[i]) for row in rows) for i in (0, 2))
-    widths = [max(len(row[i]) for row in rows if len(row[i]) <= most) for i, most in ((0, _LINE), (1, longest))]
+    widths = [
+        max((len(row[i]) for row in rows if len(row[i]) <= most), default=0) for i, most in ((0, _LINE), (1, longest))
+    ]
     return "\n".join(f"{path:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for path, value, origin in rows)
 
 

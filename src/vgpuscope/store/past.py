@@ -7,7 +7,7 @@ frame begins a chain, once a day and after each restart. A frame whose chain is 
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from math import floor
 from typing import NamedTuple
@@ -159,7 +159,7 @@ class PastStore:
 
     # ── for everybody ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def read(self, *, begin: UnixTime, end: UnixTime) -> AsyncIterator[Analysis]:
+    async def read(self, *, begin: UnixTime, end: UnixTime) -> AsyncGenerator[Analysis, None]:
         """The analyses that ended in this span, oldest first, with all that a replay needs."""
         chain = _Chain()
         [(start,)] = await self._engine.read(lambda tx: tx.all(_START, begin=_millis(begin)))

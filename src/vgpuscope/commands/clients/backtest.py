@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -154,7 +154,7 @@ def _nothing(_: object) -> None:
     """A store needs no source."""
 
 
-async def _past(asked: Asked, settings: Settings, span: Span) -> AsyncIterator[Analysis]:
+async def _past(asked: Asked, settings: Settings, span: Span) -> AsyncGenerator[Analysis, None]:
     if asked.history:
         engine = _engine(asked.history)
         try:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct
@@ -70,7 +71,7 @@ class Backtests:
                 past,
                 span,
                 current.config,
-                None if proposed is None else proposed.config,
+                proposed.config if proposed else None,
                 told=told,
                 within=self._within,
             )
@@ -86,7 +87,7 @@ class Backtests:
 
 
 async def replayed(
-    past: AsyncIterator[Analysis],
+    past: AsyncGenerator[Analysis, None],
     span: Span,
     current: Config,
     proposed: Config | None,
@@ -96,13 +97,14 @@ async def replayed(
 ) -> Comparison:
     """The past through the policies; it ends early if it takes longer than allowed."""
     by = None if within is None else time.monotonic() + within
-    other = None if proposed is None else _replay(proposed, span)
-    found = Comparison(_replay(current, span), other, begin=span.begin, end=span.end)
-    async for analysis in past:
-        told(await asyncio.to_thread(found.follow, analysis))
-        if by is not None and time.monotonic() > by:
-            found.cut(analysis.window.end)
-            break
+    beside = _replay(proposed, span) if proposed else None
+    found = Comparison(_replay(current, span), beside, begin=span.begin, end=span.end)
+    async with aclosing(past):
+        async for analysis in past:
+            told(await asyncio.to_thread(found.follow, analysis))
+            if by is not None and time.monotonic() > by:
+                found.cut(analysis.window.end)
+                break
     await asyncio.to_thread(found.close)
     return found
 

@@ -1,6 +1,6 @@
 """The past as Prometheus has it: every window is read and judged again, by the same code as the window of now."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from vgpuscope.config import Config
 from vgpuscope.model.analysis import Analysis
@@ -9,7 +9,9 @@ from vgpuscope.model.quantity import UnixTime
 from vgpuscope.services.analyzer.cycle import Board, Cycle, Source
 
 
-async def past_readings(source: Source, config: Config, *, begin: UnixTime, end: UnixTime) -> AsyncIterator[Analysis]:
+async def past_readings(
+    source: Source, config: Config, *, begin: UnixTime, end: UnixTime
+) -> AsyncGenerator[Analysis, None]:
     """An analysis each interval, oldest first. One that fails is left out; if all fail, the last error is raised."""
     at = begin
     cycle = Cycle(lambda: config, lambda: source, owners=_no_owners, done=_nothing, clock=lambda: at)

@@ -65,7 +65,7 @@ from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
-from vgpuscope.store.results.history import History, open_history
+from vgpuscope.store.results.history import History, open_history, Unstored
 from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog
@@ -334,7 +334,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look,
             leader=self._leads,
-            history=self._settings.config.analyzer.keeps_results and self._stored is True,
+            history=not isinstance(self._history, Unstored) and self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
             ai_error=self.opinions.last_error,
         )

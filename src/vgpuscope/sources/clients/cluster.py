@@ -70,4 +70,4 @@ class PendingApi(ClusterApi[PendingList]):
         answer = await self.get(PENDING.path + (f"?{query}" if query else ""))
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        return self._decoded(answer, self._content)
+        return self._decoded(answer)

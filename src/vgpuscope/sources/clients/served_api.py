@@ -80,7 +80,7 @@ class ServedApi(Generic[T]):
         answer = await self.get(self._kind.path)
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        return self._decoded(answer, self._content), answer.headers
+        return self._decoded(answer), answer.headers
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
         """The response, of any status; raises SourceDown if there is none or another vgpuscope service answers."""
@@ -93,7 +93,7 @@ class ServedApi(Generic[T]):
         answer = await self._send(method, path, headers=headers, body=sent)
         if answer.status_code != httpx2.codes.OK:
             raise self._said(answer, changes=method == "POST")
-        return self._decoded(answer, content)
+        return self._read(answer, content)
 
     async def _send(
         self, method: str, path: str, *, headers: Mapping[str, str] | None, body: bytes | None = None
@@ -118,8 +118,11 @@ class ServedApi(Generic[T]):
             raise self._another(there)
         return answer
 
-    def _decoded(self, answer: Answer, content: type[V]) -> V:
-        """The decoded body of a response; raises SourceDown if it has another shape."""
+    def _decoded(self, answer: Answer) -> T:
+        """The content of a response; raises SourceDown if it has another shape."""
+        return self._read(answer, self._content)
+
+    def _read(self, answer: Answer, content: type[V]) -> V:
         try:
             return msgspec.json.decode(answer.content, type=content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
