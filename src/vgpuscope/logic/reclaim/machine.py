@@ -277,7 +277,9 @@ def _held(case: Case, brakes: tuple[Brake, ...]) -> Case:
 
 
 def _grace_ends(case: Case, now: _Now) -> UnixTime:
-    """An owner who asks for a longer grace period after the notice gets it."""
+    """An owner who asks for a longer grace period after the notice gets it; one who agreed waits for nothing."""
+    if case.reason == "owner_agreed":
+        return case.next_at or 0.0
     return max(case.next_at or 0.0, case.since + (now.known.pod.idle_grace or 0.0))
 
 
