@@ -14,6 +14,7 @@ class Notes(Struct, frozen=True, kw_only=True):
 
     consent: Consent | None = None
     grace: Seconds | None = None
+    notify: str = ""  # who is told
     last_activity: UnixTime | None = None  # of a notebook
     schedule: tuple[OpenHours, ...] = ()  # when it is needed
     queues: tuple[str, ...] = ()  # that it serves

@@ -139,6 +139,7 @@ class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
 
     consent: Consent | None = None  # by annotation of the pod, its owner or its namespace
     idle_grace: Seconds | None = None
+    notify: str = ""  # the annotation vgpuscope.io/notify of the pod, its owner or its namespace: who is told
     priority_class: str = ""
     created: UnixTime | None = None
     reversible: bool = False  # its owner can be scaled back

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.logic.reclaim.test_machine import LIVE, OLD, Player, gpu, tenant
-from vgpuscope.logic.reclaim.annotations import consent_of, grace_of, queues_of, signals_of
+from vgpuscope.logic.reclaim.annotations import consent_of, grace_of, notify_of, queues_of, signals_of
 from vgpuscope.logic.reclaim.brakes import Known, joined
 from vgpuscope.logic.reclaim.targets import chosen, fought_over, peers, reversible
 from vgpuscope.model.allocation import Controller
@@ -29,6 +29,11 @@ def test_never_wins_everywhere_and_otherwise_the_nearest_does():
 def test_the_nearest_grace_period_counts_and_zero_is_one():
     assert grace_of([Notes(), Notes(grace=0.0), Notes(grace=60.0)]) == 0.0
     assert grace_of([Notes(), Notes()]) is None
+
+
+def test_the_nearest_level_names_who_is_told():
+    assert notify_of([Notes(), Notes(notify="alice"), Notes(notify="team")]) == "alice"
+    assert notify_of([Notes()]) == ""
 
 
 def test_queues_of_all_levels():
@@ -169,4 +174,14 @@ def test_an_owner_who_asks_for_a_longer_grace_after_the_notice_gets_it():
         player.see(number * 600.0, gpu(0, tenant("a", "idle")))
         assert player.acts == []
     player.see(13 * 600.0, gpu(0, tenant("a", "idle")))
+    assert len(player.acts) == 1
+
+
+def test_an_owner_who_agreed_waits_for_nothing():
+    known = Known(pod=PodFacts(read=True, created=0.0, idle_grace=7200.0))
+    player = Player(policy=replace(LIVE, confirmations=1), known=known, world={"kube": "ok"})
+    player.see(600.0, gpu(0, tenant("a", "idle")))
+    agreed = replace(player.cases["uid-a"], reason="owner_agreed", since=1000.0, next_at=1000.0)
+    player.cases["uid-a"] = agreed
+    player.see(1200.0, gpu(0, tenant("a", "idle")))
     assert len(player.acts) == 1

@@ -106,8 +106,9 @@ async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a
         assert 'vgpuscope_reclaim_workloads{state="acting"} 1' in await one.metrics()
 
 
-async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would_have_done(tmp_path, control):
+async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would_have_done(tmp_path, control, caplog):
     async with analyzer(tmp_path, control) as one:
+        assert "priority classes of pods are not read" in caplog.text
         [case] = await cases(one)
         assert (case["state"], case["dry_run"], case["pod_uid"]) == ("acting", True, "uid-1")
         assert control.received == []

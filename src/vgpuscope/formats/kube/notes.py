@@ -23,6 +23,7 @@ _CONSENTS: tuple[Consent, ...] = ("never", "notify", "auto")
 _PART = re.compile(r"([0-9]{1,6})(s|m|h|d)")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST: Seconds = 30 * 86400.0
+_LONGEST_NAME = 1000  # characters of who is told
 _SHOWN = 80  # characters of a value in the evidence
 
 
@@ -34,6 +35,7 @@ def notes_of(annotations: Mapping[str, str]) -> Notes:
     return Notes(
         consent="never" if forbids else _consent(annotations.get(RECLAIM)),
         grace=_grace(annotations.get(IDLE_GRACE)),
+        notify=annotations.get(NOTIFY, "").strip()[:_LONGEST_NAME],
         last_activity=from_rfc3339(annotations.get(LAST_ACTIVITY)),
         schedule=_schedule(annotations.get(SCHEDULE)) or (),
         queues=tuple(filter(None, (name.strip() for name in annotations.get(QUEUE, "").split(",")))),

@@ -23,6 +23,11 @@ def grace_of(levels: Sequence[Notes]) -> Seconds | None:
     return next((level.grace for level in levels if level.grace is not None), None)
 
 
+def notify_of(levels: Sequence[Notes]) -> str:
+    """Who is told, as the nearest level names them; "": nobody in particular."""
+    return next((level.notify for level in levels if level.notify), "")
+
+
 def queues_of(levels: Sequence[Notes]) -> frozenset[str]:
     """The queues that the workload says it serves."""
     return frozenset(name for level in levels for name in level.queues)

@@ -185,6 +185,7 @@ class ReclaimKube:
             read=True,
             consent=annotations.consent_of(levels),
             idle_grace=annotations.grace_of(levels),
+            notify=annotations.notify_of(levels),
             priority_class=pod.priority_class,
             created=pod.created,
             notify=next((one.notify for one in levels if one.notify), ""),
