@@ -66,7 +66,9 @@ def tried(api, operation, mode) -> None:
     @given(case=api[operation.path][operation.method].as_strategy(generation_mode=mode))
     @FEW
     def check(case):
-        assume([] not in (case.query or {}).values())  # a parameter without a value is not sent, and so not refused
+        asked = case.query or {}
+        # a parameter without a value is not sent, and so not refused; any text is the name of a namespace
+        assume([] not in asked.values() and {} not in asked.values() and not isinstance(asked.get("namespace"), dict))
         case.call_and_validate(timeout=SOON, headers=BEARER, excluded_checks=beyond)
 
     check()
