@@ -20,7 +20,6 @@ class Notes(Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()  # that it serves
     restored: UnixTime | None = None  # when we put back what was there
     wrong: tuple[Signal, ...] = ()  # what is not understood
-    notify: str = ""  # who is told
 
 
 class KubeObject(Struct, frozen=True, kw_only=True):

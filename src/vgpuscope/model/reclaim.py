@@ -143,7 +143,6 @@ class PodFacts(Struct, frozen=True, kw_only=True, gc=False):
     priority_class: str = ""
     created: UnixTime | None = None
     reversible: bool = False  # its owner can be scaled back
-    notify: str = ""  # the annotation vgpuscope.io/notify of the pod, its owner or its namespace: who is told
     target: Target | None = None  # what would be changed; None: nothing can be
     peers: tuple[PodUID, ...] = ()  # all pods of the target that have or want GPUs, the workload's own among them
 

@@ -41,7 +41,6 @@ def notes_of(annotations: Mapping[str, str]) -> Notes:
         queues=tuple(filter(None, (name.strip() for name in annotations.get(QUEUE, "").split(",")))),
         restored=from_rfc3339(restored.at) if restored else None,
         wrong=wrong,
-        notify=annotations.get(NOTIFY, "").strip(),
     )
 
 

@@ -65,7 +65,7 @@ from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
-from vgpuscope.store.results.history import History, open_history, Unstored
+from vgpuscope.store.results.history import History, Unstored, open_history
 from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog

@@ -188,7 +188,6 @@ class ReclaimKube:
             notify=annotations.notify_of(levels),
             priority_class=pod.priority_class,
             created=pod.created,
-            notify=next((one.notify for one in levels if one.notify), ""),
         )
         if self._config().reclaim.action == "scale":
             facts = await self._with_target(facts, workload, pod, owners, around, complete=complete)
