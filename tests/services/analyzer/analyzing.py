@@ -176,6 +176,8 @@ class SharedLease(LocalLease):
 class SharedHistory(Unstored):
     """A store that several analyzers share, and that can be down."""
 
+    keeps = True
+
     def __init__(self, clock=time.monotonic) -> None:
         super().__init__(SharedLease(self, clock))
         self.down = False

@@ -42,7 +42,7 @@ from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import Call
+from vgpuscope.model.reclaim import Call, Case
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
@@ -65,7 +65,7 @@ from vgpuscope.services.frame import Loops, Plan, Restartable, Service, run
 from vgpuscope.sinks.webhook import Webhook
 from vgpuscope.sources.kube import check_kubeconfig
 from vgpuscope.store.lease import Leadership, Use
-from vgpuscope.store.results.history import History, Unstored, open_history
+from vgpuscope.store.results.history import History, open_history
 from vgpuscope.store.results.unsaved import Outbox
 from vgpuscope.store.results.wanted import AnalysisKey, Wanted
 from vgpuscope.store.timeline import EventLog
@@ -188,7 +188,7 @@ class Analyzer(Service):
             courses=self._courses,
         )
         self._with_opinions: tuple[Board | None, int, Board | None] = (None, 0, None)  # made from, changes, made
-        self.notices = Notices(lambda: settings.config)
+        self.notices = Notices(lambda: settings.config, opinion=self._opinion_on)
         self._kube = ReclaimKube(lambda: settings.config)
         activity = ReclaimActivity(
             lambda: settings.config,
@@ -215,6 +215,11 @@ class Analyzer(Service):
         )
         self._wake, self._hung_up, self._changing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._history_told, self._source_told = OnChange(log), OnChange(log)
+
+    def _opinion_on(self, case: Case) -> str:
+        """What a language model said of a case's workload; "" if nothing."""
+        found = self.opinions.on_pod(case.uid)
+        return (found.reason or "") if found else ""
 
     def about(self) -> dict[str, object]:
         return {"source": self._sources.name}
@@ -334,7 +339,7 @@ class Analyzer(Service):
             stale=self._cycle.staleness(),
             look=self._look,
             leader=self._leads,
-            history=not isinstance(self._history, Unstored) and self._stored is True,
+            history=self._history.keeps and self._stored is True,
             failing=tuple(f"{name}: {e.code}" for name, e in self._followers.failing.items()),
             ai_error=self.opinions.last_error,
         )

@@ -73,7 +73,7 @@ class ClusterNodes(ClusterApi[list[_Node]]):
         answer = await self.get(CLUSTER.path)
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        return self._decoded(answer, self._content)
+        return self._decoded(answer)
 
 
 def _allocations(nodes: list[_Node]) -> Allocations:

@@ -35,7 +35,7 @@ class Owners(ServedApi[dict[str, str]]):
             return
         if answer.status_code != httpx2.codes.OK:
             raise self._refused(answer)
-        self._owners = _by_pod(self._decoded(answer, self._content))
+        self._owners = _by_pod(self._decoded(answer))
         if tag := answer.headers.get("etag"):
             self._client.headers["If-None-Match"] = tag
         else:

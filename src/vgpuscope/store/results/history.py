@@ -18,6 +18,7 @@ from vgpuscope.store.timeline import EventLog, LocalEvents, StoredEvents
 class History(Protocol):
     """A store of results. Every call may raise HistoryDown, and none blocks the event loop."""
 
+    keeps: bool  # False: what is saved is not kept
     lease: Lease  # lease for the replica that analyses and saves
     events: EventLog  # of the same store
     reclaim: ReclaimStore | None  # of the same store
@@ -79,6 +80,8 @@ def open_history(
 
 class Unstored:
     """Stores nothing: the board shows the last analysis, and a reference here would keep it alive for longer."""
+
+    keeps = False
 
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease: Lease = lease or LocalLease()

@@ -35,6 +35,8 @@ _LATEST_WITHIN = 30.0  # seconds; a replica that should analyse does not wait lo
 class StoredHistory:
     """Results in a database."""
 
+    keeps = True
+
     def __init__(
         self,
         engine: Engine,
