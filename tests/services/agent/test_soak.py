@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from tests.environment import uncovered
 from tests.native import build
 from tests.services.agent.soak import LEAVE_IN_A_WINDOW
-from tests.uncovered import uncovered
 
 pytestmark = pytest.mark.soak
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from tests.contract.clusterrun import exporter, holder, registered
+from tests.environment import uncovered
 from tests.services.cluster.badapi import bad_api
 from tests.services.cluster.soak import LOOKS
-from tests.uncovered import uncovered
 from vgpuscope.catalog import cluster as m
 
 WITHIN = 3600.0  # seconds, on a machine that does other things too

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.environment import uncovered
 from tests.paths import REPOSITORY, TESTS
 from tests.store.fleets import DAY, GIB, HOUR, NOON, analyses, analysis, fleet, gpu, points, runs, tenant
 from tests.store.results.laws import assert_equal_points, every_point, rolled
-from tests.uncovered import uncovered
 from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Allocated, Evidence, Score, Stat
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown
 from vgpuscope.store.engine.engine import Engine
