@@ -44,67 +44,12 @@ export type AuditPage = Schemas["AuditPage"];
 export type AuditEntry = Schemas["AuditEntry"];
 
 /** What a language model says of a GPU or tenant. Its texts are not to be trusted: they are shown as plain text. */
-export interface Opinion {
-  readonly state: "answered" | "pending" | "failed";
-  readonly status: "active" | "idle" | "suspicious" | null;
-  readonly confidence: number | null;
-  readonly reason: string | null;
-  readonly recommendation: string | null;
-  readonly ai_adjusted_score: number | null;
-  readonly at: string | null;
-  readonly model: string | null;
-  readonly applied: boolean; // it holds reclaim back
-  readonly error: string | null;
-}
+export type Opinion = Schemas["OpinionRow"];
 /** Absent where the analyzer asks no model. */
 export type WithOpinion<T> = T & { readonly opinion?: Opinion | null };
 export type CaseRow = WithOpinion<Schemas["CaseRow"]>;
 
 /** A back-test: what the policy in effect, and a proposed one, would have done. */
-export interface Backtest {
-  readonly begin: number;
-  readonly end: number;
-  readonly complete: boolean;
-  readonly replayed_until: number;
-  readonly busy_within: number;
-  readonly step: number;
-  readonly coverage: {
-    readonly ratio: number;
-    readonly analyses: number;
-    readonly gaps: readonly { readonly begin: number; readonly end: number }[];
-  };
-  readonly not_applied: readonly string[];
-  readonly not_applied_codes: readonly string[];
-  readonly changed: readonly { readonly key: string; readonly current: string; readonly proposed: string }[];
-  readonly current: BacktestOutcome;
-  readonly proposed: BacktestOutcome | null;
-}
-interface BacktestSum {
-  readonly actions: number;
-  readonly gpu_hours: number;
-  readonly unknown_gpu_hours: number;
-  readonly false_alarms: number;
-}
-export interface BacktestOutcome extends BacktestSum {
-  readonly workloads: number;
-  readonly busy_later: number;
-  readonly ended: number;
-  readonly still_idle: number;
-  readonly held_back: Readonly<Record<string, number>>;
-  readonly namespaces: readonly (BacktestSum & { readonly namespace: string })[];
-  readonly series: readonly (BacktestSum & { readonly time: number })[];
-  readonly list: readonly {
-    readonly at: number;
-    readonly until: number | null;
-    readonly end: "false_alarm" | "busy_later" | "ended" | "still_idle";
-    readonly namespace: string;
-    readonly pod: string;
-    readonly pod_uid: string;
-    readonly gpu_hours: number;
-  }[];
-  readonly omitted: number;
-}
-export interface BacktestProgress {
-  readonly running: boolean;
-  readonly done: number; // 0-1
-}
+export type Backtest = Schemas["Backtest"];
+export type BacktestOutcome = Schemas["Outcome"];
+export type BacktestProgress = Schemas["BacktestProgress"];

@@ -2240,6 +2240,7 @@ export interface components {
             protected_priorities: string[];
             stopped_by: string | null;
             without: string[];
+            without_codes: ("channel" | "kube" | "kube_down" | "prometheus" | "store")[];
             working_hours: number;
         };
         /**

@@ -21,7 +21,6 @@ import {
   WhyNoActions,
 } from "../parts/reclaim";
 import { type Column, Table } from "../parts/table";
-import { language } from "../state/preferences";
 import { scope } from "../state/scope";
 import { may } from "../state/session";
 import { carried, go, pathOf } from "../state/url";
@@ -331,8 +330,8 @@ export function PolicyView({ policy }: { policy: Loaded<PolicyBody> }) {
           </div>
           <Panel title={t("policy.without")} note={number(data.without.length)}>
             <ul class="sentences">
-              {data.without.map((one) => (
-                <li key={one}>{withoutText(one)}</li>
+              {data.without.map((sentence, at) => (
+                <li key={sentence}>{withoutText(sentence, data.without_codes?.[at])}</li>
               ))}
             </ul>
           </Panel>
@@ -379,13 +378,7 @@ function brakeRows(data: PolicyBody): Rows {
 }
 
 /** The API has these sentences in English; the beginning of one tells which it is. */
-const WITHOUT: readonly (readonly [string, Key])[] = [
-  ["No Kubernetes API", "without.kube"],
-  ["No channel", "without.channel"],
-  ["analyzer.history", "without.store"],
-];
-
-function withoutText(sentence: string): string {
-  const known = WITHOUT.find(([begin]) => sentence.startsWith(begin));
-  return known && language.value !== "en" ? t(known[1]) : sentence;
+/** In the reader's language; an older analyzer gives no codes. */
+function withoutText(sentence: string, code: PolicyBody["without_codes"][number] | undefined): string {
+  return code ? t(`without.${code}`) : sentence;
 }

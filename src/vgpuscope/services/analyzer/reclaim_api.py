@@ -15,6 +15,7 @@ from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.reclaim import Case, State
 from vgpuscope.services.analyzer.reclaim import Reclaim
 from vgpuscope.views.reclaim.api import (
+    Absent,
     BreakerState,
     CaseRow,
     PolicyBody,
@@ -24,14 +25,15 @@ from vgpuscope.views.reclaim.api import (
     policy_body,
 )
 
-_WITHOUT_KUBE = (
-    "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not read."
-)
-_KUBE_DOWN = "The Kubernetes API does not answer: no action is taken."
-_WITHOUT_PROMETHEUS = "Prometheus is not the source: requests of inference servers and lengths of queues are not read."
-_WITHOUT_CHANNEL = "No channel for notices is configured: owners are not notified before an action."
-_WITHOUT_STORE = "analyzer.history is not set: nothing is remembered, so nothing is done."
 _DAY: Seconds = 86400.0
+_WITHOUT: dict[Absent, str] = {
+    "store": "analyzer.history is not set: nothing is remembered, so nothing is done.",
+    "kube": "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not "
+    "read.",
+    "kube_down": "The Kubernetes API does not answer: no action is taken.",
+    "prometheus": "Prometheus is not the source: requests of inference servers and lengths of queues are not read.",
+    "channel": "No channel for notices is configured: owners are not notified before an action.",
+}
 
 
 class CasesQuery(Struct, frozen=True, kw_only=True):
@@ -181,18 +183,18 @@ class ReclaimApi:
             mode=reclaim.mode,
             stopped_by=reclaim.stopped_by,
             breaker=self._breaker(),
-            without=tuple(self._without()),
+            without={absent: _WITHOUT[absent] for absent in self._without()},
         )
 
-    def _without(self) -> Iterator[str]:
+    def _without(self) -> Iterator[Absent]:
         if self._reclaim.mode == "off":
-            yield _WITHOUT_STORE
+            yield "store"
         if self._reclaim.kube != "ok":
-            yield _WITHOUT_KUBE if self._reclaim.kube == "none" else _KUBE_DOWN
+            yield "kube" if self._reclaim.kube == "none" else "kube_down"
         if not self._reclaim.asks_prometheus:
-            yield _WITHOUT_PROMETHEUS
+            yield "prometheus"
         if not self._reclaim.notifies:
-            yield _WITHOUT_CHANNEL
+            yield "channel"
 
     def _breaker(self) -> BreakerState:
         breaker = self._reclaim.breaker

@@ -1,13 +1,16 @@
 """What the API says about taking GPUs back."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from vgpuscope.model.console.opinion import OpinionRow
 from vgpuscope.model.quantity import Ratio, Seconds, UnixTime
 from vgpuscope.model.reclaim import STATES, Action, Brake, Case, Policy, Share, Signal, State
+
+Absent: TypeAlias = Literal["store", "kube", "kube_down", "prometheus", "channel"]  # what reclaim has to do without
 
 
 class CaseRow(Struct, frozen=True, kw_only=True):
@@ -78,6 +81,7 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     stopped_by: str | None
     breaker: BreakerState
     without: tuple[str, ...]  # what cannot apply, in sentences
+    without_codes: tuple[Absent, ...]  # the same, for programs
 
 
 def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
@@ -115,7 +119,7 @@ def counted(cases: Iterable[Case]) -> dict[State, int]:
 
 
 def policy_body(
-    policy: Policy, *, mode: str, stopped_by: str, breaker: BreakerState, without: tuple[str, ...]
+    policy: Policy, *, mode: str, stopped_by: str, breaker: BreakerState, without: Mapping[Absent, str]
 ) -> PolicyBody:
     return PolicyBody(
         mode=mode,
@@ -135,5 +139,6 @@ def policy_body(
         working_hours=len(policy.working_hours),
         stopped_by=stopped_by or None,
         breaker=breaker,
-        without=without,
+        without=tuple(without.values()),
+        without_codes=tuple(without),
     )
