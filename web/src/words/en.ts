@@ -567,7 +567,8 @@ export const en = {
   "policy_action.notify": "notify the owner only",
   "without.kube": "No Kubernetes API is configured: annotations, owners and priority classes are not read.",
   "without.kube_down": "The Kubernetes API does not answer: no action is taken.",
-  "without.prometheus": "Prometheus is not the source: requests of inference servers and lengths of queues are not read.",
+  "without.prometheus":
+    "Prometheus is not the source: requests of inference servers and lengths of queues are not read.",
   "without.channel": "No channel for notices is configured: owners are not notified before an action.",
   "without.store": "analyzer.history is not set: nothing is remembered, so nothing is done.",
   "answer.yes": "yes",
