@@ -22,7 +22,7 @@ from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed
 from vgpuscope.model.analysis import Tenant
 from vgpuscope.model.errors import CallFailed, CaseUnfit
 from vgpuscope.model.reclaim import Call, Workload
-from vgpuscope.services.analyzer.reclaim import Order
+from vgpuscope.services.analyzer.reclaim_calls import Order
 from vgpuscope.sinks.kube import Why
 from vgpuscope.store.engine.engine import open_engine
 

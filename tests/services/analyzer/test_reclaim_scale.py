@@ -22,7 +22,8 @@ from vgpuscope.config import Config
 from vgpuscope.logic.reclaim.brakes import Known
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
 from vgpuscope.model.reclaim import Consent, PodFacts, Target
-from vgpuscope.services.analyzer.reclaim import Delivered, Order, Reclaim
+from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
+from vgpuscope.services.analyzer.reclaim_calls import Order
 from vgpuscope.store.engine.engine import open_engine
 
 OWNERS = {"a": "web", "b": "web", "c": "solo"}

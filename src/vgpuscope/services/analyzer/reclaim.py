@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -29,16 +28,17 @@ from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.audit import AuditEntry, AuditPage
 from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDown, NotLeader, Unknown
 from vgpuscope.model.notices import ANSWERED, OWNER, Link, Notice, NoticeKind
-from vgpuscope.model.opinion import Opinion, Stance
+from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import OPEN, Call, Case, Finding, PodFacts, Policy, State, Target, Workload
+from vgpuscope.model.reclaim import OPEN, Call, Case, Finding, PodFacts, Policy, State, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import error_fields, fields
+from vgpuscope.services.analyzer.reclaim_calls import control_call, restore_call, scale_call
+from vgpuscope.services.analyzer.reclaim_entries import MACHINE, breaker_entries, moved_entry, told_of
 from vgpuscope.store.reclaim import Batch, ReclaimStore
 
 log = logging.getLogger(__name__)
 
-MACHINE = "vgpuscope"  # the actor of what no person did
 _FRESH: Seconds = 60.0  # the age of an analysis by which a call may still be made
 _LOOK_EVERY: Seconds = 1.0
 _HELD: Seconds = 10.0  # until a notice that may not be sent now is looked at again
@@ -80,16 +80,6 @@ class Learn(Protocol):
     """Reads what is to be known of some workloads beyond their GPUs. `seen` are all workloads of the last analysis."""
 
     async def __call__(self, workloads: Sequence[Workload], *, fresh: bool, seen: Collection[PodUID]) -> None: ...
-
-
-class Order(Struct, frozen=True, kw_only=True):
-    """The body of a call that changes the cluster: what is changed, and because of which pod."""
-
-    namespace: str
-    pod: str
-    pod_uid: PodUID
-    target: Target
-    taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
 
 
 class Lead(Protocol):
@@ -325,7 +315,7 @@ class Reclaim:
 
     def _batch(self, done: Tick) -> Batch:
         now, policy = self._clock(), self.policy()
-        entries = [*_breaker_entry(self._memory.breaker, done.memory.breaker, now)]
+        entries = [*breaker_entries(self._memory.breaker, done.memory.breaker, now)]
         entries += (self._entry(move, now) for move in done.moves if _worth_telling(move))
         return Batch(
             cases=[move.after for move in done.moves],
@@ -342,8 +332,8 @@ class Reclaim:
     def _entry(self, move: Move, now: UnixTime) -> AuditEntry:
         """The entry of a move; a decision also records what the language model said, or that it did not answer."""
         if move.wish != "act":
-            return _entry(move, now)
-        return _entry(move, now, model=self._facts(move.after.workload).model)
+            return moved_entry(move, now)
+        return moved_entry(move, now, model=self._facts(move.after.workload).model)
 
     def _calls(self, move: Move, now: UnixTime, policy: Policy) -> Sequence[Call]:
         if move.wish != "act" or policy.dry_run:
@@ -528,7 +518,7 @@ class Reclaim:
             namespace=case.namespace,
             pod=case.pod,
             reason=call.error,
-            detail=msgspec.json.encode(_told_of(call)).decode(),
+            detail=msgspec.json.encode(told_of(call)).decode(),
         )
 
     # ── notices ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -602,7 +592,7 @@ class Reclaim:
             settled = [_after_attempt(call, error, now) for call in calls]
             cases = [case for call in settled if (case := await self._case_after_notice(call, now)) is not None]
             entries = [self._notice_entry(call, channel, now) for call in settled]
-            entries += (_entry(Move(self._cases[case.id], case, ""), now) for case in cases)
+            entries += (moved_entry(Move(self._cases[case.id], case, ""), now) for case in cases)
             told = [one for case in cases for one in self._notices_of(self._cases[case.id], case, now)]
             await store.settle_all(settled, Batch(cases=cases, audit=entries, calls=told), term=term)
             self._cases = {**self._cases, **{case.id: case for case in cases}}
@@ -693,7 +683,7 @@ class Reclaim:
         }[link.action]()
         if changed is None:
             raise CaseUnfit(f"the case of {case.namespace}/{case.pod} is {case.state}")
-        entry = replace(_entry(Move(case, changed, ""), now), actor=OWNER)
+        entry = replace(moved_entry(Move(case, changed, ""), now), actor=OWNER)
         return Batch(cases=[changed], audit=[entry], cancel=[case.id], used=link)
 
     # ── what people do ───────────────────────────────────────────────────────────────────────────────────────────
@@ -724,7 +714,7 @@ class Reclaim:
                 now = self._clock()
                 call = restore_call(case, case.target, together, number=len(before) + 1, now=now)
                 asked = replace(case, reason="restoring", by=by)
-                entry = replace(_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
+                entry = replace(moved_entry(Move(case, asked, ""), now), actor=by, what="restore_asked")
                 cancel = [one.id for one in together]
                 await store.save(Batch(cases=[asked], calls=[call], cancel=cancel, audit=[entry]), term=term)
                 self._cases = {**self._cases, case_id: asked}
@@ -764,7 +754,7 @@ class Reclaim:
             changed = change(case, now)
             if changed is None:
                 raise CaseUnfit(f"the case of {case.namespace}/{case.pod} is {case.state}")
-            entry = replace(_entry(Move(case, changed, ""), now), actor=by)
+            entry = replace(moved_entry(Move(case, changed, ""), now), actor=by)
             cancel = [case_id] if changed.state in {"snoozed", "exempt"} else []
             told = self._notices_of(case, changed, now)
             await store.save(Batch(cases=[changed], audit=[entry], cancel=cancel, calls=told), term=term)
@@ -786,39 +776,8 @@ class Reclaim:
         return self._store, self._term
 
 
-def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None = None) -> Call:
-    """The call for one GPU of a case. Its key is that of the incarnation and the GPU: a second one is the same call."""
-    share = next(one for one in case.shares if one.gpu_id == gpu_id)
-    key = f"{case.uid}/{gpu_id}"
-    body: dict[str, object] = {
-        "gpu_id": gpu_id,
-        "pod": case.pod,
-        "namespace": case.namespace,
-        "hostname": share.hostname,
-        "score": share.score,
-        "status": share.status,
-        "timestamp": datetime.fromtimestamp(now, tz=UTC).isoformat(timespec="seconds").removesuffix("+00:00"),
-        "idempotency_key": key,
-        "evidence": {
-            "pod_uid": case.uid,
-            "owner": case.owner or None,
-            "verdict": share.verdict,
-            "class": share.use_class,
-            "coverage": share.coverage,
-            "idle_since": share.idle_since,
-            "confirmations": case.confirmations,
-        },
-        "policy": {
-            "grace": policy.grace,
-            "confirmations": policy.confirmations,
-            "approved_by": case.approved_by or None,
-        },
-    }
-    if opinion is not None:
-        names = ("status", "confidence", "reason", "recommendation")
-        body["ai_analysis"] = {name: getattr(opinion, name) for name in names}  # gpu-oour's keys
-    text = msgspec.json.encode(body).decode()
-    return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
+def _forgotten(case: Case, now: UnixTime) -> bool:
+    return case.state in _ENDED and now - case.since > _KEEP_ENDED and forgettable(case, now)
 
 
 def _after_attempt(call: Call, error: str, now: UnixTime) -> Call:
@@ -827,75 +786,5 @@ def _after_attempt(call: Call, error: str, now: UnixTime) -> Call:
     return replace(call, status="failed" if retries.exhausted(call.first_at, now) else "waiting", error=error)
 
 
-def scale_call(case: Case, target: Target, *, now: UnixTime) -> Call:
-    """The one call of a case that changes an object of the cluster."""
-    order = Order(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
-    return Call(key=scale_key(case), case_id=case.id, kind="scale", body=_json(order), first_at=now, next_at=now)
-
-
-def scale_key(case: Case) -> str:
-    return f"{case.uid}/scale"
-
-
-def restore_call(case: Case, target: Target, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
-    """A call that undoes what the case, or another one of the same object, has changed."""
-    order = Order(
-        namespace=case.namespace,
-        pod=case.pod,
-        pod_uid=case.uid,
-        target=target,
-        taken_by=tuple(map(scale_key, together)),
-    )
-    key = f"{case.uid}/restore/{number}"
-    return Call(key=key, case_id=case.id, kind="restore", body=_json(order), first_at=now, next_at=now)
-
-
-def _json(value: Struct) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 def _worth_telling(move: Move) -> bool:
     return move.before is None or move.before.state != move.after.state or bool(move.wish)
-
-
-def _entry(move: Move, now: UnixTime, *, model: Stance = "off") -> AuditEntry:
-    case = move.after
-    detail = _evidence(case)
-    if model != "off":
-        detail["model"] = model  # silent: it did not answer, and the numbers decided
-    return AuditEntry(
-        at=now,
-        actor=MACHINE,
-        what="moved",
-        case_id=case.id,
-        namespace=case.namespace,
-        pod=case.pod,
-        before=move.before.state if move.before else "",
-        after=case.state,
-        reason=case.reason or "idle",
-        detail=msgspec.json.encode(detail).decode(),
-    )
-
-
-def _told_of(call: Call) -> dict[str, object]:
-    told: dict[str, object] = {"key": call.key, "gpu_id": call.gpu_id, "attempts": call.attempts}
-    return told | ({"result": msgspec.Raw(call.result.encode())} if call.result else {})
-
-
-def _evidence(case: Case) -> dict[str, object]:
-    known: dict[str, object] = {"shares": case.shares, "held_by": case.held_by, "dry_run": case.dry_run}
-    more = {"signals": case.signals, "target": case.target}
-    return known | {name: value for name, value in more.items() if value}
-
-
-def _breaker_entry(before: Breaker, after: Breaker, now: UnixTime) -> Sequence[AuditEntry]:
-    if after.is_open and not before.is_open:
-        reason = f"{after.turned} of {after.of} workloads turned idle at once"
-        return [AuditEntry(at=now, actor=MACHINE, what="breaker_opened", reason=reason)]
-    if before.is_open and not after.is_open:
-        return [AuditEntry(at=now, actor=MACHINE, what="breaker_closed")]
-    return ()
-
-
-def _forgotten(case: Case, now: UnixTime) -> bool:
-    return case.state in _ENDED and now - case.since > _KEEP_ENDED and forgettable(case, now)

@@ -28,8 +28,8 @@ from vgpuscope.views.reclaim.api import (
 _DAY: Seconds = 86400.0
 _WITHOUT: dict[Absent, str] = {
     "store": "analyzer.history is not set: nothing is remembered, so nothing is done.",
-    "kube": "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are not "
-    "read.",
+    "kube": "No Kubernetes API is configured: annotations of pods, owners and namespaces, and priority classes, are "
+    "not read.",
     "kube_down": "The Kubernetes API does not answer: no action is taken.",
     "prometheus": "Prometheus is not the source: requests of inference servers and lengths of queues are not read.",
     "channel": "No channel for notices is configured: owners are not notified before an action.",

@@ -22,7 +22,8 @@ from vgpuscope.model.kube_object import KubeObject, KubePod
 from vgpuscope.model.quantity import PodUID, Seconds, UnixTime
 from vgpuscope.model.reclaim import Call, PodFacts, Signal, Workload
 from vgpuscope.runtime.log import OnChange, error_fields
-from vgpuscope.services.analyzer.reclaim import Delivered, KubeState, Order
+from vgpuscope.services.analyzer.reclaim import Delivered, KubeState
+from vgpuscope.services.analyzer.reclaim_calls import Order
 from vgpuscope.sinks.kube import KubeHands, Why
 from vgpuscope.sources.kube import Api, open_client
 from vgpuscope.sources.reclaim.objects import ObjectReader

@@ -1,0 +1,83 @@
+"""Calls of reclaim: what is sent for a case, with a key that is the same each time it is sent."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.model.opinion import Opinion
+from vgpuscope.model.quantity import PodUID, UnixTime
+from vgpuscope.model.reclaim import Call, Case, Policy, Target
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """The body of a call that changes the cluster: what is changed, and because of which pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUID
+    target: Target
+    taken_by: tuple[str, ...] = ()  # of a restore: the keys of the calls that took it
+
+
+def control_call(case: Case, gpu_id: str, *, now: UnixTime, policy: Policy, opinion: Opinion | None = None) -> Call:
+    """The call for one GPU of a case. Its key is that of the incarnation and the GPU: a second one is the same call."""
+    share = next(one for one in case.shares if one.gpu_id == gpu_id)
+    key = f"{case.uid}/{gpu_id}"
+    body: dict[str, object] = {
+        "gpu_id": gpu_id,
+        "pod": case.pod,
+        "namespace": case.namespace,
+        "hostname": share.hostname,
+        "score": share.score,
+        "status": share.status,
+        "timestamp": datetime.fromtimestamp(now, tz=UTC).isoformat(timespec="seconds").removesuffix("+00:00"),
+        "idempotency_key": key,
+        "evidence": {
+            "pod_uid": case.uid,
+            "owner": case.owner or None,
+            "verdict": share.verdict,
+            "class": share.use_class,
+            "coverage": share.coverage,
+            "idle_since": share.idle_since,
+            "confirmations": case.confirmations,
+        },
+        "policy": {
+            "grace": policy.grace,
+            "confirmations": policy.confirmations,
+            "approved_by": case.approved_by or None,
+        },
+    }
+    if opinion is not None:
+        names = ("status", "confidence", "reason", "recommendation")
+        body["ai_analysis"] = {name: getattr(opinion, name) for name in names}  # gpu-oour's keys
+    text = msgspec.json.encode(body).decode()
+    return Call(key=key, case_id=case.id, kind="control", gpu_id=gpu_id, body=text, first_at=now, next_at=now)
+
+
+def scale_call(case: Case, target: Target, *, now: UnixTime) -> Call:
+    """The one call of a case that changes an object of the cluster."""
+    order = Order(namespace=case.namespace, pod=case.pod, pod_uid=case.uid, target=target)
+    return Call(key=scale_key(case), case_id=case.id, kind="scale", body=_json(order), first_at=now, next_at=now)
+
+
+def scale_key(case: Case) -> str:
+    return f"{case.uid}/scale"
+
+
+def restore_call(case: Case, target: Target, together: Sequence[Case], *, number: int, now: UnixTime) -> Call:
+    """A call that undoes what the case, or another one of the same object, has changed."""
+    order = Order(
+        namespace=case.namespace,
+        pod=case.pod,
+        pod_uid=case.uid,
+        target=target,
+        taken_by=tuple(map(scale_key, together)),
+    )
+    key = f"{case.uid}/restore/{number}"
+    return Call(key=key, case_id=case.id, kind="restore", body=_json(order), first_at=now, next_at=now)
+
+
+def _json(value: Struct) -> str:
+    return msgspec.json.encode(value).decode()
