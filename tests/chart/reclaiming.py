@@ -47,7 +47,7 @@ class Workloads:
     def template(self, labels: dict[str, str], *, devices: int = 1, **spec: object) -> Object:
         limits = {"limits": {GPU: str(devices)}} if devices else {}
         container = {"name": "c", "image": "i", "resources": limits}
-        return {"metadata": {"labels": labels}, "spec": {"nodeName": "gpu-1", "containers": [container], **spec}}
+        return {"metadata": {"labels": labels}, "spec": {"nodeName": "gpu-idle", "containers": [container], **spec}}
 
     def make(
         self,
@@ -215,7 +215,7 @@ async def hand(workloads: Workloads, kubeconfig: str, engine: Engine, *, now: fl
 def prepared(cluster: Cluster) -> None:
     """The custom resources and the node of these tests."""
     cluster.define(definition(*one) for one in CUSTOM)
-    cluster.add_node("gpu-1", {})
+    cluster.add_node("gpu-idle", {})
 
 
 def mark(item: Object, name: str = "vgpuscope.io/reclaimed") -> Any:

@@ -5,6 +5,7 @@ half done, and a call that is repeated finds its own mark and changes nothing. E
 of the object that was looked at: if anything has changed since, the server refuses it.
 """
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
@@ -37,7 +38,12 @@ log = logging.getLogger(__name__)
 
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
 _COMPONENT = "vgpuscope"
+_CONFLICTS = 4  # that are looked at again at once; after that, the call is repeated later
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
+
+
+class _Conflict(CallFailed):
+    """The object was changed after it was read."""
 
 
 class Api(Protocol):
@@ -76,14 +82,26 @@ class KubeHands:
         return mark
 
     async def restore(self, target: Target, why: Why, *, taken_by: Collection[str], now: UnixTime) -> Mark:
-        """Put back what was there when one of the calls `taken_by` changed the target."""
-        item = await self._read(target, why.namespace)
-        done = mark_of(item, RESTORED)
-        if done is None or done.key != why.key:
-            done = await self._restore(target, item, why, taken_by, now)
+        """Put back what was there when one of the calls `taken_by` changed the target.
+
+        A controller may write the status at the same moment, so a conflict is looked at again at once.
+        """
+        for _ in range(_CONFLICTS):
+            with contextlib.suppress(_Conflict):
+                done = await self._restored(target, why, taken_by, now)
+                break
+        else:
+            done = await self._restored(target, why, taken_by, now)
         note = f"What was there is put back: {told(done.after)}."
         await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
         return done
+
+    async def _restored(self, target: Target, why: Why, taken_by: Collection[str], now: UnixTime) -> Mark:
+        item = await self._read(target, why.namespace)
+        done = mark_of(item, RESTORED)
+        if done is not None and done.key == why.key:
+            return done
+        return await self._restore(target, item, why, taken_by, now)
 
     async def _stop(self, target: Target, item: Mapping[str, Any], why: Why, now: UnixTime) -> Mark:
         after = stopped(target, now)
@@ -189,6 +207,8 @@ def _check(status: int, answer: bytes, what: str) -> None:
     text = f"{what}: the API server answered {status} {decode_status(answer)}"
     if status in {401, 403}:
         raise CallRefused(text, hint=_RIGHTS)
+    if status == 409:
+        raise _Conflict(text)
     raise (CallRefused if status in {404, 405, 422} else CallFailed)(text)
 
 
