@@ -5,7 +5,6 @@ half done, and a call that is repeated finds its own mark and changes nothing. E
 of the object that was looked at: if anything has changed since, the server refuses it.
 """
 
-import contextlib
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
@@ -38,12 +37,8 @@ log = logging.getLogger(__name__)
 
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
 _COMPONENT = "vgpuscope"
-_CONFLICTS = 4  # that are looked at again at once; after that, the call is repeated later
+_LOOKS = 5  # at an object that changes all the time; after that, the call is repeated later
 _RIGHTS = "The analyzer's service account lacks the right. The chart grants it if config.reclaim.action is scale."
-
-
-class _Conflict(CallFailed):
-    """The object was changed after it was read."""
 
 
 class Api(Protocol):
@@ -86,17 +81,18 @@ class KubeHands:
 
         A controller may write the status at the same moment, so a conflict is looked at again at once.
         """
-        for _ in range(_CONFLICTS):
-            with contextlib.suppress(_Conflict):
-                done = await self._restored(target, why, taken_by, now)
+        for _ in range(_LOOKS):
+            done = await self._restored(target, why, taken_by, now)
+            if done is not None:
                 break
         else:
-            done = await self._restored(target, why, taken_by, now)
+            raise CallFailed(f"{target} is being changed by somebody else")
         note = f"What was there is put back: {told(done.after)}."
         await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
         return done
 
-    async def _restored(self, target: Target, why: Why, taken_by: Collection[str], now: UnixTime) -> Mark:
+    async def _restored(self, target: Target, why: Why, taken_by: Collection[str], now: UnixTime) -> Mark | None:
+        """None: the object was changed after it was read."""
         item = await self._read(target, why.namespace)
         done = mark_of(item, RESTORED)
         if done is not None and done.key == why.key:
@@ -110,12 +106,13 @@ class KubeHands:
         if at_rest(before, after):  # somebody did it already, and we have nothing to put back
             return msgspec.structs.replace(mark, after=before)
         marks = {annotation(RECLAIMED): _text(mark), annotation(RESTORED): None}
-        await self._patch(target, why.namespace, after | marks, version=target.version or _version(item))
+        if not await self._patch(target, why.namespace, after | marks, version=target.version or _version(item)):
+            raise CallFailed(f"{target} was changed since it was looked at")
         return mark
 
     async def _restore(
         self, target: Target, item: Mapping[str, Any], why: Why, taken_by: Collection[str], now: UnixTime
-    ) -> Mark:
+    ) -> Mark | None:
         taken = mark_of(item, RECLAIMED)
         if taken is None:
             raise CallRefused(f"{target} has no mark {RECLAIMED}: nothing was taken, or the mark was removed")
@@ -125,8 +122,8 @@ class KubeHands:
             raise CallRefused(f"{target} was changed since: {told(found)}, not {told(taken.after)}")
         done = Mark(key=why.key, at=iso(now), before=taken.after, after=taken.before, pod=why.pod)
         marks = {annotation(RECLAIMED): None, annotation(RESTORED): _text(done)}
-        await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
-        return done
+        changed = await self._patch(target, why.namespace, taken.before | marks, version=_version(item))
+        return done if changed else None
 
     async def _evict(self, target: Target, why: Why, now: UnixTime) -> Mark:
         """Evict the pod with this UID. A disruption budget that forbids it answers 429, and is asked again."""
@@ -158,10 +155,14 @@ class KubeHands:
             raise CallRefused(f"{target} is gone")
         return item
 
-    async def _patch(self, target: Target, namespace: str, fields: Fields, *, version: str) -> None:
+    async def _patch(self, target: Target, namespace: str, fields: Fields, *, version: str) -> bool:
+        """False: the object has another version by now."""
         own = {"metadata uid": target.uid, "metadata resourceVersion": version}
         status, answer = await self._send("PATCH", _path(target, namespace), patch(fields | own), media=_MERGE)
+        if status == 409:
+            return False
         _check(status, answer, f"the change of {target}")
+        return True
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any], *, media: str) -> tuple[int, bytes]:
         try:
@@ -207,8 +208,6 @@ def _check(status: int, answer: bytes, what: str) -> None:
     text = f"{what}: the API server answered {status} {decode_status(answer)}"
     if status in {401, 403}:
         raise CallRefused(text, hint=_RIGHTS)
-    if status == 409:
-        raise _Conflict(text)
     raise (CallRefused if status in {404, 405, 422} else CallFailed)(text)
 
 
