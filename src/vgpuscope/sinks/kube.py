@@ -107,7 +107,7 @@ class KubeHands:
             return msgspec.structs.replace(mark, after=before)
         marks = {annotation(RECLAIMED): _text(mark), annotation(RESTORED): None}
         if not await self._patch(target, why.namespace, after | marks, version=target.version or _version(item)):
-            raise CallFailed(f"{target} was changed since it was looked at")
+            raise CallFailed(f"{target} was changed since it was looked at (409)")
         return mark
 
     async def _restore(
