@@ -44,7 +44,7 @@ NAMES = re.compile(
     r"\b(?:kubectl|vgpuscope|curl|sum|max|avg|count) [\w-]+ .*|"  # commands and PromQL
     r"\S*[\d/\-_.{}()=\"]\S*|\b(?:GPU|CPU|SM|XID|MIG|HAMi|MPS|DRA|UUID|Pod|NVML|Prometheus|PromQL|Kubernetes|kubelet|"
     r"ResourceQuota|ResourceClaims?|PodResources|CUDA|kernel|vgpuscope|API|CSV|JSON|curl|English|OIDC|token|bearer|GiB|MiB|"
-    r"service account|basic auth|Name: value)\b",
+    r"service account|basic auth|Name: value|Azure OpenAI)\b",
     re.IGNORECASE,
 )
 _TEXTS = """() => {
