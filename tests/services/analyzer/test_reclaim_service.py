@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -88,6 +89,11 @@ async def cases(one) -> list[dict]:
     return (await one.json("/api/v1/reclaim"))["cases"]
 
 
+async def brakes(one) -> dict[str, str]:
+    """The brakes on all workloads, as the page shows them."""
+    return dict(re.findall(r'^vgpuscope_reclaim_brake_on\{brake="(\w+)"\} (\d)$', await one.metrics(), re.M))
+
+
 async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a_signature(tmp_path, control):
     async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:
         await until(lambda: control.received)
@@ -113,6 +119,7 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
         assert (case["state"], case["dry_run"], case["pod_uid"]) == ("acting", True, "uid-1")
         assert control.received == []
         assert 'outcome="dry_run"} 1' in await one.metrics()
+        assert await brakes(one) == {}
         policy = await one.json("/api/v1/reclaim/policy")
         without = " ".join(policy["without"])
         assert policy["mode"] == "dry_run"
@@ -177,6 +184,7 @@ async def test_without_a_store_nothing_is_done_and_it_is_said(control):
         assert (await one.json("/api/v1/reclaim"))["mode"] == "off"
         [case] = await cases(one)
         assert "no_history" in case["held_by"]
+        assert await brakes(one) == {}
         assert control.received == []
 
 
@@ -200,6 +208,9 @@ async def test_a_kubernetes_api_that_does_not_answer_stops_everybody_and_it_is_s
         without = " ".join((await one.json("/api/v1/reclaim/policy"))["without"])
         assert "does not answer: no action" in without
         assert control.received == []
+        assert await brakes(one) == {"stop": "0", "breaker": "0", "store_down": "0", "kube_unreachable": "1"}
+        await one.client.post("/api/v1/reclaim/stop", headers=BEARER)
+        assert (await brakes(one))["stop"] == "1"
 
 
 async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
