@@ -182,6 +182,7 @@ class ReclaimApi:
             stopped_by=reclaim.stopped_by,
             breaker=self._breaker(),
             without=tuple(self._without()),
+            kube=reclaim.kube,
         )
 
     def _without(self) -> Iterator[str]:

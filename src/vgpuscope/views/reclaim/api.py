@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -78,6 +79,8 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     stopped_by: str | None
     breaker: BreakerState
     without: tuple[str, ...]  # what cannot apply, in sentences
+    dry_run: bool = True  # by the settings; without a store a live policy does nothing either
+    kube: Literal["none", "ok", "down"] = "none"  # the Kubernetes API: not configured, answers, does not answer
 
 
 def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
@@ -115,7 +118,13 @@ def counted(cases: Iterable[Case]) -> dict[State, int]:
 
 
 def policy_body(
-    policy: Policy, *, mode: str, stopped_by: str, breaker: BreakerState, without: tuple[str, ...]
+    policy: Policy,
+    *,
+    mode: str,
+    stopped_by: str,
+    breaker: BreakerState,
+    without: tuple[str, ...],
+    kube: Literal["none", "ok", "down"],
 ) -> PolicyBody:
     return PolicyBody(
         mode=mode,
@@ -136,4 +145,6 @@ def policy_body(
         stopped_by=stopped_by or None,
         breaker=breaker,
         without=without,
+        dry_run=policy.dry_run,
+        kube=kube,
     )
