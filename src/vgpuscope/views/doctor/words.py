@@ -850,7 +850,7 @@ SAID: Final[dict[str, Said]] = {
         _W("Reclaim reads annotations", "回收会读取注解"),
         _W(
             "GPUs are taken back, but no Kubernetes API is configured. Annotations of owners and priority classes "
-            "protect nobody.",
+            "do not protect a workload.",
             "会回收 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
         ),
         _W(
