@@ -174,7 +174,7 @@ FILE = AlertFile(
                 ),
                 commands=(
                     "curl -s http://ANALYZER:8080/api/v1/notices",
-                    "curl -s -X POST http://ANALYZER:8080/api/v1/notices/CHANNEL/test",
+                    "curl -s -X POST -H 'Authorization: Bearer TOKEN' http://ANALYZER:8080/api/v1/notices/CHANNEL/test",
                 ),
                 causes=(
                     Cause(
