@@ -136,6 +136,8 @@ def analyzer_answers() -> dict[str, Any]:
         "targets_up": None,
         "targets_down": None,
         "failing": [],
+        "ai_enabled": True,
+        "ai_error": None,
     }
     return {
         "/health": health,
@@ -143,6 +145,19 @@ def analyzer_answers() -> dict[str, Any]:
         "/config": {"prometheus": {"query_condition": ""}},
         "/results/stats": {"total_gpus": 2, "unknown_count": 0},
         "/api/v1/parts": {"parts": [{"name": "history", "state": "ok"}]},
+        "/api/v1/notices": {
+            "channels": [
+                {"name": "ops", "state": "works", "error": None},
+                {"name": "ml", "state": "unused", "error": None},
+            ]
+        },
+        "/api/v1/reclaim/policy": {
+            "mode": "live",
+            "dry_run": False,
+            "kube": "ok",
+            "stopped_by": None,
+            "breaker": {"open": False, "since": None, "turned": 0, "of": 0},
+        },
     }
 
 
@@ -813,10 +828,37 @@ def analyzer_down(world: World) -> None:
     world.analyzer = None
 
 
+@problem("MODEL_FAILING", "docs/ai.md: the provider rejects the key")
+def key_is_rejected(world: World) -> None:
+    world.analyzer["/health"]["ai_error"] = "AI_REJECTED"
+
+
+@problem("CHANNEL_FAILING", "docs/notices.md: a webhook that was deleted")
+def channel_takes_nothing(world: World) -> None:
+    world.analyzer["/api/v1/notices"]["channels"][1] |= {"state": "fails", "error": "slack answers 404"}
+
+
+@problem("RECLAIM_WITHOUT_HISTORY", "docs/reclaim.md: without a store nothing is done", "HISTORY_OFF")
+def reclaim_without_history(world: World) -> None:
+    history_off(world)
+    world.analyzer["/api/v1/reclaim/policy"] |= {"mode": "off", "dry_run": False}
+
+
+@problem("RECLAIM_WITHOUT_KUBE", "docs/reclaim.md: without a Kubernetes API annotations are not read")
+def reclaim_without_kube(world: World) -> None:
+    world.analyzer["/api/v1/reclaim/policy"] |= {"kube": "none"}
+
+
+@problem("RECLAIM_HELD_BACK", "docs/reclaim.md: the circuit breaker")
+def breaker_is_open(world: World) -> None:
+    world.analyzer["/api/v1/reclaim/policy"]["breaker"] |= {"open": True, "since": world.now, "turned": 9, "of": 20}
+
+
 @problem("HISTORY_OFF", "docs/history.md")
 def history_off(world: World) -> None:
     world.analyzer["/health"]["history"] = False
     world.analyzer["/api/v1/parts"] = {"parts": [{"name": "history", "state": "absent"}]}
+    world.analyzer["/api/v1/reclaim/policy"] |= {"mode": "off", "dry_run": True}
 
 
 @problem("HISTORY_DOWN", "docs/history.md")

@@ -179,7 +179,7 @@ def test_a_case_is_told_of_with_who_moved_it_and_why_it_ended():
     ]
     for reason, words in (
         ("works_again", "works again"),
-        ("ended", "has ended: its case is closed"),
+        ("ended", "has ended"),
         ("holds_memory", "no longer"),
     ):
         assert words in events(first, case("released", reason=reason))[0][0].words

@@ -309,6 +309,15 @@ RECLAIM_CHANNEL_WORKS = _ours(
     each=None,
     part="reclaim",
 )
+RECLAIM_BRAKE_ON = _ours(
+    "fleet",
+    (),
+    "brake_on",
+    "1 if this brake holds every workload back, 0 if not. Absent in a dry run, and while another replica leads.",
+    "brake",
+    each=None,
+    part="reclaim",
+)
 LOOP_RESTARTS = loop_restarts("fleet")
 BUILD_INFO = build_info("fleet")
 

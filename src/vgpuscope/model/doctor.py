@@ -42,6 +42,9 @@ FactName: TypeAlias = Literal[
     "kubernetes",
     "analyzer",
     "history",
+    "model",
+    "channels",
+    "reclaim",
 ]
 Reason: TypeAlias = Literal[
     "not-given",  # no address was given, and nothing answers at the default one
@@ -198,6 +201,25 @@ class KubeFacts(Struct, frozen=True, kw_only=True):
     ended: tuple[tuple[str, str], ...] = ()  # namespace and name of pods that have ended
 
 
+class ReclaimFacts(Struct, frozen=True, kw_only=True):
+    """What an analyzer says of its reclaim."""
+
+    live: bool  # it should act: control.enabled, and no dry run
+    stored: bool  # there is a store, without which nothing is done
+    kube: Literal["none", "ok", "down"]  # the Kubernetes API: not configured, answers, does not answer
+    stopped_by: str = ""
+    turned: int | None = None  # of this many workloads that turned idle at once, the breaker opened; None: it is closed
+    of: int = 0
+
+
+class Channel(Struct, frozen=True, kw_only=True):
+    """One channel for notices."""
+
+    name: str
+    used: bool  # there was a message, or it cannot be used
+    error: str = ""  # why the last message was not taken
+
+
 class AnalyzerFacts(Struct, frozen=True, kw_only=True):
     """What an analyzer says of itself."""
 
@@ -220,6 +242,10 @@ class AnalyzerFacts(Struct, frozen=True, kw_only=True):
     gpus: int | None = None
     unknown: int | None = None
     clock_offset: Seconds = 0.0
+    asks_model: bool = False  # a language model is asked
+    model_error: str = ""  # code with which it failed last
+    channels: tuple[Channel, ...] | None = None  # None: not known
+    reclaim: ReclaimFacts | None = None  # None: not known
 
     @property
     def unknown_ratio(self) -> Ratio | None:

@@ -370,7 +370,7 @@ _CASE_WORDS = {
     "snoozed": "is left alone for a while",
     "failed": "could not be taken back",
 }
-_RELEASED = {"ended": "has ended: its case is closed: its case is closed", "works_again": "works again: its case is closed"}
+_RELEASED = {"ended": "has ended: its case is closed", "works_again": "works again: its case is closed"}
 
 
 def _case_words(case: NewsCase) -> str:

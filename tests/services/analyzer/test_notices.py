@@ -11,7 +11,7 @@ import pytest
 
 from tests.http.serving import until
 from tests.services.analyzer.analyzing import BUSY, TOKEN, StubSource, reading, running, track
-from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed, cases, control, idle_pod
+from tests.services.analyzer.test_reclaim_service import BEARER, EAGER, analysed, cases, control, doctored, idle_pod
 from tests.sinks import chat
 from vgpuscope.config import SETTINGS
 from vgpuscope.logic.notices.links import signed
@@ -119,6 +119,8 @@ async def test_while_nobody_can_be_told_nothing_is_done_and_the_failure_is_seen(
         assert "19021" in row["error"]
         assert any(entry["what"] == "notice_failed" and "19021" in entry["reason"] for entry in await audit(one))
         assert 'vgpuscope_reclaim_channel_works{channel="ml"} 0' in await one.metrics()
+        status, [example] = await doctored(one, "CHANNEL_FAILING")
+        assert (status, example.startswith("ml: "), "19021" in example) == ("fail", True, True)
         bot.judge = chat.feishu(BOT_SECRET)
         await in_grace(one, bot)
         await analysed(one)

@@ -14,7 +14,7 @@ import pytest
 from tests.http.serving import until
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from tests.services.analyzer.analyzing import GIB, IDLE, TOKEN, StubSource, reading, running, stat, track
-from tests.services.analyzer.test_reclaim_service import EAGER, Control
+from tests.services.analyzer.test_reclaim_service import EAGER, Control, doctored
 from tests.standins import llm
 from tests.standins.llm import Llm, Said
 from vgpuscope.config import Config
@@ -422,6 +422,7 @@ async def test_a_failure_of_the_model_is_counted_and_shown(model):
         (row,) = await found.json("/results")
         assert (row["ai_analysis"], row["verdict"]) == (None, "idle")
         assert (await found.json("/health"))["ai_error"] == "AI_ANSWER_INVALID"
+        assert await doctored(found, "MODEL_FAILING") == ("warn", ["AI_ANSWER_INVALID"])
         assert 'outcome="invalid"} 3' in await found.metrics()
         detail = await found.json(f"/api/v1/gpus/{row['gpu_id']}")
         assert (detail["opinion"]["state"], detail["opinion"]["error"]) == ("failed", "AI_ANSWER_INVALID")

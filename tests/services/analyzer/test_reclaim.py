@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tests.logic.reclaim.test_machine import analysis, gpu, tenant
 from vgpuscope.config import Config
 from vgpuscope.config.reclaim import ControlConfig, ReclaimConfig
+from vgpuscope.logic.reclaim.breaker import Breaker
 from vgpuscope.model.errors import CallFailed, CaseUnfit, HistoryDown, NotLeader
 from vgpuscope.services.analyzer.reclaim import Delivered, Reclaim
 from vgpuscope.store.engine.engine import Engine, open_engine
@@ -363,6 +364,20 @@ async def test_the_stop_switch_holds_back_retries_and_survives_a_restart(life):
     for _ in range(2):
         await life.window()
     assert [effect.uid for effect in life.received] == ["uid-a-0"]
+
+
+async def test_only_who_would_act_says_which_brakes_are_on(life):
+    await life.window()
+    machine, lead = life.replicas[0]
+    nothing = dict.fromkeys(("stop", "breaker", "store_down", "kube_unreachable"), False)
+    assert machine.brakes() == nothing
+    machine._memory = replace(machine._memory, breaker=Breaker(open_since=life.now, turned=9, of=10))
+    assert machine.brakes() == nothing | {"breaker": True}
+    lead.leads = False
+    assert machine.brakes() == {}
+    assert machine.brakes(reachable=False) == nothing | {"breaker": True, "store_down": True}
+    life.config = replace(LIVE, control=replace(LIVE.control, dry_run=True))
+    assert machine.brakes(reachable=False) == {}
 
 
 async def test_every_step_is_in_the_audit_log(life):

@@ -8,14 +8,17 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.http.serving import until
+from tests.http.serving import SOON, until
+from tests.logic.doctor.test_reclaim import judgements_of
 from tests.services.analyzer.analyzing import IDLE, TOKEN, StubSource, reading, running, track
 from vgpuscope.model.analysis import Tenant
+from vgpuscope.sources.doctor.services import read_analyzer
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -88,6 +91,21 @@ async def cases(one) -> list[dict]:
     return (await one.json("/api/v1/reclaim"))["cases"]
 
 
+async def doctored(one, code: str) -> tuple[str, list[str]]:
+    """What the analyzer's own doctor and one from outside say, which is the same."""
+    [own] = [check for check in (await one.json("/api/v1/doctor"))["findings"] if check["code"] == code]
+    answer = await read_analyzer(str(one.client.base_url), token=TOKEN, within=SOON)
+    outside = judgements_of(answer.facts)[code]
+    examples = own["examples"] if own["status"] != "skipped" else []  # it would be where was looked
+    assert (own["status"], examples) == (outside.status, list(outside.examples))
+    return own["status"], examples
+
+
+async def brakes(one) -> dict[str, str]:
+    """The brakes on all workloads, as the page shows them."""
+    return dict(re.findall(r'^vgpuscope_reclaim_brake_on\{brake="(\w+)"\} (\d)$', await one.metrics(), re.M))
+
+
 async def test_a_live_policy_calls_the_control_service_with_gpu_oours_body_and_a_signature(tmp_path, control):
     async with analyzer(tmp_path, control, **{"control.dry_run": False}) as one:
         await until(lambda: control.received)
@@ -113,11 +131,13 @@ async def test_the_default_is_a_dry_run_that_calls_nobody_and_says_what_it_would
         assert (case["state"], case["dry_run"], case["pod_uid"]) == ("acting", True, "uid-1")
         assert control.received == []
         assert 'outcome="dry_run"} 1' in await one.metrics()
+        assert await brakes(one) == {}
         policy = await one.json("/api/v1/reclaim/policy")
         without = " ".join(policy["without"])
         assert policy["mode"] == "dry_run"
         assert ("Kubernetes" in without, "Prometheus" in without, "not notified" in without) == (True, True, True)
         assert case["notified_at"] is None  # nobody could be told
+        assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "skipped"
 
 
 async def test_an_operator_stops_exempts_and_reads_the_audit_log(tmp_path, control):
@@ -177,6 +197,8 @@ async def test_without_a_store_nothing_is_done_and_it_is_said(control):
         assert (await one.json("/api/v1/reclaim"))["mode"] == "off"
         [case] = await cases(one)
         assert "no_history" in case["held_by"]
+        assert (await doctored(one, "RECLAIM_WITHOUT_HISTORY"))[0] == "fail"
+        assert await brakes(one) == {}
         assert control.received == []
 
 
@@ -200,6 +222,13 @@ async def test_a_kubernetes_api_that_does_not_answer_stops_everybody_and_it_is_s
         without = " ".join((await one.json("/api/v1/reclaim/policy"))["without"])
         assert "does not answer: no action" in without
         assert control.received == []
+        assert await brakes(one) == {"stop": "0", "breaker": "0", "store_down": "0", "kube_unreachable": "1"}
+        await one.client.post("/api/v1/reclaim/stop", headers=BEARER)
+        assert (await brakes(one))["stop"] == "1"
+        assert await doctored(one, "RECLAIM_HELD_BACK") == (
+            "fail",
+            ["kube_unreachable: the Kubernetes API does not answer", "stop: by token"],
+        )
 
 
 async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
@@ -207,6 +236,8 @@ async def test_what_was_not_taken_here_is_not_restored_here(tmp_path, control):
         await until(lambda: control.received)
         [case] = await cases(one)
         assert (case["restorable"], case["target"], case["signals"]) == (False, None, [])
+        assert (await doctored(one, "RECLAIM_WITHOUT_KUBE"))[0] == "warn"
+        assert (await doctored(one, "RECLAIM_HELD_BACK"))[0] == "pass"
         path = f"/api/v1/reclaim/{case['id']}/restore"
         refused = await one.client.post(path, headers=BEARER)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CASE_UNFIT")

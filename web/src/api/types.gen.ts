@@ -2227,8 +2227,15 @@ export interface components {
             approval: boolean;
             breaker: components["schemas"]["BreakerState"];
             confirmations: number;
+            /** @default true */
+            dry_run: boolean;
             grace: number;
             include_held: boolean;
+            /**
+             * @default none
+             * @enum {unknown}
+             */
+            kube: "down" | "none" | "ok";
             max_fleet_share: number;
             max_per_hour: number;
             max_per_namespace: number;
@@ -2240,6 +2247,7 @@ export interface components {
             protected_priorities: string[];
             stopped_by: string | null;
             without: string[];
+            /** @default [] */
             without_codes: ("channel" | "kube" | "kube_down" | "prometheus" | "store")[];
             working_hours: number;
         };

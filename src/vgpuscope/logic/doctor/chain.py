@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from vgpuscope.logic.doctor import agents, analyzer, driver, freshness, labels, regions, rights, scrape, units
+from vgpuscope.logic.doctor import agents, analyzer, driver, freshness, labels, reclaim, regions, rights, scrape, units
 from vgpuscope.logic.doctor.judging import Judge, skipped
 from vgpuscope.model.doctor import Absent, Check, DoctorFacts, Judgement, Missing, Stage
 
@@ -80,6 +80,11 @@ CHAIN: Final = (
     Link("ANALYSES_STOPPED", "analyzer", analyzer.stopped),
     Link("VERDICTS_UNKNOWN", "analyzer", analyzer.verdicts_unknown),
     Link("FOLLOWER_FAILING", "analyzer", analyzer.follower_failing),
+    Link("MODEL_FAILING", "analyzer", reclaim.model_failing),
+    Link("CHANNEL_FAILING", "analyzer", reclaim.channel_failing),
+    Link("RECLAIM_WITHOUT_HISTORY", "analyzer", reclaim.without_history),
+    Link("RECLAIM_WITHOUT_KUBE", "analyzer", reclaim.without_kube),
+    Link("RECLAIM_HELD_BACK", "analyzer", reclaim.held_back),
     Link("HISTORY_OFF", "history", analyzer.history_off),
     Link("HISTORY_DOWN", "history", analyzer.history_down),
     Link("NOT_LEADER", "history", analyzer.not_leader),

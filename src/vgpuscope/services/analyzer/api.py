@@ -22,7 +22,7 @@ from vgpuscope.logic.console.scope import allowed
 from vgpuscope.model.analysis import Analysis
 from vgpuscope.model.caller import Caller
 from vgpuscope.model.console.opinion import OpinionRow
-from vgpuscope.model.doctor import AnalyzerFacts, DoctorReport
+from vgpuscope.model.doctor import AnalyzerFacts, Channel, DoctorReport, ReclaimFacts
 from vgpuscope.model.errors import BodyInvalid, ConfigInvalid, Forbidden, ScopeError
 from vgpuscope.model.history import STEP_SECONDS, HistoryPage, HistoryPoint, Step
 from vgpuscope.model.waste import Waste, WasteRow
@@ -339,6 +339,30 @@ class AnalyzerApi:
             down=_names_down(state.last),
             gpus=board.stats.total_gpus,
             unknown=board.stats.unknown_count,
+            asks_model=config.ai.enabled,
+            model_error=state.ai_error or "",
+            channels=self._own_channels(),
+            reclaim=self._own_reclaim(),
+        )
+
+    def _own_channels(self) -> tuple[Channel, ...]:
+        notices = self._state.notices
+        notices.channels()  # a channel that cannot be made has an error from now on
+        return tuple(
+            Channel(name=name, used=bool(one.error) or one.delivered_at is not None, error=one.error)
+            for name, one in notices.states.items()
+        )
+
+    def _own_reclaim(self) -> ReclaimFacts:
+        reclaim = self._state.reclaim
+        breaker = reclaim.breaker
+        return ReclaimFacts(
+            live=not reclaim.policy().dry_run,
+            stored=reclaim.mode != "off",
+            kube=reclaim.kube,
+            stopped_by=reclaim.stopped_by,
+            turned=breaker.turned if breaker.is_open else None,
+            of=breaker.of,
         )
 
     def _stale_header(self) -> dict[str, str]:

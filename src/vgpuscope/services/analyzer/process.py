@@ -42,7 +42,7 @@ from vgpuscope.model.caller import Caller
 from vgpuscope.model.errors import ConfigInvalid, HistoryDown, NotLeader, ScopeError, SourceDown
 from vgpuscope.model.history import HistoryPage, HistoryPoint
 from vgpuscope.model.quantity import Seconds, UnixTime
-from vgpuscope.model.reclaim import Call, Case
+from vgpuscope.model.reclaim import Brake, Call, Case
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.heap import give_back, one_heap
 from vgpuscope.runtime.log import SUMMARY, OnChange, error_fields, fields, set_level
@@ -636,12 +636,15 @@ class Analyzer(Service):
         """Old results are not shown: a reader would take them for current."""
         of = (self._cycle.shown().stats, self._cycle.tally, self._settings.config)  # the board would stay in memory
         asked = (self.opinions.changes, self.opinions.asker.counts.seconds.count)
-        changes = (self.reclaim.changes, self.notices.changes, *asked)
+        changes = (self.reclaim.changes, tuple(self._brakes().items()), self.notices.changes, *asked)
         state = (self._cycle.old, self._leads, self._outbox.waiting, self.counters.total, changes)
         if state != self._told[1] or not all(map(operator.is_, of, self._told[0])):
             self._fleet.update("fleet", self._fleet_samples())
             self._told = (of, state)
         return AnalyzerPage(CardsPage() if self._cycle.old else self._cards, self._fleet)
+
+    def _brakes(self) -> Mapping[Brake, bool]:
+        return self.reclaim.brakes(reachable=self._stored is not False)
 
     def _fleet_samples(self) -> Iterator[Sample]:
         tally, config, board = self._cycle.tally, self._settings.config, self._cycle.shown()
@@ -662,6 +665,7 @@ class Analyzer(Service):
             reclaim_states=counted(self.reclaim.cases.values()),
             reclaim_actions=self.reclaim.counts.actions,
             reclaim_held_back=self.reclaim.counts.held_back,
+            reclaim_brakes=self._brakes(),
             ai_enabled=config.ai.enabled,
             ai_requests=asked.requests,
             ai_tokens=asked.tokens,

@@ -30,7 +30,7 @@ from vgpuscope.model.errors import CallFailed, CallRefused, CaseUnfit, HistoryDo
 from vgpuscope.model.notices import ANSWERED, OWNER, Link, Notice, NoticeKind
 from vgpuscope.model.opinion import Opinion
 from vgpuscope.model.quantity import DeviceUUID, PodUID, Seconds, UnixTime
-from vgpuscope.model.reclaim import OPEN, Call, Case, Finding, PodFacts, Policy, State, Workload
+from vgpuscope.model.reclaim import OPEN, Brake, Call, Case, Finding, PodFacts, Policy, State, Workload
 from vgpuscope.runtime.heap import without_collections
 from vgpuscope.runtime.log import error_fields, fields
 from vgpuscope.services.analyzer.reclaim_calls import control_call, restore_call, scale_call
@@ -195,6 +195,21 @@ class Reclaim:
         if self._store is None:
             return "off"
         return "dry_run" if self.policy().dry_run else "live"
+
+    def brakes(self, *, reachable: bool = True) -> Mapping[Brake, bool]:
+        """The brakes on all workloads, and whether each is on; none in a dry run, or if another replica leads.
+
+        `reachable`: the store answers. If it does not, nobody leads, and every replica says so.
+        """
+        if self.mode != "live" or (reachable and not self._lead.may_act()):
+            return {}
+        world = self._world()
+        return {
+            "stop": world.stop,
+            "breaker": world.breaker,
+            "store_down": not (reachable and world.stored),
+            "kube_unreachable": world.kube == "down",
+        }
 
     @property
     def kube(self) -> KubeState:

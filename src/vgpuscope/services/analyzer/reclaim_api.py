@@ -184,6 +184,7 @@ class ReclaimApi:
             stopped_by=reclaim.stopped_by,
             breaker=self._breaker(),
             without={absent: _WITHOUT[absent] for absent in self._without()},
+            kube=reclaim.kube,
         )
 
     def _without(self) -> Iterator[Absent]:

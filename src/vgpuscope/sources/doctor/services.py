@@ -1,7 +1,7 @@
 """What our own services say of themselves: an agent, the cluster exporter, the analyzer."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +10,7 @@ from vgpuscope.catalog import cluster as c
 from vgpuscope.formats.prom.text import PageReader
 from vgpuscope.model.console.facts import ClusterFacts, Seen
 from vgpuscope.model.console.parts import PartList
-from vgpuscope.model.doctor import AgentFacts, AnalyzerFacts, DoctorReport, Missing
+from vgpuscope.model.doctor import AgentFacts, AnalyzerFacts, Channel, DoctorReport, Missing, ReclaimFacts
 from vgpuscope.model.errors import QueryForbidden, ScopeError, SourceDown
 from vgpuscope.model.pending import PendingList
 from vgpuscope.model.quantity import Seconds
@@ -24,6 +24,7 @@ from vgpuscope.sources.doctor.missing import missing
 _PLAIN = {"Accept-Encoding": "identity"}
 _OK = 200
 DOCTOR_PATH = "/api/v1/doctor"
+_MORE = ("/", "/config", "/results/stats", "/api/v1/parts", "/api/v1/notices", "/api/v1/reclaim/policy")
 _REJECTED = frozenset({401, 403})
 
 
@@ -141,6 +142,8 @@ class _Health(Struct):
     targets_down: int | None = None
     stale_reason: str | None = None
     failing: tuple[str, ...] = ()
+    ai_enabled: bool = False
+    ai_error: str | None = None
 
 
 class _InfoConfig(Struct):
@@ -166,6 +169,30 @@ class _Stats(Struct):
     unknown_count: int | None = None
 
 
+class _Channel(Struct):
+    name: str
+    state: str
+    error: str | None = None
+
+
+class _Notices(Struct):
+    channels: tuple[_Channel, ...] = ()
+
+
+class _Breaker(Struct):
+    open: bool = False
+    turned: int = 0
+    of: int = 0
+
+
+class _Policy(Struct):
+    mode: str
+    dry_run: bool
+    kube: Literal["none", "ok", "down"]
+    stopped_by: str | None = None
+    breaker: _Breaker = msgspec.field(default_factory=_Breaker)
+
+
 class AnalyzerAnswer(NamedTuple):
     """The analyzer: its state, where it reads from, and its answers for the bundle."""
 
@@ -182,11 +209,13 @@ async def read_analyzer(url: str, *, token: str | None, within: Seconds, given: 
             health = _read(answer.content, _Health, api.url)
         except (ScopeError, TimeoutError) as e:
             return AnalyzerAnswer(_missing("analyzer", e, url=api.url, another=api.another, given=given))
-        more = [await _optional(api, path) for path in ("/", "/config", "/results/stats", "/api/v1/parts")]
+        more = [await _optional(api, path) for path in _MORE]
     offset = clock_offset(answer.headers.get("date"), time.time())
     info, config = _or_empty(more[0], _Info), _or_empty(more[1], _Config)
     stats, parts = _or_empty(more[2], _Stats), _or_empty(more[3], PartList)
     facts = _analyzer(health, info, config, stats, parts, url=api.url, offset=offset)
+    notices, policy = _or_empty(more[4], _Notices), _or_empty(more[5], _Policy)
+    facts = msgspec.structs.replace(facts, channels=_channels(notices), reclaim=_reclaim(policy))
     address = info.config.prometheus_url if info and info.config else ""
     return AnalyzerAnswer(facts, address, (Asked("health.json", answer.content),))
 
@@ -229,6 +258,27 @@ def _analyzer(
         gpus=stats.total_gpus if stats else None,
         unknown=stats.unknown_count if stats else None,
         clock_offset=offset,
+        asks_model=health.ai_enabled,
+        model_error=health.ai_error or "",
+    )
+
+
+def _channels(notices: _Notices | None) -> tuple[Channel, ...] | None:
+    if notices is None:
+        return None
+    return tuple(Channel(name=one.name, used=one.state != "unused", error=one.error or "") for one in notices.channels)
+
+
+def _reclaim(policy: _Policy | None) -> ReclaimFacts | None:
+    if policy is None:
+        return None
+    return ReclaimFacts(
+        live=not policy.dry_run,
+        stored=policy.mode != "off",
+        kube=policy.kube,
+        stopped_by=policy.stopped_by or "",
+        turned=policy.breaker.turned if policy.breaker.open else None,
+        of=policy.breaker.of,
     )
 
 

@@ -48,6 +48,9 @@ FACT_NAMES: Final[dict[FactName, Words]] = {
     "kubernetes": Words("the Kubernetes API", "Kubernetes API"),
     "analyzer": Words("the analyzer", "分析器"),
     "history": Words("stored results", "已存储的结果"),
+    "model": Words("access to a language model", "语言模型"),
+    "channels": Words("delivery of notices", "通知渠道"),
+    "reclaim": Words("live reclaim", "实际执行的回收"),
 }
 REASONS: Final[dict[Reason, Words]] = {
     "not-given": Words(
@@ -796,6 +799,82 @@ SAID: Final[dict[str, Said]] = {
         _W("{count:step|steps} after an analysis failed.", "分析之后有 {count} 个步骤失败。"),
         _W("/health names them; the log has the error.", "/health 会列出它们，日志中有错误信息。"),
         (f"curl -s http://ANALYZER:{ANALYZER_PORT}/health",),
+    ),
+    "MODEL_FAILING": Said(
+        _W("The language model does not fail", "语言模型没有失败"),
+        _W(
+            "The last request to the language model failed ({code}). There are no new opinions; verdicts and scores "
+            "do not change.",
+            "最近一次对语言模型的请求失败（{code}）。没有新的意见；判定和评分不受影响。",
+        ),
+        _W(
+            "docs/errors.md has the remedy of the code. Check ai.api_url, ai.model and the key, and the way out of the "
+            "analyzer's pod.",
+            "按错误代码查 docs/errors.md。检查 ai.api_url、ai.model 和密钥，以及分析器 Pod 的出口网络。",
+        ),
+        (
+            f"curl -s http://ANALYZER:{ANALYZER_PORT}/health | grep -o '\"ai_error\":[^,]*'",
+            "kubectl logs -n vgpuscope deploy/vgpuscope-analyzer --tail=500 | grep 'no opinion'",
+        ),
+    ),
+    "CHANNEL_FAILING": Said(
+        _W("Channels take notices", "通知渠道可送达"),
+        _W(
+            "{count:channel does|channels do} not take notices. A workload whose owner must be told first is left "
+            "alone meanwhile.",
+            "有 {count} 个通知渠道无法送达。需要先通知所有者的工作负载在此期间不会被处理。",
+        ),
+        _W(
+            "Correct the address in notify.channels, or its file. Then send a trial message.",
+            "更正 notify.channels 中的地址或其文件，然后试发一条消息。",
+        ),
+        (
+            f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/notices",
+            f"curl -s -X POST -H 'Authorization: Bearer TOKEN' http://ANALYZER:{ANALYZER_PORT}/api/v1/notices/CHANNEL/test",
+        ),
+    ),
+    "RECLAIM_WITHOUT_HISTORY": Said(
+        _W("Reclaim remembers its cases", "回收会记住候选"),
+        _W(
+            "control.enabled is on and the dry run is off, but results are not stored. Nothing is remembered, so no "
+            "GPU is ever taken back.",
+            "已开启 control.enabled 并关闭演练模式，但没有存储结果。什么都不会被记住，因此永远不会回收 GPU。",
+        ),
+        _W(
+            "Set analyzer.history to a file or a postgresql:// URL.",
+            "把 analyzer.history 设为文件或 postgresql:// 地址。",
+        ),
+        ("vgpuscope analyzer --history /var/lib/vgpuscope/history.db",),
+    ),
+    "RECLAIM_WITHOUT_KUBE": Said(
+        _W("Reclaim reads annotations", "回收会读取注解"),
+        _W(
+            "GPUs are taken back, but no Kubernetes API is configured. Annotations of owners and priority classes "
+            "do not protect a workload.",
+            "会回收 GPU，但没有配置 Kubernetes API。所有者的注解和优先级类不起保护作用。",
+        ),
+        _W(
+            "Set kube.enabled to true, and give the analyzer's service account the rights of docs/reclaim.md.",
+            "把 kube.enabled 设为 true，并授予分析器的服务账号 docs/reclaim.md 所列的权限。",
+        ),
+        (f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/reclaim/policy",),
+    ),
+    "RECLAIM_HELD_BACK": Said(
+        _W("Nothing holds all of reclaim back", "没有制动拦住全部回收"),
+        _W(
+            "{count:brake holds|brakes hold} every workload back: no GPU is taken.",
+            "有 {count} 个制动拦住了所有工作负载：不会回收任何 GPU。",
+        ),
+        _W(
+            "If the breaker is open, check the metrics of the workloads that turned idle at once. If the Kubernetes "
+            "API does not answer, repair it. `start` ends a stop and resets the breaker.",
+            "如果熔断器已打开，检查那些同时变为空闲的工作负载的指标。如果 Kubernetes API 没有应答，请修复它。"
+            "`start` 结束停止状态并复位熔断器。",
+        ),
+        (
+            f"curl -s http://ANALYZER:{ANALYZER_PORT}/api/v1/reclaim/policy",
+            f"vgpuscope reclaim start --url http://ANALYZER:{ANALYZER_PORT}",
+        ),
     ),
     # ── history ─────────────────────────────────────────────────────────────────────────────────────────────────
     "HISTORY_OFF": Said(

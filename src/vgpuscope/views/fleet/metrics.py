@@ -19,7 +19,7 @@ from vgpuscope.model.analysis import STATUSES, USE_CLASSES, VERDICTS, Analysis, 
 from vgpuscope.model.histogram import Histogram
 from vgpuscope.model.opinion import Opinion, OpinionsShown, Provider, RequestOutcome, TokenKind
 from vgpuscope.model.quantity import MIB, Bytes, UnixTime
-from vgpuscope.model.reclaim import State
+from vgpuscope.model.reclaim import Brake, State
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition import textline
 from vgpuscope.views.exposition.page import Sample
@@ -45,6 +45,7 @@ class AnalyzerHealth(Struct, frozen=True, kw_only=True):
     reclaim_states: Mapping[State, int] = {}
     reclaim_actions: Mapping[tuple[str, str], int] = {}  # by action and outcome
     reclaim_held_back: Mapping[str, int] = {}
+    reclaim_brakes: Mapping[Brake, bool] = {}  # of all workloads: whether each is on
     ai_enabled: bool = False
     ai_requests: Mapping[tuple[Provider, RequestOutcome], int] = {}
     ai_tokens: Mapping[TokenKind, int] = {}
@@ -165,6 +166,8 @@ def _service(row: FleetRow, build: Build, health: AnalyzerHealth) -> Iterator[Sa
         yield Sample(m.RECLAIM_ACTIONS, row, count, (action, outcome))
     for brake, count in health.reclaim_held_back.items():
         yield Sample(m.RECLAIM_HELD_BACK, row, count, (brake,))
+    for brake, on in health.reclaim_brakes.items():
+        yield Sample(m.RECLAIM_BRAKE_ON, row, int(on), (brake,))
     for (channel, outcome), count in health.notices.items():
         yield Sample(m.RECLAIM_NOTICES, row, count, (channel, outcome))
     for channel, works in health.channels.items():

@@ -81,7 +81,9 @@ class PolicyBody(Struct, frozen=True, kw_only=True):
     stopped_by: str | None
     breaker: BreakerState
     without: tuple[str, ...]  # what cannot apply, in sentences
-    without_codes: tuple[Absent, ...]  # the same, for programs
+    without_codes: tuple[Absent, ...] = ()  # the same, for programs
+    dry_run: bool = True  # by the settings; without a store a live policy does nothing either
+    kube: Literal["none", "ok", "down"] = "none"  # the Kubernetes API: not configured, answers, does not answer
 
 
 def case_row(case: Case, opinion: OpinionRow | None = None) -> CaseRow:
@@ -119,7 +121,13 @@ def counted(cases: Iterable[Case]) -> dict[State, int]:
 
 
 def policy_body(
-    policy: Policy, *, mode: str, stopped_by: str, breaker: BreakerState, without: Mapping[Absent, str]
+    policy: Policy,
+    *,
+    mode: str,
+    stopped_by: str,
+    breaker: BreakerState,
+    without: Mapping[Absent, str],
+    kube: Literal["none", "ok", "down"],
 ) -> PolicyBody:
     return PolicyBody(
         mode=mode,
@@ -141,4 +149,6 @@ def policy_body(
         breaker=breaker,
         without=tuple(without.values()),
         without_codes=tuple(without),
+        dry_run=policy.dry_run,
+        kube=kube,
     )
