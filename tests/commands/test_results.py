@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 import json
-import logging
 import re
 import time
 
@@ -22,8 +21,6 @@ HOURLY = {"scheduler.interval": 3600}
 @pytest.fixture
 def vgpuscope(capfdbinary, monkeypatch):
     """Exit code, standard output and standard error of a command, as the shell would see them."""
-    logger = logging.getLogger("vgpuscope")
-    level = logger.level
 
     async def run(*args, **environ):
         for name, value in {"COLUMNS": "120", **environ}.items():
@@ -33,8 +30,7 @@ def vgpuscope(capfdbinary, monkeypatch):
         out, err = capfdbinary.readouterr()
         return code, out.decode(), err.decode()
 
-    yield run
-    logger.setLevel(level)
+    return run
 
 
 @pytest.fixture

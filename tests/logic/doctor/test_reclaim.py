@@ -16,7 +16,7 @@ def judgements(**analyzer: Any) -> dict[str, Judgement]:
 
 
 def judgements_of(facts: AnalyzerFacts | Missing) -> dict[str, Judgement]:
-    gone = {name: Missing(fact="driver", reason="not-here") for name in DoctorFacts.__struct_fields__}
+    gone: dict[str, Any] = {name: Missing(fact="driver", reason="not-here") for name in DoctorFacts.__struct_fields__}
     checks = judged(DoctorFacts(**(gone | {"at": 0.0, "place": "outside", "analyzer": facts})))
     return {check.code: check.judgement for check in checks if check.code in CODES}
 
