@@ -86,7 +86,7 @@ class KubeHands:
             if done is not None:
                 break
         else:
-            raise CallFailed(f"{target} is being changed by somebody else")
+            raise CallFailed(f"{target} changes all the time; it will be tried again")
         note = f"What was there is put back: {told(done.after)}."
         await self._report(target, why.namespace, "GpuRestored", note, key=why.key, now=now)
         return done
