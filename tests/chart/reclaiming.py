@@ -190,8 +190,13 @@ class Hand:
             await self.window()
 
     async def delivered(self) -> None:
+        """A controller may write an object's status just then: the server refuses the change, and it is tried again."""
         await self.decided()
         await self.machine.deliver_due()
+        while any(call.status == "waiting" and "(409)" in call.error for call in await self.calls()):
+            self.now += 400  # longer than any pause between two attempts
+            await self.look()
+            await self.machine.deliver_due()
 
     def case(self, pod: Object | str = "") -> Case:
         name = pod if isinstance(pod, str) else pod["metadata"]["name"]

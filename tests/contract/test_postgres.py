@@ -482,7 +482,7 @@ async def test_a_result_from_the_future_is_followed_by_one_from_now(url):
 
 @pytest.mark.attack
 async def test_while_the_database_is_frozen_a_read_is_down_within_its_deadline(postgres, url):
-    limits = Limits(read=1.0, close=1.0)
+    limits = Limits(read=1.0, close=30.0)
     store = open_history(url, **KEEP, limits=limits)
     await store.save(analysis(NOON, gpu()))
     assert len(await points(store, step="analysis", **ALL)) == 1
