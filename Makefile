@@ -7,7 +7,13 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 CONSOLE := src/vgpuscope/http/assets/console/index.html
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
+# many tests wait for another program, so `make test` has two workers more than CI has cores
+WORKERS ?= 4
 .DEFAULT_GOAL := help
+# compiled modules are kept, whatever the machine says: every service that a test starts would compile the package again
+unexport PYTHONDONTWRITEBYTECODE
+# what mypy knows of unchanged modules serves every clone
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vgpuscope/mypy
 
 .PHONY: site licences audit sbom dist recording console check-types attack help setup hooks fmt lint test test-fast programs coverage fuzz soak gen check-gen check golden demo bench pictures lock clean
 help:  ## list the targets
@@ -17,12 +23,12 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@echo "vgpuscope: setting up $(VENV) (once, about a minute)"
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vgpuscope needs Python 3.11 or newer; $(PY) is $$($(PY) -V). Say PY=python3.12 or so."; exit 1; }
 	@$(PY) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(BENCH_STAMP): requirements/bench.txt $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
 	@touch $@
 
 $(CONSOLE): $(STAMP) $(CONSOLE_SOURCES)
@@ -73,16 +79,16 @@ programs: $(STAMP)
 	@tools/controlplane/build >/dev/null
 	@tools/helm/build >/dev/null
 
-test: programs $(CONSOLE)  ## everything that proves the product, but for a day of soak; installs what it needs
+test: programs $(CONSOLE)  ## everything that proves the product, but for the long soaks; installs what it needs
 	tools/console/run test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not day"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
 
 test-fast: $(STAMP)  ## the part without other programs; a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not soak" -q
 
 coverage: programs $(CONSOLE)  ## `make test` with branch coverage; fails below fail_under in pyproject.toml
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup -m "not day"
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -90,10 +96,10 @@ fuzz: $(STAMP)  ## 2,000 examples of each property instead of 40
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not real" -q
 
 attack: programs  ## what strangers could try, as tests; ATTACK_SECONDS=60 lets each fuzz test run for about that long
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m attack -q
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m attack -q
 
-soak: $(STAMP)  ## 20,000 accelerated cycles of churn: memory, descriptors and series stay flat
-	$(BIN)/python -m pytest -m soak -s
+soak: programs  ## the long tests: 20,000 accelerated cycles of churn, a day of pods, 1,000 nodes
+	$(BIN)/python -m pytest -m "soak or long" -s
 
 gen: $(STAMP)  ## write all generated files
 	@tools/helm/build >/dev/null
@@ -115,7 +121,7 @@ golden: $(STAMP)  ## rewrite the golden files; read the diff
 demo: $(STAMP) $(CONSOLE)  ## simulated GPU nodes, real agents; no GPU, cluster or Prometheus needed
 	@exec $(BIN)/vgpuscope demo
 
-bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console, trust or reclaim for one
+bench: $(BENCH_STAMP) $(CONSOLE)  ## measure against peers and lower bounds; BENCH=agent, cluster, analyzer, console, trust, reclaim or scheduler for one
 	@tools/need cc gcc
 	@tools/need promtool prometheus
 	@tools/need victoria-metrics victoria-metrics
@@ -134,7 +140,7 @@ site: $(STAMP)  ## the documentation as a site in build/site; fails if a link le
 	@echo "vgpuscope: build/site is ready; to read it: $(BIN)/python -m http.server -d build/site 8000"
 
 lock: $(STAMP)  ## write the lock files anew
-	@$(BIN)/python -m pip install --quiet uv && tools/lock
+	@$(BIN)/python -m pip install --no-compile --quiet uv && tools/lock
 
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) web/node_modules src/vgpuscope/http/assets/console build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
