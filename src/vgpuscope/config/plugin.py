@@ -1,0 +1,132 @@
+"""Settings of the device plugin."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from vgpuscope.config.shared import Kubeconfig, WebConfigFile, metrics_address
+from vgpuscope.model.plugin import RESOURCE
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.model.service import PLUGIN_PORT, everywhere
+
+
+class PluginConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the device plugin."""
+
+    listen: Annotated[str, metrics_address(PLUGIN_PORT)] = everywhere(PLUGIN_PORT)
+    node_name: Annotated[
+        str,
+        Meta(
+            description="Name of this node in Kubernetes.",
+            extra={"placeholder": "NAME", "aliases": ("NODE_NAME",), "unset": "the host name"},
+        ),
+    ] = ""
+    kubelet_dir: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The kubelet's directory of device plugins, in which its kubelet.sock is.",
+            extra={"placeholder": "DIR"},
+        ),
+    ] = "/var/lib/kubelet/device-plugins"
+    hook_path: Annotated[
+        str,
+        Meta(
+            pattern="^/",
+            description="HAMi's directory on the host, mounted here at the same path; regions of containers are in its "
+            "subdirectory containers.",
+            extra={"placeholder": "DIR"},
+        ),
+    ] = "/usr/local/vgpu"
+    library: Annotated[
+        str | None,
+        Meta(
+            description="HAMi's libvgpu.so on the host, which enforces limits. If the file does not exist, containers "
+            "share GPUs by time only and get no limits.",
+            extra={"flag": None, "unset": "libvgpu.so in the hook path"},
+        ),
+    ] = None
+    split_count: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description=f"Number of containers that can share a GPU: units of {RESOURCE} that one GPU counts as. With "
+            "1, pods that no HAMi scheduler placed get whole GPUs.",
+            extra={"placeholder": "N"},
+        ),
+    ] = 10
+    memory_scaling: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=100,
+            description="Memory that is registered, as a multiple of the GPU's own. Above 1, HAMi's library moves "
+            "memory to the host when the GPU is full.",
+            extra={"flag": None},
+        ),
+    ] = 1.0
+    core_scaling: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=100,
+            description="Compute that is registered, as a multiple of the GPU's own.",
+            extra={"flag": None},
+        ),
+    ] = 1.0
+    core_limits: Annotated[
+        bool,
+        Meta(description="Let HAMi's library enforce the limit of SM use.", extra={"flag": None}),
+    ] = True
+    memory_if_unknown: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(
+            description="MiB of memory to register for a GPU whose driver does not report it.",
+            extra={"flag": None, "unset": "such a GPU is not registered"},
+        ),
+    ] = None
+    library_log_level: Annotated[
+        Annotated[int, Meta(ge=0, le=4)] | None,
+        Meta(
+            description="Log level of HAMi's library in containers.",
+            extra={"flag": None, "unset": "the library's own default"},
+        ),
+    ] = None
+    handshake: Annotated[
+        bool,
+        Meta(
+            description="Write the handshake annotation every 30 s, for HAMi schedulers up to v2.9.",
+            extra={"flag": None},
+        ),
+    ] = False
+    read_interval: Annotated[
+        Seconds,
+        Meta(
+            ge=0.1,
+            le=5,
+            description="Time between two reads of the driver. A change of health reaches the kubelet within 15 s with "
+            "any of the allowed values.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 3.0
+    clear_faults_after: Annotated[
+        Seconds,
+        Meta(
+            ge=0,
+            le=30 * 86400,
+            description="Age at which an XID no longer makes a GPU unhealthy, once the driver reports the GPU. 0: only "
+            "an operator clears it, by removing it from the node's annotation vgpuscope.io/gpu-faults.",
+            extra={"form": "duration", "flag": None},
+        ),
+    ] = 0.0
+    feedback: Annotated[
+        bool,
+        Meta(
+            description="Run HAMi's priority feedback: containers of a low priority wait while one of a higher "
+            "priority computes on their GPU. Only one program of a node may do this; HAMi's monitor does.",
+            extra={"flag": None},
+        ),
+    ] = False
+    kubeconfig: Kubeconfig = None
+    web_config_file: WebConfigFile = None

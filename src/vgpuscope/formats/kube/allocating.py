@@ -1,0 +1,199 @@
+"""A node and its pods as the device plugin reads them: annotations, versions, and what still has to be allocated."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from vgpuscope.formats.hami.annotation import (
+    ALLOCATED,
+    BIND_BEGUN,
+    BIND_PHASE,
+    LOCK,
+    MIG_ALLOCATIONS,
+    NODE,
+    TO_ALLOCATE,
+    assigned_devices,
+    container_at,
+    decode_lock,
+    encode_instances,
+    held_instances,
+    mig_allocations,
+    next_segment,
+)
+from vgpuscope.formats.kube.lists import ObjectKind, ObjectPage, decode_page
+from vgpuscope.formats.times import from_unix
+from vgpuscope.model.errors import AnnotationMalformed, KubeUnreadable
+from vgpuscope.model.plugin import (
+    RESOURCE,
+    AllocatingPod,
+    Assigned,
+    AssignedInstance,
+    NodeNotes,
+    Segment,
+    StaticInstance,
+)
+from vgpuscope.model.pod import Container
+
+_DISABLE = "CUDA_DISABLE_CONTROL"
+_TRUE = {"1", "t", "T", "true", "TRUE", "True"}  # as Go reads them
+
+
+class _Env(Struct):
+    name: str
+    value: str | None = None
+
+
+class _Resources(Struct):
+    limits: dict[str, object] | None = None
+    requests: dict[str, object] | None = None
+
+
+class _Container(Struct):
+    name: str
+    env: list[_Env] | None = None
+    resources: _Resources | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Meta(Struct, rename="camel"):
+    name: str
+    uid: str = ""
+    namespace: str | None = None
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str | None] | None = None
+
+
+class _Pod(Struct):
+    metadata: _Meta
+    kind: str | None = None
+    spec: _Spec | None = None
+
+
+class _Node(Struct):
+    metadata: _Meta
+
+
+_node = msgspec.json.Decoder(_Node)
+
+
+def decode_node_notes(data: bytes) -> NodeNotes:
+    """The annotations of a node; KubeUnreadable if this is not a node."""
+    try:
+        meta = _node.decode(data).metadata
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
+        raise KubeUnreadable(f"node: {e}") from e
+    return NodeNotes(name=meta.name, uid=meta.uid, version=meta.resource_version, annotations=_annotations(meta))
+
+
+def decode_allocating(data: bytes) -> ObjectPage[AllocatingPod]:
+    """The pods of a list; KubeUnreadable for anything but a list of pods."""
+    return decode_page(_PODS, data, origin="list of pending pods")
+
+
+def lock_owner(notes: NodeNotes) -> tuple[str, str] | None:
+    """Namespace and name of the pod that the node is locked for; None if no lock names a pod."""
+    text = notes.annotations.get(LOCK)
+    if not text:
+        return None
+    try:
+        lock = decode_lock(text)
+    except AnnotationMalformed:
+        return None
+    return (lock.namespace, lock.pod) if lock.pod else None
+
+
+def locked_by_nobody(notes: NodeNotes) -> bool:
+    """Whether there is a lock that names no pod: of HAMi up to v2.3, or one that cannot be read."""
+    return bool(notes.annotations.get(LOCK)) and lock_owner(notes) is None
+
+
+def named_instances(pod: AllocatingPod, index: int, instances: Sequence[StaticInstance]) -> str:
+    """The pod's MIG annotation with the ids of the instances that one of its containers got."""
+    annotations = {MIG_ALLOCATIONS: pod.migs}
+    rows, places = list(mig_allocations(annotations)), [(one.start, one.size) for one in held_instances(annotations)]
+    own = sorted((row.device_index, number) for number, row in enumerate(rows) if row.container_index == index)
+    for (_, number), one in zip(own, instances, strict=True):
+        made = {"mig": one.uuid, "gpu_instance": one.gpu_instance, "compute_instance": one.compute_instance}
+        rows[number] = msgspec.structs.replace(rows[number], **made)
+    return encode_instances(rows, places)
+
+
+# --- from the JSON's shape to the model -------------------------------------------------------------------------------
+
+
+def _annotations(meta: _Meta) -> dict[str, str]:
+    return {key: text for key, text in (meta.annotations or {}).items() if text}
+
+
+def _read(found: _Pod, wrong: list[str]) -> AllocatingPod | None:  # noqa: ARG001 - the reason is kept with the pod
+    meta, spec = found.metadata, found.spec or _Spec()
+    annotations = _annotations(meta)
+    if NODE not in annotations or meta.deletion_timestamp:  # the kubelet admits no pod that is being deleted
+        return None
+    reason, segment = "", None
+    try:
+        segment = _segment(annotations, spec)
+    except AnnotationMalformed as e:
+        reason = str(e)
+    return AllocatingPod(
+        uid=meta.uid,
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        version=meta.resource_version,
+        node=annotations[NODE],
+        phase=annotations.get(BIND_PHASE, ""),
+        bound=from_unix(annotations.get(BIND_BEGUN)),
+        segment=segment,
+        migs=annotations.get(MIG_ALLOCATIONS, ""),
+        wrong=reason,
+    )
+
+
+def _segment(annotations: Mapping[str, str], spec: _Spec) -> Segment | None:
+    text = annotations.get(TO_ALLOCATE, "")
+    found = next_segment(TO_ALLOCATE, text)
+    if found is None:
+        return None
+    whole = assigned_devices(ALLOCATED, annotations.get(ALLOCATED, text))
+    index, container = container_at(TO_ALLOCATE, whole, found.position, tuple(_containers(spec)))
+    return Segment(
+        container=container.name,
+        index=index,
+        devices=tuple(Assigned(gpu=one.uuid, memory=one.mib, cores=one.cores) for one in found.devices),
+        instances=tuple(_instances(annotations, index)),
+        rest=found.rest,
+        last=found.last,
+        uncontrolled=_uncontrolled(spec, container.name),
+    )
+
+
+def _instances(annotations: Mapping[str, str], index: int) -> Iterator[AssignedInstance]:
+    rows = zip(mig_allocations(annotations), held_instances(annotations), strict=True)
+    for row, held in sorted(rows, key=lambda pair: pair[0].device_index):
+        if row.container_index == index:
+            yield AssignedInstance(gpu=row.gpu, profile=row.profile, start=held.start, size=held.size)
+
+
+def _containers(spec: _Spec) -> Iterator[Container]:
+    for init, group in ((True, spec.init_containers), (False, spec.containers)):
+        for one in group or ():
+            yield Container(name=one.name, init=init, gpu_request=_asks(one.resources))
+
+
+def _asks(resources: _Resources | None) -> bool:
+    named = {**(resources.requests or {}), **(resources.limits or {})} if resources else {}
+    return named.get(RESOURCE) not in (None, 0, "0")
+
+
+def _uncontrolled(spec: _Spec, container: str) -> bool:
+    found = [one for one in (*(spec.init_containers or ()), *(spec.containers or ())) if one.name == container]
+    return any(env.name == _DISABLE and env.value in _TRUE for one in found for env in one.env or ())
+
+
+_PODS = ObjectKind[AllocatingPod]("Pod", msgspec.json.Decoder(_Pod), _read)

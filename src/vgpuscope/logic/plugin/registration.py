@@ -1,0 +1,63 @@
+"""The GPUs of a node, as registered for HAMi's scheduler."""
+
+from collections.abc import Iterable
+
+from vgpuscope.model.plugin import GpuRegistration, GpuState, MigProfile, PluginGpu, StaticInstance
+from vgpuscope.model.quantity import MIB
+
+_SLICES = 7  # compute slices of a GPU with MIG
+
+
+def registrations(
+    states: Iterable[GpuState],
+    *,
+    split: int,
+    memory_scaling: float = 1.0,
+    core_scaling: float = 1.0,
+    memory_unless_known: int | None = None,
+) -> tuple[GpuRegistration, ...]:
+    """Every GPU whose memory is known; `memory_unless_known` is the MiB of the others, None: they are left out."""
+    found = []
+    for state in states:
+        gpu = state.gpu
+        memory = gpu.memory // MIB if gpu.memory else memory_unless_known
+        if memory is None:
+            continue
+        found.append(
+            GpuRegistration(
+                id=gpu.uuid,
+                index=gpu.index,
+                slots=len(gpu.instances) if gpu.mig else split,
+                memory=memory if gpu.mig else int(memory * memory_scaling),
+                cores=100 if gpu.mig else int(100 * core_scaling),
+                type=_type(gpu.model),
+                numa=gpu.numa or 0,
+                mode="mig" if gpu.mig else "hami-core",
+                profiles=tuple(_profiles(gpu)),
+                healthy=state.healthy,
+            )
+        )
+    return tuple(found)
+
+
+def _type(model: str) -> str:
+    """As HAMi names it: with the vendor's name exactly once."""
+    return model if model.startswith("NVIDIA") else f"NVIDIA-{model}"
+
+
+def _profiles(gpu: PluginGpu) -> Iterable[MigProfile]:
+    """The profiles of the instances that exist, with their places: the scheduler then chooses one of them."""
+    by_name: dict[str, list[StaticInstance]] = {}
+    for one in gpu.instances:
+        if one.profile and one.start is not None and one.size:
+            by_name.setdefault(one.profile, []).append(one)
+    for name, same in sorted(by_name.items(), key=lambda item: (item[1][0].memory or 0, item[0])):
+        first = same[0]
+        slices = first.slices or 0
+        yield MigProfile(
+            name=name,
+            memory=(first.memory or 0) // MIB,
+            cores=-(-100 * slices // _SLICES),
+            slices=slices,
+            placements=tuple(sorted((one.start or 0, one.size or 0) for one in same)),
+        )

@@ -1,0 +1,247 @@
+"""Answers the kubelet's Allocate: which pod it is, what its container gets, and what HAMi's scheduler must know of it.
+
+found ─► checked ─► directory ─► annotation (served, or success) ─► lock released ─► answer ─► event
+             └────────┴───────────────┴─► failed: phase failed, lock released, counted, logged, event; the kubelet gets
+                                           the code
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from vgpuscope.catalog.plugin import ALLOCATE_BOUNDS
+from vgpuscope.formats.hami.annotation import BIND_PHASE, MIG_ALLOCATIONS, TO_ALLOCATE
+from vgpuscope.formats.kube.allocating import lock_owner, named_instances
+from vgpuscope.logic.plugin.assignment import Choice, check, choose, index_names, instances_of, visible_of
+from vgpuscope.logic.plugin.devices import preferred
+from vgpuscope.logic.plugin.injection import Control, controlled, visible
+from vgpuscope.model.errors import (
+    AllocateDeviceUnhealthy,
+    AllocateDeviceUnknown,
+    AllocateFailed,
+    AllocatePodUnknown,
+    AnnotationMalformed,
+    KubeConflict,
+    ScopeError,
+)
+from vgpuscope.model.histogram import Histogram
+from vgpuscope.model.plugin import AllocatingPod, GpuState, Injection, NodeNotes, OfferedDevice, Segment, StaticInstance
+from vgpuscope.model.quantity import DeviceUUID, Seconds
+from vgpuscope.runtime.log import DETAIL, OnChange, error_fields, fields
+from vgpuscope.services.plugin.cluster import ClusterSide
+from vgpuscope.sinks.container_dirs import ContainerDirs, ensure_preload
+from vgpuscope.sources.kube_writer import EventText, ObjectRef
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5  # with a pod that is changed between a look and the allocation
+_PREFER_WITHIN: Seconds = 2.0  # the kubelet waits; without an answer it gets any ids
+_ACTION = "Allocating"
+
+
+class Allocator:
+    """Serves one container after the other: two at once could get the same segment."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ClusterSide,
+        dirs: ContainerDirs,
+        control: Control,
+        states: Callable[[], Mapping[DeviceUUID, GpuState]],
+        devices: Callable[[], Mapping[str, OfferedDevice]],
+        whole: bool,
+        count: Callable[[ScopeError], None],
+    ) -> None:
+        """`states` and `devices` are what the node has now. `whole`: pods that HAMi did not place get whole GPUs."""
+        self._cluster, self._dirs, self._control = cluster, dirs, control
+        self._states, self._devices, self._whole, self._count = states, devices, whole, count
+        self._turn = asyncio.Lock()
+        self._later: set[asyncio.Task[None]] = set()
+        self._tell = OnChange(log)
+        self._pod: str | None = None  # that is served now, for the log
+        self.seconds = Histogram.empty(ALLOCATE_BOUNDS)
+        self.allocations = 0
+        self.failures: dict[str, int] = {}
+
+    @property
+    def limits(self) -> bool:
+        """Whether HAMi's library is there; a change is logged."""
+        there = os.path.isfile(self._control.library)
+        message = (
+            "HAMi's library found: containers get limits"
+            if there
+            else "HAMi's library is missing: containers share GPUs by time only, without limits"
+        )
+        level = logging.INFO if there else logging.WARNING
+        self._tell.tell("library", there, level=level, message=message, library=self._control.library)
+        return there
+
+    async def allocate(self, ids: Sequence[str]) -> Injection:
+        """What the next container gets; AllocateFailed, or another of our errors."""
+        began = time.perf_counter()
+        try:
+            async with self._turn:
+                return await self._counted(ids)
+        finally:
+            self.seconds = self.seconds.with_one(time.perf_counter() - began)
+
+    async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
+        """The ids of the GPUs that the scheduler assigned, as far as they are available."""
+        assigned: tuple[DeviceUUID, ...] = ()
+        with suppress(ScopeError, TimeoutError):
+            async with asyncio.timeout(_PREFER_WITHIN):
+                notes, pods = await self._cluster.node(), await self._cluster.pods()
+            choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=size)
+            if choice is not None and choice.pod.segment is not None:
+                assigned = tuple(device.gpu for device in choice.pod.segment.devices)
+        return preferred(available, required, size, devices=self._devices(), assigned=assigned)
+
+    async def close(self) -> None:
+        """Wait for events that are being posted."""
+        if self._later:
+            await asyncio.wait(self._later, timeout=_PREFER_WITHIN)
+
+    # --- one container ------------------------------------------------------------------------------------------------
+
+    async def _counted(self, ids: Sequence[str]) -> Injection:
+        self._pod = None
+        try:
+            injection = await self._serve(ids)
+        except ScopeError as e:
+            self._failed(e, ids)
+            raise
+        except Exception as e:
+            error = AllocateFailed(f"{type(e).__name__}: {e}")
+            log.exception("allocation broke", extra=fields(error_code=error.code))
+            self._failed(error, ids)
+            raise error from e
+        self.allocations += 1
+        return injection
+
+    async def _serve(self, ids: Sequence[str]) -> Injection:
+        for _ in range(_TRIES):
+            notes, pods = await self._cluster.node(), await self._cluster.pods()
+            choice = choose(pods, node=self._cluster.node_name, owner=lock_owner(notes), count=len(ids))
+            if choice is None:
+                return await self._unassigned(ids, notes)
+            with suppress(KubeConflict):
+                return await self._give(choice, notes, count=len(ids))
+        raise AllocateFailed(f"the pod was changed {_TRIES} times while it was served")
+
+    async def _unassigned(self, ids: Sequence[str], notes: NodeNotes) -> Injection:
+        """Whole GPUs for a pod that HAMi did not place, if GPUs are not shared."""
+        owner = lock_owner(notes)
+        if owner is not None and await self._cluster.gone(*owner):
+            await self._release(*owner, notes)
+        if not self._whole:
+            raise AllocatePodUnknown(f"no pod on node {self._cluster.node_name} waits for {len(ids)} devices")
+        known = self._devices()
+        for one in ids:
+            if one not in known:
+                raise AllocateDeviceUnknown(f"{one} is not a device of this node")
+            if not known[one].healthy:
+                raise AllocateDeviceUnhealthy(f"{one} is unhealthy")
+        return visible(visible_of(known[one] for one in ids))
+
+    async def _give(self, choice: Choice, notes: NodeNotes, *, count: int) -> Injection:
+        pod, segment = choice.pod, choice.pod.segment
+        self._pod = f"{pod.namespace}/{pod.name}"
+        try:
+            if segment is None:
+                raise AnnotationMalformed(pod.wrong)
+            states = self._states()
+            check(segment, count=count, states=states)
+            instances = instances_of(segment, states)
+            injection = await self._prepared(pod, segment, instances)
+            try:
+                await self._note(pod, segment, instances)
+            except ScopeError:
+                await asyncio.to_thread(self._dirs.remove, pod.uid, segment.container)
+                raise
+        except KubeConflict:
+            raise
+        except ScopeError as e:
+            if choice.sure:
+                await self._give_up(pod, notes, e)
+            raise
+        if segment.last:
+            await self._release(pod.namespace, pod.name, notes)
+        self._done(pod, segment, index_names([device.gpu for device in segment.devices], states))
+        return injection
+
+    async def _prepared(self, pod: AllocatingPod, segment: Segment, instances: Sequence[StaticInstance]) -> Injection:
+        if instances:
+            return visible([one.uuid for one in instances])
+        if not self.limits:
+            return visible([device.gpu for device in segment.devices])
+        directory, region = await asyncio.to_thread(self._directory, pod, segment)
+        return controlled(
+            segment.devices, self._control, directory=directory, region=region, uncontrolled=segment.uncontrolled
+        )
+
+    def _directory(self, pod: AllocatingPod, segment: Segment) -> tuple[str, str]:
+        try:
+            ensure_preload(self._control.preload, f"{self._control.hook}/libvgpu.so")
+        except OSError as e:
+            raise AllocateFailed(f"{self._control.preload}: {e.strerror or e}") from e
+        return self._dirs.create(pod.uid, segment.container)
+
+    async def _note(self, pod: AllocatingPod, segment: Segment, instances: Sequence[StaticInstance]) -> None:
+        """Mark the container as served, and the pod as successful if it was the last one."""
+        changes: dict[str, str | None] = {TO_ALLOCATE: segment.rest}
+        if instances and segment.instances:
+            changes[MIG_ALLOCATIONS] = named_instances(pod, segment.index, instances)
+        if segment.last:
+            changes[BIND_PHASE] = "success"
+        await self._cluster.annotate_pod(pod, changes, unchanged=True)
+
+    def _done(self, pod: AllocatingPod, segment: Segment, gpus: str) -> None:
+        values = {"pod": f"{pod.namespace}/{pod.name}", "container": segment.container, "gpus": gpus}
+        log.log(DETAIL, "allocated", extra=fields(**values))
+        self._report(
+            pod, EventText("DeviceAllocated", f"Allocated {gpus} on {self._cluster.node_name}", "Normal", _ACTION)
+        )
+
+    async def _give_up(self, pod: AllocatingPod, notes: NodeNotes, error: ScopeError) -> None:
+        """Tell the scheduler that the pod failed, and let it bind others to this node."""
+        with suppress(ScopeError):  # the pod may be gone, or the API server: the kubelet ends the pod in any case
+            await self._cluster.annotate_pod(pod, {BIND_PHASE: "failed"})
+        await self._release(pod.namespace, pod.name, notes)
+        self._report(pod, EventText("DeviceAllocationFailed", f"{error.code}: {error}", "Warning", _ACTION))
+
+    async def _release(self, namespace: str, pod: str, notes: NodeNotes) -> None:
+        try:
+            await self._cluster.release(namespace, pod, notes)
+        except ScopeError as e:  # the lock expires by itself after five minutes
+            self._count(e)
+            log.warning("node lock was not released", extra=fields(pod=f"{namespace}/{pod}", **error_fields(e)))
+
+    def _failed(self, error: ScopeError, ids: Sequence[str]) -> None:
+        self.failures[error.code] = self.failures.get(error.code, 0) + 1
+        self._count(error)
+        values = {"pod": self._pod, "node": self._cluster.node_name, "requested": len(ids)}
+        log.error("allocation failed", extra=fields(**values, **error_fields(error)))
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _report(self, pod: AllocatingPod, text: EventText) -> None:
+        """Post an event while the kubelet goes on."""
+        about = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
+        self._afterwards(self._posted(about, text))
+
+    async def _posted(self, about: ObjectRef, text: EventText) -> None:
+        try:
+            await self._cluster.writer().report(about, text, now=time.time())
+        except ScopeError as e:
+            self._count(e)
+            log.warning("event was not posted", extra=fields(event=text.reason, **error_fields(e)))
+
+    def _afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)

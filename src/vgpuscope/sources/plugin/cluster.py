@@ -1,0 +1,29 @@
+"""This node and its pending pods, read from the API server when they are needed: a cache could be late."""
+
+from urllib.parse import quote
+
+from vgpuscope.formats.kube.allocating import decode_allocating, decode_node_notes
+from vgpuscope.formats.kube.lists import ObjectPage
+from vgpuscope.model.errors import KubeAbsent
+from vgpuscope.model.plugin import AllocatingPod, NodeNotes
+from vgpuscope.sources.kube import Api, all_pages
+
+_PAGE = "500"
+
+
+async def node_notes(api: Api, node: str) -> NodeNotes:
+    """The node's annotations; KubeAbsent if there is no such node, or one of our errors if it cannot be read."""
+    found = await api.find(f"/api/v1/nodes/{quote(node, safe='')}")
+    if found is None:
+        raise KubeAbsent(f"there is no node {node}")
+    return decode_node_notes(found)
+
+
+async def allocating_pods(api: Api, node: str) -> tuple[AllocatingPod, ...]:
+    """The pending pods of the node that a scheduler of HAMi placed."""
+    select = {"fieldSelector": f"spec.nodeName={node},status.phase=Pending", "limit": _PAGE}
+
+    async def page(token: str) -> ObjectPage[AllocatingPod]:
+        return decode_allocating(await api.get("/api/v1/pods", {**select, **({"continue": token} if token else {})}))
+
+    return tuple(pod for one in await all_pages(page) for pod in one.items)

@@ -1,0 +1,222 @@
+"""The kubelet's device plugin protocol (gRPC v1beta1): our server on a socket of its directory, and the registration.
+
+The kubelet that starts deletes all sockets of the directory, creates its own and waits for registrations. It connects
+to the socket that a registration names, and follows the list of devices. Messages are generated: docs/adr/0071.
+"""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from grpclib.client import Channel
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.server import Server
+from h2.exceptions import H2Error
+
+from vgpuscope.model.errors import AllocateFailed, KubeletAbsent, KubeletDown, ScopeError
+from vgpuscope.model.plugin import RESOURCE, Injection, OfferedDevice
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.sources.plugin.v1beta1 import api_pb2 as pb
+from vgpuscope.sources.plugin.v1beta1.api_grpc import DevicePluginBase, RegistrationStub
+
+log = logging.getLogger(__name__)
+
+ENDPOINT = "vgpuscope-nvidia-gpu.sock"
+KUBELET = "kubelet.sock"
+VERSION = "v1beta1"
+_HEALTH = {True: "Healthy", False: "Unhealthy"}
+_MOST_REQUESTS = 256  # containers of one call
+_NOT_GRPC = (GRPCError, StreamTerminatedError, ProtocolError, H2Error, AssertionError, NotImplementedError)
+
+
+class Allocating(Protocol):
+    """What answers the kubelet's questions."""
+
+    async def allocate(self, ids: Sequence[str]) -> Injection:
+        """What a container with these ids gets; AllocateFailed or another of our errors if it cannot have them."""
+
+    async def prefer(self, available: Sequence[str], required: Sequence[str], size: int) -> tuple[str, ...]:
+        """The best ids of those available."""
+
+
+class KubeletSide:
+    """Our server, and what the kubelet sees of this node's devices."""
+
+    def __init__(self, directory: str, allocating: Allocating, *, timeout: Seconds = 5.0) -> None:
+        self._own, self._kubelet = os.path.join(directory, ENDPOINT), os.path.join(directory, KUBELET)
+        self._service = _Service(allocating)
+        self._timeout = timeout
+        self._server: Server | None = None
+        self._inode: int | None = None  # of the socket that we listen on
+
+    @property
+    def followers(self) -> int:
+        """How many kubelets follow the list of devices: 1, or 0 if it does not know us."""
+        return self._service.followers
+
+    def offer(self, devices: tuple[OfferedDevice, ...]) -> None:
+        """Show these devices from now on."""
+        self._service.offer(devices)
+
+    def kubelet(self) -> tuple[int, int] | None:
+        """What tells one start of the kubelet from another; None while it has no socket."""
+        found = _socket(self._kubelet)
+        return None if found is None else (found.st_ino, found.st_ctime_ns)
+
+    @property
+    def listening(self) -> bool:
+        """Whether the kubelet can find us: our socket is still in its directory."""
+        found = _socket(self._own)
+        return self._server is not None and found is not None and found.st_ino == self._inode
+
+    async def listen(self) -> None:
+        """Open our socket, in place of one that was lost; KubeletAbsent if the directory cannot be used."""
+        await self.close()
+        server = Server([self._service])
+        try:
+            await server.start(path=self._own)
+            os.chmod(self._own, 0o600)
+        except OSError as e:
+            raise KubeletAbsent(f"{self._own}: {e.strerror or e}") from e
+        found = _socket(self._own)
+        self._server, self._inode = server, found.st_ino if found else None
+
+    async def register(self) -> None:
+        """Tell the kubelet about our socket; KubeletAbsent or KubeletDown."""
+        channel = Channel(path=self._kubelet)
+        options = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+        request = pb.RegisterRequest(version=VERSION, endpoint=ENDPOINT, resource_name=RESOURCE, options=options)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await RegistrationStub(channel).Register(request)
+        except FileNotFoundError as e:
+            raise KubeletAbsent(f"{self._kubelet}: no such socket") from e
+        except TimeoutError as e:
+            raise KubeletDown(f"{self._kubelet}: no answer within {self._timeout:g} s") from e
+        except OSError as e:
+            raise KubeletDown(f"{self._kubelet}: {e.strerror or e}") from e
+        except _NOT_GRPC as e:
+            raise KubeletDown(f"{self._kubelet}: {_reason(e)}") from e
+        finally:
+            channel.close()
+
+    async def close(self) -> None:
+        """Close our socket; a socket that another program made in its place stays."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        found = _socket(self._own)
+        if found is not None and found.st_ino == self._inode:
+            with suppress(OSError):
+                os.unlink(self._own)
+        self._service.end()
+        server.close()
+        await server.wait_closed()
+
+
+class _Service(DevicePluginBase):
+    """The calls of the protocol, translated."""
+
+    def __init__(self, allocating: Allocating) -> None:
+        self._allocating = allocating
+        self._devices: tuple[OfferedDevice, ...] = ()
+        self._generation = 0  # of the server: the streams of an earlier one end
+        self._changed = asyncio.Event()
+        self.followers = 0
+
+    def offer(self, devices: tuple[OfferedDevice, ...]) -> None:
+        if devices != self._devices:
+            self._devices = devices
+            self._wake()
+
+    def end(self) -> None:
+        """Let all streams end."""
+        self._generation += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def GetDevicePluginOptions(self, stream: Any) -> None:  # noqa: N802 - the protocol's name
+        await stream.recv_message()
+        await stream.send_message(pb.DevicePluginOptions(get_preferred_allocation_available=True))
+
+    async def ListAndWatch(self, stream: Any) -> None:  # noqa: N802
+        await stream.recv_message()
+        generation = self._generation
+        self.followers += 1
+        try:
+            while generation == self._generation:
+                changed = self._changed
+                await stream.send_message(pb.ListAndWatchResponse(devices=map(_device, self._devices)))
+                await changed.wait()
+        finally:
+            self.followers -= 1
+
+    async def GetPreferredAllocation(self, stream: Any) -> None:  # noqa: N802
+        asked = await stream.recv_message()
+        answers = []
+        for one in _bounded(asked.container_requests):
+            available, required = list(one.available_deviceIDs), list(one.must_include_deviceIDs)
+            ids = await self._allocating.prefer(available, required, one.allocation_size)
+            answers.append(pb.ContainerPreferredAllocationResponse(deviceIDs=ids))
+        await stream.send_message(pb.PreferredAllocationResponse(container_responses=answers))
+
+    async def Allocate(self, stream: Any) -> None:  # noqa: N802
+        asked = await stream.recv_message()
+        answers = []
+        for one in _bounded(asked.container_requests):
+            ids = list(one.devices_ids)
+            # a kubelet that hangs up must not leave a pod half served
+            answers.append(await _shielded(lambda ids=ids: self._allocating.allocate(ids)))  # type: ignore[misc]
+        await stream.send_message(pb.AllocateResponse(container_responses=map(_response, answers)))
+
+    async def PreStartContainer(self, stream: Any) -> None:  # noqa: N802
+        await stream.recv_message()
+        await stream.send_message(pb.PreStartContainerResponse())
+
+
+async def _shielded(work: Callable[[], Awaitable[Injection]]) -> Injection:
+    """The result; the work goes on if the caller is cancelled. Our errors become an answer of gRPC."""
+    try:
+        return await asyncio.shield(asyncio.ensure_future(work()))
+    except ScopeError as e:
+        raise GRPCError(Status.ABORTED, f"{e.code}: {e}") from e
+    except Exception as e:  # the service has logged it; the kubelet gets a code, not a traceback
+        raise GRPCError(Status.INTERNAL, f"{AllocateFailed.code}: {type(e).__name__}") from e
+
+
+def _bounded(requests: Sequence[Any]) -> Sequence[Any]:
+    if len(requests) > _MOST_REQUESTS:
+        raise GRPCError(Status.RESOURCE_EXHAUSTED, f"more than {_MOST_REQUESTS} containers in one call")
+    return requests
+
+
+def _device(one: OfferedDevice) -> Any:
+    topology = None if one.numa is None else pb.TopologyInfo(nodes=[pb.NUMANode(ID=one.numa)])
+    return pb.Device(ID=one.id, health=_HEALTH[one.healthy], topology=topology)
+
+
+def _response(one: Injection) -> Any:
+    mounts = [pb.Mount(container_path=m.container, host_path=m.host, read_only=m.read_only) for m in one.mounts]
+    return pb.ContainerAllocateResponse(envs=one.envs, mounts=mounts)
+
+
+def _socket(path: str) -> os.stat_result | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return found if stat.S_ISSOCK(found.st_mode) else None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, GRPCError):
+        return f"{error.status.name}: {error.message}"
+    return str(error) or type(error).__name__
