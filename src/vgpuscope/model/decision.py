@@ -347,3 +347,10 @@ CODES: tuple[Code, ...] = (
 )
 
 BY_CODE: dict[str, Code] = {row.code: row for row in CODES}
+
+WITHOUT_GPUS = "SCHED_NODE_UNREGISTERED"  # most nodes of many clusters: they say nothing about the pod
+
+
+def telling(code: str, nodes: int) -> tuple[bool, int, str]:
+    """Sorts codes of refusals: that of most nodes first, nodes without GPUs last."""
+    return code == WITHOUT_GPUS, -nodes, code

@@ -8,14 +8,22 @@ memory, a volume's node affinity before node affinity, a queue's quota before a 
 import re
 from functools import lru_cache
 
+from vgpuscope.knowledge.hami_reasons import HAMI_REASONS, hami_words
+
 _ACCELERATOR = "gpu|npu|mlu|dcu|gcu|xpu|tpu|ppu|sdaa|neuron|ascend|vcuda|i915|biren"
+
+# HAMi's own words come first: no other scheduler uses them.
+_HAMI = tuple(
+    (code, "|".join(re.escape(word.lower()) for word in hami_words(code)))
+    for code in dict.fromkeys(HAMI_REASONS.values())
+)
 
 # Patterns for phrases in lower case. A repetition stops at its own first character ([^/] after a /): linear search.
 _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_GATED", r"scheduling gates|schedulinggated"),
     ("SCHED_NODE_LOCKED", r"has been locked|node lock|lock(?:ing)? node"),
     # --- quotas -------------------------------------------------------------------------------------------------------
-    ("SCHED_QUOTA_EXCEEDED", r"exceeded quota|resourcequotanotfit|quota exceeded"),
+    ("SCHED_QUOTA_EXCEEDED", r"exceeded quota|quota exceeded"),
     (
         "SCHED_QUEUE_QUOTA",
         r"over ?quota|overlimit|allowable limit|queue resource quota|unused quota|insufficient quota|assign flavors"
@@ -39,7 +47,8 @@ _ROWS: tuple[tuple[str, str], ...] = (
     (
         "SCHED_NO_EXTENDER",
         r"with extender at url|dial tcp|connection refused|no such host|i/o timeout|x509:|context deadline exceeded"
-        r"|client\.timeout exceeded|(?:get|post) \"?https?://",
+        r"|client\.timeout exceeded|(?:get|post) \"?https?://"
+        r"|extender_(?:standby|not_synced)\b",  # our own: a replica does not lead, or has not listed the cluster
     ),
     (
         "SCHED_BIND_FAILED",
@@ -47,30 +56,29 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"|already assigned to node|failed to bind|already scheduled to another node",
     ),
     # --- devices ------------------------------------------------------------------------------------------------------
-    ("SCHED_MODE_MISMATCH", r"modenotfit|mode not fit|mode mismatch|has mig enabled|memory type mismatch"),
-    ("SCHED_MIG_INFEASIBLE", r"cardmig|migtopology|\bmig\b"),
-    ("SCHED_DEVICE_RULE_MISMATCH", r"customfilterrule|qospolicy|appclass"),
+    ("SCHED_MODE_MISMATCH", r"mode not fit|mode mismatch|has mig enabled|memory type mismatch"),
+    ("SCHED_MIG_INFEASIBLE", r"\bmig\b"),
     ("SCHED_DEVICE_UUID_MISMATCH", r"uuid"),
     ("SCHED_DEVICE_TYPE_MISMATCH", r"type ?mismatch|gpu ?type|device type"),
-    ("SCHED_DEVICE_UNHEALTHY", r"unhealthy|nothealth|not healthy"),
-    ("SCHED_DEVICE_CORDONED", r"cardcordoned|(?:card|gpu|device)s? (?:is |are )?cordoned"),
+    ("SCHED_DEVICE_UNHEALTHY", r"unhealthy|not healthy"),
+    ("SCHED_DEVICE_CORDONED", r"(?:card|gpu|device)s? (?:is |are )?cordoned"),
     ("SCHED_SLOTS_EXHAUSTED", r"time-?slicing|\bslots?\b"),
     ("SCHED_EXCLUSIVE_CONFLICT", r"exclusive"),
     ("SCHED_NUMA_MISMATCH", r"numa|topology locality|topologyaffinity"),
     ("SCHED_LINK_TOPOLOGY", r"link topology|nvlink|topology unsatisfied"),
     (
         "SCHED_NODE_UNREGISTERED",
-        r"node unregistered|node usage unavailable|no vgpu |vgpu (?:registry|configuration)|not vgpu-enabled"
+        r"no vgpu |vgpu (?:registry|configuration)|not vgpu-enabled"
         r"|not initialized with device|memory factor invalid|missing from cache|node info build failed",
     ),
-    ("SCHED_INSUFFICIENT_GPU_MEMORY", rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?mem|insufficientmemory|/[^/\s]*mem"),
+    ("SCHED_INSUFFICIENT_GPU_MEMORY", rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?mem|/[^/\s]*mem"),
     (
         "SCHED_INSUFFICIENT_GPU_CORES",
-        rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?core|insufficientcore|computeunits|compute units|/[^/\s]*core",
+        rf"(?:{_ACCELERATOR}|card|device)s?[ ._-]?core|compute units|/[^/\s]*core",
     ),
     (
         "SCHED_INSUFFICIENT_GPU_COUNT",
-        rf"insufficientdevice|cardsinsufficientrequest|/[^/\s]*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
+        rf"/[^/\s]*(?:{_ACCELERATOR})|\bgpus\b|gpu cards|gpu resources"
         r"|enough gpu|gpu fitted|vastaitech\.com/",
     ),
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -93,7 +101,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("SCHED_NO_NODES", r"no nodes available to schedule|^0 nodes are available"),
     (
         "SCHED_NO_NODE_FITS",
-        r"nodeunfitpod|do not meet|no available node|devicesharing error|unable to schedule|no nodes with enough"
+        r"do not meet|no available node|devicesharing error|unable to schedule|no nodes with enough"
         r"|resources for the workload|nodes (?:are )?(?:un)?available",
     ),
     # --- other scarce resources ---------------------------------------------------------------------------------------
@@ -102,7 +110,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"insufficient \S|enough resource|enough of |resource fit failed|overhead resources",
     ),
 )
-_COMPILED = tuple((code, re.compile(pattern)) for code, pattern in _ROWS)
+_COMPILED = tuple((code, re.compile(pattern)) for code, pattern in (*_HAMI, *_ROWS))
 
 _LONGEST = 512  # characters of a phrase that are searched; real phrases have less than 200
 

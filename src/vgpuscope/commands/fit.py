@@ -1,0 +1,60 @@
+"""`vgpuscope fit`."""
+
+import argparse
+
+from vgpuscope.commands.arguments import add_json, add_language
+from vgpuscope.commands.command import Command
+from vgpuscope.model.service import EXTENDER_PORT, default_url
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="Manifests in YAML or JSON; - reads standard input. Pods, Deployments, StatefulSets, Jobs and others.",
+    )
+    parser.add_argument(
+        "--replicas", type=int, metavar="N", help="Replicas to place (default: as the manifest says, or 1)."
+    )
+    parser.add_argument("--namespace", "-n", metavar="NAME", help="Namespace of manifests that name none.")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        default=default_url(EXTENDER_PORT),
+        help="Address of a scheduler extender (default: %(default)s).",
+    )
+    add_language(parser)
+    add_json(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from vgpuscope.commands.clients import fit
+
+    return fit.main(
+        args.filename,
+        url=args.url,
+        replicas=args.replicas,
+        namespace=args.namespace or "",
+        language=args.lang,
+        as_json=args.json,
+    )
+
+
+COMMAND = Command(
+    name="fit",
+    synopsis="fit -f FILE",
+    help="tell whether a pod would fit, and where",
+    description="Ask the scheduler extender where the pods of a manifest would go. Nothing is created: the answer "
+    "comes from the books of this moment. If a pod does not fit, the command prints which node lacks how much, and "
+    "what would help: a smaller request, fewer constraints, idle pods to end, pods to move.",
+    examples=(
+        ("vgpuscope fit -f pod.yaml", "whether this pod would fit now"),
+        ("vgpuscope fit -f deployment.yaml --replicas 8", "how many of eight replicas would fit"),
+        ("vgpuscope fit -f - --replicas 2", "a manifest from standard input, for example of kubectl get -o yaml"),
+    ),
+    arguments=_arguments,
+    run=_run,
+    note="Exit code: 0 all replicas fit, 1 some do not or no extender answers, 2 the manifest or an argument is wrong.",
+)

@@ -1,0 +1,196 @@
+"""A pod as the Kubernetes API writes it → the GPUs that it asks a scheduler extender for.
+
+Limits are read first, then requests. HAMi's defaults apply: one GPU if only memory or cores are given, the whole
+memory if neither memory nor a percentage is given. Amounts that no GPU can satisfy are refused, not ignored.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, get_args
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from vgpuscope.formats.kube.quantity import whole_number
+from vgpuscope.knowledge.vendors import NVIDIA
+from vgpuscope.model.errors import RequestInvalid
+from vgpuscope.model.placement import ContainerAsk, GpuPolicy, NodePolicy, PlacementRequest, Selection, Weights
+from vgpuscope.model.verdict_words import Sentence, said
+
+USE_TYPE, AVOID_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+USE_UUID, AVOID_UUID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
+MODE, NUMA_BIND = "nvidia.com/vgpu-mode", "nvidia.com/numa-bind"
+NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy"
+WEIGHTS = "hami.io/device-scoring-weights"
+
+_COUNT, _MEMORY, _PERCENTAGE, _CORES = (
+    NVIDIA.count,
+    NVIDIA.memory or "",
+    NVIDIA.memory_percentage or "",
+    NVIDIA.core or "",
+)
+_MOST_GPUS = 1024  # of one pod: what an assignment can hold
+_MOST_CONTAINERS = 1024
+_MOST_MEMORY = 2**31 - 1  # MiB: HAMi counts in 32 bits
+_LONGEST = 65536  # characters of an annotation that selects GPUs
+
+Name = Annotated[str, Meta(max_length=253)]
+
+
+def placement_request(pod: bytes | Raw) -> PlacementRequest | None:
+    """What the pod asks for; None: no NVIDIA GPU. RequestInvalid names the container and resource that are invalid."""
+    try:
+        found = _decoder.decode(pod)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
+        raise _invalid("undecodable", str(e)[:200]) from e
+    spec, meta = found.spec or _Spec(), found.metadata
+    first = spec.init_containers or []
+    containers = [*first, *(spec.containers or ())]
+    if len(containers) > _MOST_CONTAINERS:
+        raise _invalid("too-many-containers", len(containers), _MOST_CONTAINERS)
+    asks = tuple(_asks(containers, init=len(first)))
+    if not asks:
+        return None
+    total = sum(ask.count for ask in asks)
+    if total > _MOST_GPUS:
+        raise _invalid("too-many-gpus", _COUNT, total, _MOST_GPUS)
+    return PlacementRequest(
+        uid=meta.uid,
+        namespace=meta.namespace or "default",
+        name=meta.name or (meta.generate_name or ""),
+        containers=len(containers),
+        asks=asks,
+        selection=_selection({key: text for key, text in (meta.annotations or {}).items() if text}),
+    )
+
+
+def _invalid(sentence: Sentence, *values: object) -> RequestInvalid:
+    words = said(sentence, *map(str, values))
+    return RequestInvalid(words.en, chinese=words.zh)
+
+
+# --- the shape of the JSON --------------------------------------------------------------------------------------------
+
+
+class _Resources(Struct):
+    limits: dict[str, object] | None = None
+    requests: dict[str, object] | None = None
+
+
+class _Container(Struct, rename="camel"):
+    name: Name = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Metadata(Struct, rename="camel"):
+    name: Name = ""
+    generate_name: Name | None = None
+    uid: Name = ""
+    namespace: Name | None = None
+    annotations: dict[str, str | None] | None = None
+
+
+class _Pod(Struct):
+    metadata: _Metadata
+    spec: _Spec | None = None
+
+
+_decoder = msgspec.json.Decoder(_Pod)
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+def _asks(containers: list[_Container], *, init: int) -> Iterator[ContainerAsk]:
+    for index, container in enumerate(containers):
+        ask = _ask(index, container, init=index < init and container.restart_policy != "Always")
+        if ask is not None:
+            yield ask
+
+
+def _ask(index: int, container: _Container, *, init: bool) -> ContainerAsk | None:
+    resources = container.resources or _Resources()
+    named = {**(resources.requests or {}), **(resources.limits or {})}
+    amounts = {
+        name: _amount(container.name, name, named[name], most=most) for name, most in _MOST.items() if name in named
+    }
+    memory, percentage, cores = (amounts.get(name) or 0 for name in (_MEMORY, _PERCENTAGE, _CORES))
+    count = amounts.get(_COUNT, 1 if memory or percentage or cores else 0)
+    if not count:
+        return None
+    return ContainerAsk(
+        index=index,
+        name=container.name,
+        init=init,
+        count=count,
+        memory=memory or None,
+        percentage=percentage or None if not memory else None,
+        cores=cores,
+    )
+
+
+_MOST = {_COUNT: _MOST_GPUS, _MEMORY: _MOST_MEMORY, _PERCENTAGE: 100, _CORES: 100}
+
+
+def _amount(container: str, resource: str, value: object, *, most: int) -> int:
+    amount = whole_number(value)
+    name, shown = repr(container[:63]), str(value)[:40]
+    if amount is None:
+        raise _invalid("not-whole", name, resource, repr(shown))
+    if amount < 0:
+        raise _invalid("negative", name, resource, shown)
+    if amount > most:
+        raise _invalid("too-large", name, resource, shown, most)
+    return amount
+
+
+# --- annotations ------------------------------------------------------------------------------------------------------
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # as Go reads them
+_NODE_POLICIES: dict[str, NodePolicy] = {name: name for name in get_args(NodePolicy)}
+_GPU_POLICIES: dict[str, GpuPolicy] = {name: name for name in get_args(GpuPolicy)}
+_WEIGHT = re.compile(r"(slot|core|memory)=([0-9]{1,9})")
+
+
+def _selection(annotations: Mapping[str, str]) -> Selection:
+    for key in (USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID, MODE, GPU_POLICY, WEIGHTS):
+        if len(annotations.get(key, "")) > _LONGEST:
+            raise _invalid("annotation-long", key, _LONGEST)
+    return Selection(
+        use_types=tuple(name.lower() for name in _listed(annotations.get(USE_TYPE, ""))),
+        avoid_types=tuple(name.lower() for name in _listed(annotations.get(AVOID_TYPE, ""))),
+        use_uuids=_listed(annotations.get(USE_UUID, "")),
+        avoid_uuids=_listed(annotations.get(AVOID_UUID, "")),
+        mode=annotations.get(MODE, "").strip(),
+        numa_bind=annotations.get(NUMA_BIND, "").strip() in _TRUE,
+        node_policy=_NODE_POLICIES.get(annotations.get(NODE_POLICY, "").strip()),
+        gpu_policy=_chain(annotations.get(GPU_POLICY, "")),
+        weights=_weights(annotations.get(WEIGHTS, "").strip()),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for part in text.split(",") if (item := part.strip())))
+
+
+def _chain(text: str) -> tuple[GpuPolicy, ...]:
+    """The policies in their order; none if one is unknown: the extender's own policy applies then, as with HAMi."""
+    parts = [part.strip() for part in text.split(",")]
+    known = [_GPU_POLICIES[part] for part in parts if part in _GPU_POLICIES]
+    return tuple(dict.fromkeys(known)) if len(known) == len(parts) else ()
+
+
+def _weights(text: str) -> Weights:
+    if not text:
+        return Weights()
+    found = [_WEIGHT.fullmatch(part.strip()) for part in text.split(",")]
+    values = {one[1]: int(one[2]) for one in found if one}
+    if len(found) != 3 or len(values) != 3 or not any(values.values()):
+        raise _invalid("weights", WEIGHTS, repr(text[:80]))
+    return Weights(**values)

@@ -1,0 +1,242 @@
+"""One node as the scheduler counts it: its NVIDIA GPUs, and how much of each is allocated.
+
+Scores are computed with 32-bit floats as HAMi does, so that the same nodes and GPUs have equal scores.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct as Packing
+from typing import NamedTuple
+
+from vgpuscope.knowledge.hami_reasons import CORDONED, NOT_HEALTHY
+from vgpuscope.knowledge.vendors import NVIDIA
+from vgpuscope.model.allocation import MigProfile, NodeState, RegisteredDevice
+from vgpuscope.model.placement import Weights
+from vgpuscope.model.quantity import MIB, DeviceUUID
+
+MIG = "mig"
+_FLOAT, _FLOATS = Packing("f"), Packing("3f")
+EVEN = Weights()
+_MOST_ORDERS = 8  # orders of its GPUs that a node keeps
+
+
+def f32(value: float) -> float:
+    """The nearest 32-bit float."""
+    return float(_FLOAT.unpack(_FLOAT.pack(value))[0])
+
+
+class Use:
+    """What pods hold of one device: slots, MiB, percent of cores, and the placements of MIG instances."""
+
+    __slots__ = ("cores", "memory", "placed", "slots")
+
+    def __init__(self) -> None:
+        self.slots = self.memory = self.cores = 0
+        self.placed: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def held(self) -> bool:
+        return bool(self.slots or self.placed)
+
+    def copy(self) -> "Use":
+        made = Use()
+        made.slots, made.memory, made.cores, made.placed = self.slots, self.memory, self.cores, self.placed
+        return made
+
+
+class Gpu:
+    """One GPU with its usage. Never changed: `plus` makes another one."""
+
+    __slots__ = (
+        "_score",
+        "cordoned",
+        "cores",
+        "healthy",
+        "id",
+        "index",
+        "memory",
+        "mode",
+        "numa",
+        "placed",
+        "profiles",
+        "slots",
+        "type",
+        "used",
+        "used_cores",
+        "used_memory",
+    )
+
+    def __init__(self, device: RegisteredDevice, use: Use | None) -> None:
+        self.id, self.index, self.numa = device.id, device.index, device.numa
+        self.type, self.mode = device.type, device.mode
+        self.healthy, self.cordoned = device.healthy, device.cordoned
+        self.slots, self.cores, self.memory = device.slots, device.cores, device.memory // MIB
+        self.profiles = device.profiles
+        self.used = use.slots if use else 0
+        self.used_cores = use.cores if use else 0
+        self.used_memory = use.memory if use else 0
+        self.placed = use.placed if use else ()
+        self._score: float | None = None
+
+    def plus(self, memory: int, cores: int, placement: tuple[int, int] | None = None) -> "Gpu":
+        """The same GPU with one more share allocated."""
+        made = self._copy()
+        made._score = None
+        made.used += 1
+        made.used_memory += memory
+        made.used_cores += cores
+        if placement is not None:
+            made.placed = (*made.placed, placement)
+        return made
+
+    def uncordoned(self) -> "Gpu":
+        made = self._copy()
+        made.cordoned = False
+        return made
+
+    def _copy(self) -> "Gpu":
+        made = Gpu.__new__(Gpu)
+        for name in Gpu.__slots__:
+            setattr(made, name, getattr(self, name))
+        return made
+
+    def score(self, weights: Weights = EVEN) -> float:
+        """How full the GPU is, by HAMi's formula; 0 if it registers no slots, cores or memory."""
+        if weights is EVEN and self._score is not None:
+            return self._score
+        if not (self.slots and self.cores and self.memory):
+            return 0.0
+        shares = (self.used / self.slots, self.used_cores / self.cores, self.used_memory / self.memory)
+        slots, cores, memory = _FLOATS.unpack(_FLOATS.pack(*shares))
+        if weights is not EVEN:
+            weighted = (weights.slot * slots, weights.core * cores, weights.memory * memory)
+            slots, cores, memory = _FLOATS.unpack(_FLOATS.pack(*weighted))
+        score = f32(10 * f32(f32(slots + cores) + memory))
+        if weights is EVEN:
+            self._score = score
+        return score
+
+
+class NodeBook:
+    """The GPUs of one node, and the node's score, at one moment. Never changed: a change makes another one."""
+
+    __slots__ = (
+        "_orders",
+        "alike",
+        "gpus",
+        "least_memory",
+        "links",
+        "mig",
+        "most_memory",
+        "name",
+        "rows",
+        "score",
+        "terms",
+        "types",
+        "usable",
+    )
+
+    def __init__(self, node: NodeState, uses: Mapping[DeviceUUID, Use]) -> None:
+        self.name = node.name
+        unique = {device.id: device for device in reversed(node.devices)}  # as the cluster's ledger counts them
+        devices = sorted(unique.values(), key=lambda device: (device.vendor, device.index, device.id))
+        self.gpus = tuple(Gpu(device, uses.get(device.id)) for device in devices if device.vendor == NVIDIA.word)
+        self.links = node.pair_scores
+        # A kubelet that offers 0 rejects every pod; one that says nothing yet may offer them all.
+        self.usable = bool(self.gpus) and node.allocatable.get(NVIDIA.count) != 0
+        self.terms = _terms(devices, uses)
+        slots, cores, memory = self.terms
+        self.score = f32(10 * f32(f32(slots + cores) + memory))
+        self.types = tuple(sorted({gpu.type for gpu in self.gpus}))
+        self._orders: dict[object, list[int]] = {}
+        self.mig = any(gpu.mode == MIG for gpu in self.gpus)
+        self.rows = tuple([_row(gpu) for gpu in self.gpus])
+        self.alike = _alike(self.gpus)
+        sizes = [gpu.memory for gpu in self.gpus]
+        self.least_memory, self.most_memory = min(sizes, default=0), max(sizes, default=0)
+
+    def order(self, key: object, compute: Callable[[Sequence[Gpu]], list[int]]) -> list[int]:
+        """The order of the GPUs for a policy, computed once for each `key`."""
+        found = self._orders.get(key)
+        if found is None:
+            if len(self._orders) >= _MOST_ORDERS:
+                self._orders.clear()
+            found = self._orders[key] = compute(self.gpus)
+        return found
+
+    def uncordoned(self) -> "NodeBook":
+        """The same node with no GPU cordoned."""
+        made = NodeBook.__new__(NodeBook)
+        for name in NodeBook.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.gpus = tuple(gpu.uncordoned() for gpu in self.gpus)
+        made.rows, made.alike = tuple([_row(gpu) for gpu in made.gpus]), _alike(made.gpus)
+        return made
+
+
+Row = tuple[str, tuple[str, str], DeviceUUID, int, int, int, int, int, int, int]
+
+
+def _row(gpu: Gpu) -> Row:
+    """The same as a flat tuple, for the quick check: one look at a tuple is cheaper than nine at an object."""
+    return (
+        NOT_HEALTHY if not gpu.healthy else CORDONED if gpu.cordoned else "",
+        (gpu.type, gpu.mode),
+        gpu.id,
+        gpu.used,
+        gpu.slots,
+        gpu.memory,
+        gpu.memory - gpu.used_memory,
+        gpu.cores,
+        gpu.cores - gpu.used_cores,
+        gpu.numa,
+    )
+
+
+class Alike(NamedTuple):
+    """The bounds of a node whose GPUs are all in service, of one kind and of one size."""
+
+    kind: tuple[str, str]
+    memory: int  # MiB of each GPU
+    spare_slots: int  # at least, of each GPU
+    most_free: int  # MiB of the emptiest GPU
+    least_free: int
+    least_cores: int  # free percent of the fullest GPU
+    free: tuple[int, ...]  # MiB of each GPU
+
+
+def _alike(gpus: Sequence[Gpu]) -> Alike | None:
+    """None: the GPUs differ, so each has to be looked at."""
+    if not gpus or len({(gpu.type, gpu.mode, gpu.memory, gpu.healthy and not gpu.cordoned) for gpu in gpus}) > 1:
+        return None
+    first, free = gpus[0], [gpu.memory - gpu.used_memory for gpu in gpus]
+    if not first.healthy or first.cordoned:
+        return None
+    return Alike(
+        kind=(first.type, first.mode),
+        memory=first.memory,
+        spare_slots=min(gpu.slots - gpu.used for gpu in gpus),
+        most_free=max(free),
+        least_free=min(free),
+        least_cores=min(gpu.cores - gpu.used_cores for gpu in gpus),
+        free=tuple(free),
+    )
+
+
+def _terms(devices: list[RegisteredDevice], uses: Mapping[DeviceUUID, Use]) -> tuple[float, float, float]:
+    """The allocated share of slots, cores and memory over all devices of a node; 0 if a total is 0."""
+    slots = sum(device.slots for device in devices)
+    cores = sum(device.cores for device in devices)
+    memory = sum(device.memory for device in devices) // MIB
+    if not (slots and cores and memory):
+        return 0.0, 0.0, 0.0
+    used = [use for device in devices if (use := uses.get(device.id)) is not None]
+    return (
+        f32(sum(use.slots for use in used) / slots),
+        f32(sum(use.cores for use in used) / cores),
+        f32(sum(use.memory for use in used) / memory),
+    )
+
+
+def profiles_by_size(profiles: tuple[MigProfile, ...]) -> list[MigProfile]:
+    """The smallest first: by memory, then by slices, then as registered."""
+    return sorted(profiles, key=lambda profile: (profile.memory, profile.slices))

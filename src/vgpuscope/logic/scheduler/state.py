@@ -1,0 +1,343 @@
+"""The books of the scheduler extender: nodes, quotas and the GPUs that pods hold, from watch events and assumptions.
+
+An assumption is a placement that the extender has decided and that the watch has not reported yet. Its GPUs are held
+from the decision on. The watch takes over when it reports the same assignment, or a binding. Until then both count: an
+old assignment of the pod that still arrives cannot free the new one.
+
+The order of events and repeated events make no difference. It does no I/O.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import assert_never
+
+from msgspec import Struct
+
+from vgpuscope.knowledge.vendors import NVIDIA
+from vgpuscope.logic.claims import claims, counts
+from vgpuscope.logic.scheduler.books import NodeBook, Use
+from vgpuscope.model.allocation import Assignment, HeldInstance, NodeState, PodState, QuotaState
+from vgpuscope.model.cluster_event import (
+    ClaimGone,
+    ClaimSet,
+    ClusterEvent,
+    NodeGone,
+    NodeSet,
+    PodGone,
+    PodSet,
+    QuotaGone,
+    QuotaSet,
+    SliceGone,
+    SliceSet,
+)
+from vgpuscope.model.placement import Placement, PlacementRequest
+from vgpuscope.model.quantity import MIB, DeviceUUID, PodUID
+
+
+class Room(Struct, frozen=True):
+    """What the quotas of a namespace leave for NVIDIA GPUs: used and limit of memory (MiB) and of cores (percent)."""
+
+    memory_used: int = 0
+    memory_limit: int | None = None  # None: no quota limits it
+    cores_used: int = 0
+    cores_limit: int | None = None
+
+    @property
+    def limited(self) -> bool:
+        return self.memory_limit is not None or self.cores_limit is not None
+
+    def fits(self, memory: int, cores: int) -> bool:
+        """Whether that much more stays within the limits."""
+        over_memory = self.memory_limit is not None and self.memory_used + memory > self.memory_limit
+        return not over_memory and (self.cores_limit is None or self.cores_used + cores <= self.cores_limit)
+
+
+class SchedulerState:
+    """Nodes, pods, quotas and assumptions of a cluster. One writer."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeState] = {}
+        self._pods: dict[PodUID, PodState] = {}
+        self._assumed: dict[PodUID, PodState] = {}
+        self._quotas: dict[str, dict[str, QuotaState]] = {}
+        self._uses: dict[str, dict[DeviceUUID, Use]] = {}  # by node, also of GPUs and nodes that are not known
+        self._at: dict[str, dict[PodUID, None]] = {}  # by node: the pods that hold GPUs there
+        self._namespaces: dict[str, list[int]] = {}  # MiB and cores of NVIDIA GPUs, and the number of holders
+        self._books: dict[str, NodeBook] = {}  # as last computed
+        self._stale: set[str] = set()
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, event: ClusterEvent) -> None:
+        """Apply one event of the watch. Slices and claims of DRA do not concern HAMi's GPUs."""
+        match event:
+            case PodSet(pod):
+                self._set_pod(pod)
+            case PodGone(uid):
+                self.forget(uid)
+            case NodeSet(node):
+                if self._nodes.get(node.name) != node:
+                    self._nodes[node.name] = node
+                    self._stale.add(node.name)
+            case NodeGone(name):
+                if self._nodes.pop(name, None) is not None:
+                    self._stale.add(name)
+            case QuotaSet(quota):
+                self._quotas.setdefault(quota.namespace, {})[quota.name] = quota
+            case QuotaGone(namespace, name):
+                self._drop_quota(namespace, name)
+            case SliceSet() | SliceGone() | ClaimSet() | ClaimGone():
+                pass
+            case _:
+                assert_never(event)
+
+    def assume(self, request: PlacementRequest, placement: Placement) -> None:
+        """Hold the GPUs of a placement from now on, before the watch reports them; replaces an older assumption."""
+        assert placement.node, "a refusal holds nothing"
+        self._drop(self._assumed, request.uid)
+        known = self._pods.get(request.uid)
+        if known is not None and known.ended:
+            return
+        made = assumed_pod(request, placement)
+        if known is None or not _same(known, made):
+            self._assumed[request.uid] = made
+            self._count(made, 1)
+
+    def forget(self, uid: PodUID) -> None:
+        """Drop what the pod holds, assumed or assigned: it is gone, or its binding failed and was undone."""
+        self._drop(self._assumed, uid)
+        self._drop(self._pods, uid)
+
+    def _set_pod(self, pod: PodState) -> None:
+        old = self._pods.get(pod.uid)
+        if old != pod:
+            if old is not None:
+                self._count(old, -1)
+            self._pods[pod.uid] = pod
+            self._count(pod, 1)
+        assumed = self._assumed.get(pod.uid)
+        if assumed is not None and (pod.ended or pod.node or _same(pod, assumed)):
+            self._drop(self._assumed, pod.uid)
+
+    def _drop_quota(self, namespace: str, name: str) -> None:
+        quotas = self._quotas.get(namespace, {})
+        quotas.pop(name, None)
+        if not quotas:
+            self._quotas.pop(namespace, None)
+
+    # ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """All nodes of the watch; a live view."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def pods(self) -> Mapping[PodUID, PodState]:
+        """All pods of the watch; a live view."""
+        return MappingProxyType(self._pods)
+
+    @property
+    def assumed(self) -> Mapping[PodUID, PodState]:
+        """The assumptions that the watch has not taken over, as pods with assignments; a live view."""
+        return MappingProxyType(self._assumed)
+
+    def quotas(self, namespace: str) -> tuple[QuotaState, ...]:
+        """The quotas of a namespace."""
+        return tuple(self._quotas.get(namespace, {}).values())
+
+    def all_quotas(self) -> tuple[QuotaState, ...]:
+        """The quotas of all namespaces."""
+        return tuple(quota for quotas in self._quotas.values() for quota in quotas.values())
+
+    def holds(self, uid: PodUID) -> bool:
+        """Whether the pod holds GPUs, assumed or assigned."""
+        pod = self._pods.get(uid)
+        return uid in self._assumed or (pod is not None and counts(pod))
+
+    def holding(self, uid: PodUID) -> tuple[PodState, ...]:
+        """The pod's assignment and its assumption, as far as they hold GPUs."""
+        found = (self._pods.get(uid), self._assumed.get(uid))
+        return tuple(pod for pod in found if pod is not None and counts(pod))
+
+    def holders(self, node: str) -> tuple[PodUID, ...]:
+        """The pods that hold GPUs on a node, in the order of their names."""
+        found = [pod for uid in self._at.get(node, ()) for pod in self.holding(uid)[:1]]
+        return tuple(pod.uid for pod in sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+
+    def book(self, name: str) -> NodeBook | None:
+        """The GPUs of a node with their usage; None for an unknown node."""
+        if self._stale:
+            self._settle()
+        return self._books.get(name)
+
+    def books(self) -> Mapping[str, NodeBook]:
+        """The same for all nodes."""
+        if self._stale:
+            self._settle()
+        return self._books
+
+    def room(self, namespace: str, *, without: Collection[PodUID] = (), also: Iterable[PodState] = ()) -> Room:
+        """What the quotas of a namespace leave, if some pods held nothing and `also` held GPUs.
+
+        Of several quotas the strictest counts.
+        """
+        quotas = self._quotas.get(namespace)
+        if not quotas:
+            return Room()
+        memory, cores, _ = self._namespaces.get(namespace, (0, 0, 0))
+        gone = [(pod, -1) for uid in without for pod in self.holding(uid)]
+        for pod, sign in [*gone, *((pod, 1) for pod in also)]:
+            if pod.namespace == namespace:
+                more = nvidia_sums(pod)
+                memory, cores = memory + sign * more[0], cores + sign * more[1]
+        limits = [_strictest(quotas.values(), resource) for resource in NVIDIA.quotas]
+        return Room(memory, limits[0], cores, limits[1])
+
+    def book_with(
+        self, name: str, *, without: Collection[PodUID] = (), also: Iterable[PodState] = ()
+    ) -> NodeBook | None:
+        """The node as it would be if some pods held nothing and `also` held its GPUs; nothing changes here."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        uses = {uuid: use.copy() for uuid, use in self._uses.get(name, {}).items()}
+        for pod in [pod for uid in without for pod in self.holding(uid) if pod.place == name]:
+            _tally(uses, pod, -1)
+        for pod in also:
+            if pod.place == name:
+                _tally(uses, pod, 1)
+        return NodeBook(node, uses)
+
+    def _settle(self) -> None:
+        for name in self._stale:
+            node = self._nodes.get(name)
+            if node is None:
+                self._books.pop(name, None)
+            else:
+                self._books[name] = NodeBook(node, self._uses.get(name, {}))
+        self._stale.clear()
+
+    def copy(self) -> "SchedulerState":
+        """The state of this moment, for a long calculation beside decisions; values that never change are shared."""
+        self._settle()
+        made = SchedulerState()
+        made._nodes, made._pods, made._assumed = dict(self._nodes), dict(self._pods), dict(self._assumed)
+        made._quotas = {namespace: dict(quotas) for namespace, quotas in self._quotas.items()}
+        made._uses = {name: {uuid: use.copy() for uuid, use in uses.items()} for name, uses in self._uses.items()}
+        made._at = {name: dict(pods) for name, pods in self._at.items()}
+        made._namespaces = {namespace: list(sums) for namespace, sums in self._namespaces.items()}
+        made._books = dict(self._books)
+        return made
+
+    # ── counts ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _drop(self, among: dict[PodUID, PodState], uid: PodUID) -> None:
+        old = among.pop(uid, None)
+        if old is not None:
+            self._count(old, -1)
+
+    def _count(self, pod: PodState, sign: int) -> None:
+        """Add or remove what a pod holds, at its node and in its namespace."""
+        if not counts(pod):
+            return
+        uses = self._uses.setdefault(pod.place, {})
+        _tally(uses, pod, sign)
+        if not uses:
+            del self._uses[pod.place]
+        sums = self._namespaces.setdefault(pod.namespace, [0, 0, 0])
+        memory, cores = nvidia_sums(pod)
+        sums[0] += sign * memory
+        sums[1] += sign * cores
+        sums[2] += sign
+        if not sums[2]:
+            del self._namespaces[pod.namespace]
+        at = self._at.setdefault(pod.place, {})
+        if sign > 0:
+            at[pod.uid] = None
+        elif not any(other.place == pod.place for other in self.holding(pod.uid)):
+            at.pop(pod.uid, None)
+            if not at:
+                del self._at[pod.place]
+        self._stale.add(pod.place)
+
+
+def _tally(uses: dict[DeviceUUID, Use], pod: PodState, sign: int) -> None:
+    """Add or remove what a pod holds of each device; a device that nobody holds has no entry."""
+    for claim in claims(pod):
+        use = uses.setdefault(claim.device, Use())
+        use.slots += sign * claim.slots
+        use.memory += sign * (claim.memory // MIB)
+        use.cores += sign * claim.cores
+    for uuid, placements in _placements(pod).items():
+        use = uses.setdefault(uuid, Use())
+        placed = Counter(use.placed)
+        placed.update(placements) if sign > 0 else placed.subtract(placements)
+        use.placed = tuple(sorted(placed.elements()))
+    for uuid in {one.device for one in pod.assignments} | {one.device for one in pod.instances}:
+        if uuid in uses and not uses[uuid].held:
+            del uses[uuid]
+
+
+def nvidia_sums(pod: PodState) -> tuple[int, int]:
+    """The memory in MiB and the cores of NVIDIA GPUs that count against the quotas of the pod's namespace."""
+    found = [claim for claim in claims(pod) if claim.vendor == NVIDIA.word]
+    return sum(claim.memory // MIB for claim in found), sum(claim.cores for claim in found)
+
+
+def _placements(pod: PodState) -> dict[DeviceUUID, list[tuple[int, int]]]:
+    """The placements of the MIG instances that a pod holds; those of init containers end with them."""
+    found: dict[DeviceUUID, list[tuple[int, int]]] = {}
+    over = {one.container_index for one in pod.assignments if one.init} if pod.init_done else ()
+    for one in pod.instances:
+        if one.container_index not in over:
+            found.setdefault(one.device, []).append((one.start, one.size))
+    return found
+
+
+def _strictest(quotas: Iterable[QuotaState], resource: str) -> int | None:
+    names = (resource, f"limits.{resource}")
+    return min((quota.hard[name] for quota in quotas for name in names if name in quota.hard), default=None)
+
+
+def assumed_pod(request: PlacementRequest, placement: Placement) -> PodState:
+    """The pod as the watch will report it once the assignment is written."""
+    init = {ask.index for ask in request.asks if ask.init}
+    names = {ask.index: ask.name for ask in request.asks}
+    return PodState(
+        uid=request.uid,
+        namespace=request.namespace,
+        name=request.name,
+        assigned_node=placement.node,
+        assignments=tuple(
+            Assignment(
+                container_index=gpu.container,
+                container=names.get(gpu.container, ""),
+                init=gpu.container in init,
+                vendor=NVIDIA.word,
+                device=gpu.uuid,
+                memory=gpu.memory * MIB,
+                cores=gpu.cores,
+            )
+            for gpu in placement.gpus
+        ),
+        instances=tuple(
+            HeldInstance(
+                container_index=gpu.container, device=gpu.uuid, profile=gpu.profile, start=gpu.start, size=gpu.size
+            )
+            for gpu in placement.gpus
+            if gpu.profile
+        ),
+    )
+
+
+def _same(pod: PodState, assumed: PodState) -> bool:
+    """Whether the watch reports what was assumed: the same shares of the same GPUs on the same node."""
+    if pod.place != assumed.place or len(pod.assignments) != len(assumed.assignments):
+        return False
+    return _shares(pod) == _shares(assumed)
+
+
+def _shares(pod: PodState) -> Counter[tuple[DeviceUUID, int, int]]:
+    return Counter((one.device, one.memory, one.cores) for one in pod.assignments)

@@ -1,0 +1,333 @@
+"""The extender's picture of the cluster: nodes, pods and quotas by watches, and what it has written itself.
+
+A watch is behind the API server. So what the extender writes is held as an assumption until the watch has reached the
+version that was written; older news of the pod is ignored until then. Versions of one API server can be compared.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct, structs
+
+from vgpuscope.formats.kube import objects
+from vgpuscope.formats.kube.lists import ObjectPage, WatchEvent
+from vgpuscope.logic.scheduler.books import MIG, Gpu
+from vgpuscope.logic.scheduler.state import SchedulerState
+from vgpuscope.model.allocation import NodeState, PodState
+from vgpuscope.model.cluster_event import NodeGone, NodeSet, PodGone, PodSet, QuotaGone, QuotaSet
+from vgpuscope.model.errors import ScopeError
+from vgpuscope.model.placement import NodeVerdict, Placement, PlacementRequest
+from vgpuscope.model.quantity import PodUID, Seconds
+from vgpuscope.model.verdict_words import Sentence, said
+from vgpuscope.model.watch import WatchState
+from vgpuscope.services.watch import WatchedKind
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+S = TypeVar("S")
+
+_SEEN_WITHIN: Seconds = 60.0
+_RETRY = (0.5, 5.0)  # seconds: without a watch nothing is decided, so it is tried again soon
+
+
+class SeenPod(Struct, frozen=True):
+    """A pod as the watch reports it, and the version that the watch has reached with it."""
+
+    pod: PodState
+    version: int
+
+
+class SeenNode(Struct, frozen=True):
+    """The same of a node."""
+
+    node: NodeState
+    version: int
+
+
+class _Written(NamedTuple):
+    """An assumption: when it was made, the version that was written (None: not known), the newest ignored news."""
+
+    at: Seconds
+    version: int | None = None
+    ignored: SeenPod | None = None
+
+
+class Cache:
+    """The state of the cluster for decisions. One thread."""
+
+    def __init__(self, *, resync: Seconds) -> None:
+        self.state = SchedulerState()
+        self._written: dict[PodUID, _Written] = {}
+        self._seen: dict[PodUID, int] = {}
+        self._seen_nodes: dict[str, int] = {}
+        self._node_news: dict[str, asyncio.Event] = {}  # of nodes for which somebody waits
+        self.kinds: tuple[WatchedKind[Any], ...] = tuple(self._watched(resync))
+        self._again = {kind.name: asyncio.Event() for kind in self.kinds}
+
+    # ── the watches ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def synced(self) -> bool:
+        """Whether all kinds were listed since relist(), and are watched now."""
+        return all(kind.fresh and kind.state().up for kind in self.kinds)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The kinds that are not synced, with the reason if there is one."""
+        states = [(kind, kind.state()) for kind in self.kinds]
+        return tuple(
+            f"{kind.name}: {state.message or 'not listed yet'}"
+            for kind, state in states
+            if not (kind.fresh and state.up)
+        )
+
+    @property
+    def changes(self) -> int:
+        """How many changes the watches have reported."""
+        return sum(kind.told for kind in self.kinds)
+
+    def states(self) -> tuple[WatchState, ...]:
+        return tuple(kind.state() for kind in self.kinds)
+
+    def relist(self) -> None:
+        """List everything again: from now on, nothing counts that was read before."""
+        for kind in self.kinds:
+            kind.fresh = False
+            self._again[kind.name].set()
+
+    async def follow(
+        self, kind: WatchedKind[Any], kubeconfig: str | None, failed: Callable[[ScopeError], None]
+    ) -> None:
+        """Watch one kind for ever; start with a list whenever relist() was called."""
+        again = self._again[kind.name]
+        while True:
+            again.clear()
+            kind.relist()
+            watching = asyncio.create_task(kind.follow(kubeconfig, failed), name=f"watch of {kind.name}")
+            asked = asyncio.create_task(again.wait(), name=f"relist of {kind.name}")
+            try:
+                await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (watching, asked):
+                    task.cancel()
+                await asyncio.gather(watching, asked, return_exceptions=True)
+            if watching.done() and not watching.cancelled():
+                watching.result()
+
+    async def until_seen(self, versions: dict[PodUID, str], *, still: Callable[[], bool]) -> None:
+        """Wait until the watch has reached these versions of pods, or a pod is gone, or `still` is false."""
+        wanted = {uid: _number(version) for uid, version in versions.items()}
+        while still() and any(self._seen.get(uid, version) < version for uid, version in wanted.items()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _watched(self, resync: Seconds) -> Iterator[WatchedKind[Any]]:
+        yield WatchedKind(
+            "nodes",
+            resync=resync,
+            retry=_RETRY,
+            decoders=(_nodes_page, _node_event),
+            key=lambda seen: seen.node.name,
+            keep=self.see_node,
+            drop=self._drop_node,
+        )
+        yield WatchedKind(
+            "pods",
+            resync=resync,
+            retry=_RETRY,
+            decoders=(_pods_page, _pod_event),
+            key=lambda seen: seen.pod.uid,
+            keep=self.see,
+            drop=self.gone,
+        )
+        yield WatchedKind(
+            "resourcequotas",
+            resync=resync,
+            retry=_RETRY,
+            decoders=(objects.decode_quotas, objects.decode_quota_event),
+            key=lambda quota: f"{quota.namespace}/{quota.name}",
+            keep=lambda quota: self.state.apply(QuotaSet(quota)),
+            drop=lambda key: self.state.apply(QuotaGone(*key.split("/", 1))),
+        )
+
+    # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def see_node(self, seen: SeenNode) -> None:
+        """The watch reports a node."""
+        name = seen.node.name
+        self._seen_nodes[name] = seen.version
+        self.state.apply(NodeSet(seen.node))
+        if (news := self._node_news.get(name)) is not None:
+            news.set()
+
+    async def node_changed(self, name: str, version: str, within: Seconds) -> None:
+        """Wait until the watch has reported a newer version of the node, at most that long. One waits for a node."""
+        news = self._node_news[name] = asyncio.Event()
+        try:
+            async with asyncio.timeout(within):
+                while self._seen_nodes.get(name, 0) <= _number(version):
+                    news.clear()
+                    await news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            del self._node_news[name]
+
+    def _drop_node(self, name: str) -> None:
+        self._seen_nodes.pop(name, None)
+        self.state.apply(NodeGone(name))
+
+    # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def see(self, seen: SeenPod) -> None:
+        """The watch reports a pod."""
+        uid = seen.pod.uid
+        self._seen[uid] = seen.version
+        held = self._written.get(uid)
+        if held is not None and not seen.pod.ended:
+            if held.version is None or seen.version < held.version:
+                self._written[uid] = held._replace(ignored=seen)
+                return
+            self._catch_up(uid)
+        self.state.apply(PodSet(seen.pod))
+
+    def gone(self, uid: PodUID) -> None:
+        """The pod does not exist any more, or does not concern GPUs."""
+        self._written.pop(uid, None)
+        self._seen.pop(uid, None)
+        self.state.apply(PodGone(uid))
+
+    def assume(self, request: PlacementRequest, placement: Placement, now: Seconds) -> None:
+        """Hold the GPUs of a placement, before it is written; `now` is of a monotonic clock."""
+        self.state.assume(request, placement)
+        before = self._written.get(request.uid)
+        self._written[request.uid] = _Written(now, ignored=before.ignored if before else None)
+
+    def wrote(self, uid: PodUID, version: str) -> None:
+        """The assumption was written, as this version of the pod."""
+        held = self._written.get(uid)
+        if held is None:  # the pod was deleted meanwhile
+            return
+        self._written[uid] = held._replace(version=_number(version))
+        if held.ignored is not None:
+            self.see(held.ignored)
+
+    def forget(self, uid: PodUID, version: str | None = None) -> None:
+        """The pod holds nothing any more: its assignment was not written, or it was cleared as this version."""
+        held = self._written.pop(uid, None)
+        pod = self.state.pods.get(uid)
+        self.state.forget(uid)
+        if version is not None:
+            return  # the watch reports the rest
+        if held is not None and held.ignored is not None:
+            self.state.apply(PodSet(held.ignored.pod))
+        elif pod is not None:
+            self.state.apply(PodSet(pod))
+
+    def drop_assumptions(self) -> None:
+        """Another replica has decided meanwhile: only what the API server lists counts."""
+        for uid in list(self._written):
+            self.forget(uid)
+
+    def sweep(self, now: Seconds) -> None:
+        """Drop assumptions about pods that were deleted before the watch saw them: it would have by now."""
+        if self.synced:
+            for uid, held in list(self._written.items()):
+                if held.version is not None and uid not in self._seen and now - held.at > _SEEN_WITHIN:
+                    self.gone(uid)
+
+    def with_nodes(self, nodes: Iterable[NodeState], *, without: PodUID) -> SchedulerState:
+        """The same allocations and quotas on other nodes, without one pod: for a simulation."""
+        made = SchedulerState()
+        for node in nodes:
+            made.apply(NodeSet(node))
+        for quota in self.state.all_quotas():
+            made.apply(QuotaSet(quota))
+        for uid, pod in self.state.pods.items():
+            if uid != without:
+                made.apply(PodSet(pod))
+        for uid, pod in self.state.assumed.items():
+            if uid != without:  # beside what the watch reports of the pod
+                made.apply(PodSet(structs.replace(pod, uid=f"{uid} assumed")))
+        return made
+
+    def overfull(self, uid: PodUID, node: str) -> NodeVerdict | None:
+        """Why the pod's GPUs on a node are allocated beyond their capacity; None: they are not."""
+        book = self.state.book(node)
+        if book is None:
+            return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-node-unknown", node)
+        held = {one.device for pod in self.state.holding(uid) if pod.place == node for one in pod.assignments}
+        if not held:
+            return _gone(node, "SCHED_BIND_FAILED", "bind-not-held")
+        known = {gpu.id: gpu for gpu in book.gpus}
+        for device in sorted(held):
+            gpu = known.get(device)
+            if gpu is None:
+                return _gone(node, "SCHED_NODE_UNREGISTERED", "bind-gpu-unknown", device)
+            for code, sentence, used, most in _bounds(gpu):
+                if used > most:
+                    return _gone(node, code, sentence, used, device, most)
+        return None
+
+    @property
+    def assumed(self) -> int:
+        return len(self._written)
+
+    def _catch_up(self, uid: PodUID) -> None:
+        """The watch knows at least as much as we: what it reports counts, even if others changed it meanwhile."""
+        del self._written[uid]
+        self.state.forget(uid)
+
+
+def _gone(node: str, code: str, sentence: Sentence, *values: object) -> NodeVerdict:
+    """Why an assignment does not hold any more."""
+    words = said(sentence, *map(str, values))
+    return NodeVerdict(node=node, code=code, message=words.en, message_zh=words.zh)
+
+
+def _bounds(gpu: Gpu) -> Iterator[tuple[str, Sentence, int, int]]:
+    """What may not be exceeded: the code, the sentence, how much is allocated, and how much there is."""
+    yield "SCHED_INSUFFICIENT_GPU_MEMORY", "bind-over-memory", gpu.used_memory, gpu.memory
+    yield "SCHED_SLOTS_EXHAUSTED", "bind-over-slots", gpu.used, gpu.slots
+    if gpu.mode != MIG:
+        yield "SCHED_INSUFFICIENT_GPU_CORES", "bind-over-cores", gpu.used_cores, gpu.cores
+        return
+    # seven 1g instances of 15 % are 105 % of the cores: there the placements are the bound
+    slices = [first + more for first, size in gpu.placed for more in range(size)]
+    yield "SCHED_MIG_INFEASIBLE", "bind-over-slices", len(slices), len(set(slices))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0
+
+
+def _pods_page(data: bytes) -> ObjectPage[SeenPod]:
+    return _seen_page(objects.decode_cluster_pods(data), SeenPod)
+
+
+def _pod_event(line: bytes) -> WatchEvent[SeenPod]:
+    return _seen_event(objects.decode_cluster_pod_event(line), SeenPod)
+
+
+def _nodes_page(data: bytes) -> ObjectPage[SeenNode]:
+    return _seen_page(objects.decode_nodes(data), SeenNode)
+
+
+def _node_event(line: bytes) -> WatchEvent[SeenNode]:
+    return _seen_event(objects.decode_node_event(line), SeenNode)
+
+
+def _seen_page(page: ObjectPage[T], seen: Callable[[T, int], S]) -> ObjectPage[S]:
+    version = _number(page.resource_version)
+    return ObjectPage(
+        items=tuple(seen(item, version) for item in page.items),
+        resource_version=page.resource_version,
+        more=page.more,
+        faults=page.faults,
+    )
+
+
+def _seen_event(event: WatchEvent[T], seen: Callable[[T, int], S]) -> WatchEvent[S]:
+    item = None if event.item is None else seen(event.item, _number(event.resource_version))
+    return WatchEvent(**{**structs.asdict(event), "item": item})

@@ -1,0 +1,187 @@
+"""Leader election by a lease: one replica decides at a time.
+
+The rules are client-go's. A record of another replica is valid for its duration after this replica saw it change, so
+the replicas' clocks need not agree. The leader counts from before its request was sent, and stops deciding after two
+thirds of the duration: a third before another replica may begin.
+
+A kube-scheduler in the pod of a replica asks only that replica, and has a lease of its own. If it asks a replica that
+does not lead (`want`), that replica takes the lease from its holder. It begins to decide when the holder has stopped at
+the latest: the holder's next renewal is a conflict, and without one it stops after two thirds of the duration.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from vgpuscope.formats.kube.lease import LeaseRecord
+from vgpuscope.model.errors import KubeConflict, KubeUnreadable, KubeUnwritten, ScopeError
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.log import OnChange, error_fields, fields
+
+log = logging.getLogger(__name__)
+
+_STOP_AFTER = 2 / 3  # of the duration, without a renewal
+_RENEW_AFTER = 1 / 7  # of the duration
+_RELEASE_WITHIN: Seconds = 3.0
+_LEAST_TERM = 2.0  # durations that a holder keeps the lease before another replica takes it because it is asked
+
+
+class Lease(Protocol):
+    """Where the record is kept."""
+
+    async def read(self) -> LeaseRecord | None: ...
+    async def write(self, record: LeaseRecord) -> LeaseRecord: ...
+
+
+class Leadership:
+    """Takes and renews the lease. `leads` becomes false by time alone, whatever else happens."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        identity: str,
+        duration: Seconds,
+        elect: bool = True,
+        failed: Callable[[ScopeError], None] = lambda _: None,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`elect` False: this replica always leads; the lease only shows others that an extender runs."""
+        self._lease, self.identity, self._duration, self._elect = lease, identity, duration, elect
+        self._failed, self._clock, self._wall = failed, clock, wall
+        self._record: LeaseRecord | None = None
+        self._changed = 0.0  # when the record was last seen to change, by our clock
+        self._until: Seconds | None = None  # None: this replica does not hold the lease
+        self._from: Seconds = 0.0  # when the holder from whom it was taken has stopped at the latest
+        self._wanted: Seconds | None = None  # when a scheduler last asked this replica though it does not lead
+        self._held = 0.0  # when the holder was last seen to change
+        self._unsure = False  # whether it is not known if the last write took place
+        self._led, self._last_term = False, 0
+        self.reached: Seconds | None = None  # when the API server last answered, by our clock
+        self.asked: Seconds | None = None  # when the last round began, by our clock
+        self.term = 0  # counts how often this replica took the lease from another holder, or found it free
+        self.takes_over = False  # the last holder did not release the lease: it may still be at work
+        self.on_turn: list[Callable[[], None]] = []  # called when this replica begins or stops to lead
+        self._told = OnChange(log)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica may decide and write now."""
+        return not self._elect or (self._until is not None and self._from <= self._clock() < self._until)
+
+    def want(self) -> None:
+        """A scheduler asks this replica, which does not lead: it should, because that scheduler asks no other."""
+        self._wanted = self._clock()
+
+    @property
+    def holder(self) -> str:
+        """The replica that holds the lease, as last seen; "": none."""
+        return self._record.holder if self._record else ""
+
+    @property
+    def transitions(self) -> int:
+        return self._record.transitions if self._record else 0
+
+    @property
+    def age(self) -> Seconds | None:
+        """Seconds since the lease was last seen to be renewed; None: never."""
+        return self._clock() - self._changed if self._record else None
+
+    async def run(self, pause: Callable[[Seconds], Awaitable[None]] = asyncio.sleep) -> None:
+        """Take or renew the lease for ever."""
+        while True:
+            await self.ask()
+            await pause(self._duration * _RENEW_AFTER)
+
+    async def ask(self) -> None:
+        """One round: take the lease if it is free, renew it if it is ours."""
+        self.asked = began = self._clock()
+        try:
+            async with asyncio.timeout(self._duration * _STOP_AFTER):
+                await self._ask(began)
+        except KubeConflict:  # another replica was faster
+            self._until = None
+        except (KubeUnreadable, KubeUnwritten, TimeoutError) as e:
+            error = e if isinstance(e, ScopeError) else KubeUnwritten("the lease was not renewed in time")
+            self._failed(error)
+            self._told.tell("lease", error.code, level=logging.WARNING, message="lease failed", **error_fields(error))
+        else:
+            self.reached = self._clock()
+            self._told.tell("lease", "ok", level=logging.INFO, message="lease works", holder=self.holder)
+        self._turn()
+
+    async def release(self) -> None:
+        """Give the lease back, so that another replica can take it at once."""
+        record, self._until = self._record, None
+        self._turn()
+        if record is None or record.holder != self.identity:
+            return
+        with suppress(ScopeError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_WITHIN):
+                await self._lease.write(replace(record, holder="", seconds=1.0, renewed=self._wall()))
+
+    async def _ask(self, began: Seconds) -> None:
+        mine = self._record is not None and self._record.holder == self.identity and self._until is not None
+        if not mine or self._unsure:
+            self._see(await self._lease.read())
+            self._unsure = False
+        record = self._record
+        if record is None or not self._elect or self._free(record):
+            await self._take(record, began)
+        elif self._wants():
+            stops = record.seconds * _STOP_AFTER  # after its last renewal, which is not later than our write
+            self._from = began + self._duration * _STOP_AFTER + stops  # if no answer says when the write took place
+            await self._take(record, began)
+            self._from = self._clock() + stops
+        else:
+            self._until = None
+
+    def _wants(self) -> bool:
+        """Whether a scheduler waits for this replica, and the holder has had its time: two must not toss the lease."""
+        now = self._clock()
+        asked = self._wanted is not None and now - self._wanted < self._duration
+        return asked and now - self._held > _LEAST_TERM * self._duration
+
+    def _free(self, record: LeaseRecord) -> bool:
+        """Whether this replica may write the record: it is ours, was released, or has expired."""
+        if record.holder in {"", self.identity}:
+            return True
+        return self._clock() - self._changed > record.seconds
+
+    async def _take(self, record: LeaseRecord | None, began: Seconds) -> None:
+        now, before = self._wall(), record or LeaseRecord()
+        same = before.holder == self.identity
+        wanted = LeaseRecord(
+            holder=self.identity,
+            seconds=self._duration,
+            acquired=before.acquired if same else now,
+            renewed=now,
+            transitions=before.transitions if same or record is None else before.transitions + 1,
+            version=before.version,
+        )
+        self._unsure = True  # until the answer is here
+        written = await self._lease.write(wanted)
+        self._unsure = False
+        if not same:
+            self.takes_over, self.term = bool(before.holder), self.term + int(self._elect)
+        self._record, self._changed, self._until = written, self._clock(), began + self._duration * _STOP_AFTER
+
+    def _see(self, record: LeaseRecord | None) -> None:
+        if (record.holder if record else "") != self.holder:
+            self._held = self._clock()
+        if record != self._record:
+            self._record, self._changed = record, self._clock()
+
+    def _turn(self) -> None:
+        if (self.leads, self.term) == (self._led, self._last_term):
+            return
+        self._led, self._last_term = self.leads, self.term
+        log.info("leading" if self._led else "following", extra=fields(holder=self.holder, identity=self.identity))
+        for call in self.on_turn:
+            call()

@@ -1,0 +1,154 @@
+"""The paths that kube-scheduler and the API server call: filter, prioritize, bind and the webhook.
+
+A caller is checked before its body is read. An answer always has the shape that the caller expects, also when it is an
+error: kube-scheduler shows the text of `Error`, and retries.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from typing import Final, Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from vgpuscope.formats.kube.admission import Review, decode_review, encode_answer
+from vgpuscope.formats.kube.extender import (
+    BindingArgs,
+    ExtenderArgs,
+    binding_result,
+    decode_args,
+    decode_binding_args,
+    filter_error,
+)
+from vgpuscope.http.peers import Peers
+from vgpuscope.model.admission import Admitted, SubmittedPod
+from vgpuscope.model.errors import BodyInvalid, BodyTooLarge, ScopeError
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.services.extender.deciding import Answer
+from vgpuscope.services.extender.tally import Tally, Verb
+
+LARGE: Final = 64 * 2**20  # bytes: 1,000 whole nodes have 3 MB
+SMALL: Final = 4 * 2**20  # bytes: the API server accepts objects of 1.5 MiB, and a review can hold two
+_AT_ONCE = 4  # large bodies in memory
+_JSON = "application/json"
+PATHS: Final = {"/filter": "filter", "/prioritize": "prioritize", "/score": "prioritize", "/bind": "bind"}
+WEBHOOK: Final = "/webhook"
+LIMITS: Final = {"/filter": LARGE, "/prioritize": LARGE, "/score": LARGE, "/bind": SMALL, WEBHOOK: SMALL}
+
+
+class Decides(Protocol):
+    """What the paths lead to."""
+
+    async def filter(self, args: ExtenderArgs) -> Answer: ...
+    async def prioritize(self, args: ExtenderArgs) -> Answer: ...
+    async def bind(self, args: BindingArgs) -> Answer: ...
+    def admit(self, pod: SubmittedPod) -> Admitted: ...
+
+
+class ExtenderPaths:
+    """The routes of the protocol."""
+
+    def __init__(
+        self,
+        of: Decides,
+        *,
+        peers: Peers,
+        tally: Tally,
+        failed: Callable[[ScopeError], None],
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._of, self._peers, self._tally, self._failed, self._clock = of, peers, tally, failed, clock
+        self._large = asyncio.Semaphore(_AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        verbs = {"filter": self._filter, "prioritize": self._prioritize, "bind": self._bind}
+        own = [Route(path, verbs[verb], methods=["POST"]) for path, verb in PATHS.items()]
+        return [*own, Route(WEBHOOK, self._review, methods=["POST"])]
+
+    async def _filter(self, request: Request) -> Response:
+        async def answer(body: bytes) -> Answer:
+            return await self._of.filter(decode_args(body))
+
+        return await self._answered("filter", request, answer, lambda e: filter_error(_said(e)))
+
+    async def _prioritize(self, request: Request) -> Response:
+        async def answer(body: bytes) -> Answer:
+            return await self._of.prioritize(decode_args(body))
+
+        return await self._answered("prioritize", request, answer, _error_body)
+
+    async def _bind(self, request: Request) -> Response:
+        async def answer(body: bytes) -> Answer:
+            return await self._of.bind(decode_binding_args(body))
+
+        return await self._answered("bind", request, answer, lambda e: binding_result(_said(e)))
+
+    async def _answered(
+        self,
+        verb: Verb,
+        request: Request,
+        answer: Callable[[bytes], Awaitable[Answer]],
+        in_shape: Callable[[ScopeError], bytes],
+    ) -> Response:
+        """Check the caller, read the body, and count the answer: one observation for each request."""
+        self._peers.check(request)
+        began = self._clock()
+        try:
+            async with self._large if verb != "bind" else nullcontext():
+                found = await answer(await _body(request, LIMITS[request.url.path]))
+        except ScopeError as e:
+            self._failed(e)
+            found = Answer(in_shape(e), "error", e)
+        except BaseException:
+            self._tally.answered(verb, "error", self._clock() - began)
+            raise
+        self._tally.answered(verb, found.outcome, self._clock() - began, ranked=found.ranked)
+        return Response(found.body, _status(found.error), media_type=_JSON)
+
+    async def _review(self, request: Request) -> Response:
+        """The webhook is open to all: it only reads, and the API server has no credentials for it."""
+        began = self._clock()
+        try:
+            review = decode_review(await _body(request, SMALL))
+        except ScopeError as e:
+            self._failed(e)
+            self._tally.answered("webhook", "error", self._clock() - began)
+            status = 400 if isinstance(e, BodyInvalid) else e.status
+            return Response(_error_body(e), status, media_type=_JSON)
+        answer = self._judged(review)
+        self._tally.answered("webhook", "refused" if answer.code else "ok", self._clock() - began)
+        if answer.code:
+            self._tally.refused("webhook", answer.code)
+        return Response(encode_answer(review.uid, answer), media_type=_JSON)
+
+    def _judged(self, review: Review) -> Admitted:
+        return Admitted() if review.pod is None else self._of.admit(review.pod)
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The whole body; BodyTooLarge if it has more bytes."""
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > most:
+            raise BodyTooLarge(f"the body is larger than {most // 2**20} MiB")
+    return bytes(read)
+
+
+def _status(error: ScopeError | None) -> int:
+    """200 for everything that was decided; the text of the error is in the body in any case."""
+    if error is None:
+        return 200
+    return 400 if isinstance(error, BodyInvalid) else error.status
+
+
+def _said(error: ScopeError) -> str:
+    return f"{error.code}: {error}"
+
+
+def _error_body(error: ScopeError) -> bytes:
+    return msgspec.json.encode({"error": {"code": error.code, "message": str(error), "hint": error.advice}})

@@ -1,0 +1,140 @@
+"""What the extender tells about its decisions: the log of decisions, events on pods, log lines.
+
+v=4 has a line for each decision, v=5 the GPUs, the score's terms and the verdict on each node, v=6 everything else.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from itertools import islice
+from typing import Protocol
+
+from vgpuscope.formats.kube.extender import BindingArgs, PodHead
+from vgpuscope.model.placement import DecidedGpu, Decision, DecisionOutcome, NodeVerdict, Placement
+from vgpuscope.model.quantity import Seconds, UnixTime
+from vgpuscope.runtime.log import DETAIL, SUMMARY, OnChange, fields
+from vgpuscope.services.extender.binding import BindFailed
+from vgpuscope.services.extender.deciding import Filtered
+from vgpuscope.services.extender.events import EventPoster
+from vgpuscope.services.extender.pods import reference
+from vgpuscope.sources.kube_writer import EventText, ObjectRef
+from vgpuscope.views.scheduler.log import assigned_fields, gpu_fields, refused_fields, verdict_fields
+from vgpuscope.views.scheduler.notes import main_verdict, refused_note, scheduled_note
+
+log = logging.getLogger(__name__)
+
+_MOST_NODES = 200  # of one decision in the log
+_REMEMBERED = 5000  # pods whose last refusal was logged
+
+
+class Keeper(Protocol):
+    """The log of decisions."""
+
+    def add(self, decision: Decision) -> object: ...
+
+
+class Reports:
+    """Tells what was decided; it waits for nothing."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        poster: EventPoster,
+        *,
+        gpus: Callable[[str], int],
+        wall: Callable[[], UnixTime] = time.time,
+    ) -> None:
+        """`gpus`: the number of GPUs of a node."""
+        self._keeper, self._poster, self._gpus, self._wall = keeper, poster, gpus, wall
+        self._placements: dict[str, Placement] = {}  # by uid: assigned, not bound yet
+        self._told = OnChange(log)
+        self._refused: dict[str, None] = {}
+
+    def filtered(self, found: Filtered) -> None:
+        """A pod was assigned or refused."""
+        self._keeper.add(found.decision)
+        if found.placement.node:
+            self._assigned(found)
+        else:
+            self._refusal(found)
+        if log.isEnabledFor(DETAIL):
+            for values in (*gpu_fields(found.pod.key, found.placement), *_some(found)):
+                log.log(DETAIL, "decision", extra=fields(**values))
+
+    def bound(self, args: BindingArgs, pod: PodHead, seconds: Seconds) -> None:
+        """A pod was bound."""
+        placement = self._placements.pop(args.uid, None)
+        self._told.forget(args.uid)
+        self._refused.pop(args.uid, None)
+        if pod.assigned:
+            self._keeper.add(self._decision(args, "bound", seconds, placement))
+            note = scheduled_note(args.namespace, args.name, placement, self._gpus(args.node)) if placement else ""
+            note = note or f"Successfully assigned {args.namespace}/{args.name} to {args.node}"
+            self._poster.post(reference(pod), EventText("Scheduled", note, action="Binding"), now=self._wall())
+        log.log(SUMMARY, "pod bound", extra=fields(pod=pod.key, node=args.node, seconds=round(seconds, 4)))
+
+    def bind_failed(self, args: BindingArgs, error: BindFailed, seconds: Seconds) -> None:
+        """A pod was not bound."""
+        placement = self._placements.pop(args.uid, None)
+        self._keeper.add(self._decision(args, "failed", seconds, placement, error))
+        about = ObjectRef("Pod", args.name, args.namespace, args.uid)
+        text = EventText("FailedScheduling", f"{args.node}: {error} ({error.code})", "Warning", "Binding")
+        self._poster.post(about, text, now=self._wall(), codes=frozenset({error.code}))
+        values = {"error_code": error.code, "pod": f"{args.namespace}/{args.name}", "node": args.node}
+        log.error("Failed to bind pod", extra=fields(**values, err=str(error)))
+
+    def _assigned(self, found: Filtered) -> None:
+        uid = found.pod.uid
+        self._placements[uid] = found.placement
+        if len(self._placements) > _REMEMBERED:
+            del self._placements[next(iter(self._placements))]
+        self._told.forget(uid)
+        self._refused.pop(uid, None)
+        log.log(SUMMARY, "pod assigned", extra=fields(**assigned_fields(found.pod.key, found.placement)))
+
+    def _refusal(self, found: Filtered) -> None:
+        verdicts, pod = found.placement.nodes, found.pod
+        main = main_verdict(verdicts)
+        text = EventText("FailedScheduling", refused_note(verdicts), "Warning")
+        codes = frozenset(one.code for one in verdicts if one.code) or frozenset({"SCHED_NO_NODES"})
+        self._poster.post(reference(pod), text, now=self._wall(), codes=codes)
+        values = refused_fields(pod.key, main, len(verdicts))
+        if not self._told.tell(pod.uid, codes, level=logging.ERROR, message="Failed to schedule pod", **values):
+            log.log(SUMMARY, "pod refused again", extra=fields(**values))
+        self._refused[pod.uid] = None
+        if len(self._refused) > _REMEMBERED:
+            oldest = next(iter(self._refused))
+            del self._refused[oldest]
+            self._told.forget(oldest)
+
+    def _decision(
+        self,
+        args: BindingArgs,
+        outcome: DecisionOutcome,
+        seconds: Seconds,
+        placement: Placement | None,
+        error: BindFailed | None = None,
+    ) -> Decision:
+        gpus = placement.gpus if placement else ()
+        verdict = error and NodeVerdict(node=args.node, code=error.code, message=str(error), message_zh=error.chinese)
+        return Decision(
+            id=uuid.uuid4().hex,
+            at=self._wall(),
+            verb="bind",
+            namespace=args.namespace,
+            pod=args.name,
+            pod_uid=args.uid,
+            outcome=outcome,
+            node=args.node,
+            devices=tuple(DecidedGpu(uuid=one.uuid, memory=one.memory, cores=one.cores) for one in gpus),
+            score=placement.score if placement else None,
+            policy=placement.policy if placement else "",
+            terms=placement.terms if placement else {},
+            nodes=(verdict,) if verdict else (),
+            seconds=seconds,
+        )
+
+
+def _some(found: Filtered) -> list[dict[str, object]]:
+    return list(islice(verdict_fields(found.pod.key, found.placement), _MOST_NODES))

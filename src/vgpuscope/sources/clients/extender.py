@@ -1,0 +1,16 @@
+"""The HTTP endpoints of a scheduler extender."""
+
+from vgpuscope.model.service import EXTENDER_PORT
+from vgpuscope.sources.clients.served_api import ServiceKind
+
+EXTENDER = ServiceKind(
+    name="extender",
+    an="an extender",
+    path="/api/v1/decisions",
+    port=EXTENDER_PORT,
+    gives="log of decisions",
+    content="decisions",
+    start="vgpuscope extender",
+    ask="vgpuscope why NAMESPACE/POD",
+)
+FIT = EXTENDER._replace(path="/api/v1/fit", gives="books", content="a fit", ask="vgpuscope fit -f FILE --url")
