@@ -112,7 +112,8 @@ class HostServer:
         """Reload users and tokens that changed, until stop()."""
         while not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), _LOOK_EVERY)
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._stopped.wait()
             if self._guard:
                 self._guard.refresh()
 

@@ -1,7 +1,11 @@
 """A dcgm-exporter with profiling metrics on some of the nodes: the share of SMs that were busy, over time.
 
-NVML does not have these metrics, so no agent exports them. One GPU runs kernels most of the time, but on few SMs: its
-job waits for data. MIG instances have no other signal of work, so without such an exporter their verdict is unknown.
+The driver of an A100 does not have these metrics. One GPU runs kernels most of the time, but on few SMs: its job waits
+for data. MIG instances have no other signal of work, so without such an exporter their verdict is unknown. The agent of
+one node reads the exporter beside it (--dcgm); the exporter of the other is scraped by the analyzer.
+
+/metrics         the nodes whose exporter the analyzer scrapes
+/NODE/metrics    one node
 """
 
 import asyncio
@@ -9,14 +13,17 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
+from vgpuscope.sim.driver import BUSY_SMS
 from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life
 from vgpuscope.sim.world import World
 
-NODES = ("hami-a", "whole-b", "mig-c")
+NODES = ("hami-a", "mig-c")
+BESIDE = frozenset({"mig-c"})  # nodes whose agent reads the exporter
 STARVED = ("hami-a", 2)  # node and GPU
-_BUSY, _FEW = 0.9, 0.07  # share of SMs that are busy while kernels run
+_FEW = 0.07  # share of SMs that are busy while kernels run, if there are few
 _LONGEST_REQUEST = 16 * 1024
+_FIELD = "DCGM_FI_PROF_"  # what the names of profiling fields begin with
 
 
 @contextlib.asynccontextmanager
@@ -50,20 +57,21 @@ def activities(world: World) -> Iterator[Activity]:
         if card.mig:
             yield from _instances(world, card)
         else:
-            share = _FEW if (world.plan.name, card.index) == STARVED else _BUSY
+            share = _FEW if (world.plan.name, card.index) == STARVED else BUSY_SMS
             yield Activity(card, sm=card.load.sm * share, engine=card.busy)
 
 
 def page(worlds: Sequence[World]) -> str:
     """The page in the text format."""
     found = [(world, one) for world in worlds for one in activities(world)]
+    sm, engine = f"{_FIELD}SM_ACTIVE", f"{_FIELD}GR_ENGINE_ACTIVE"
     lines = [
-        "# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned (in %).",
-        "# TYPE DCGM_FI_PROF_SM_ACTIVE gauge",
-        *(f"DCGM_FI_PROF_SM_ACTIVE{{{_labels(world, one)}}} {one.sm:.4f}" for world, one in found),
-        "# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Ratio of time the graphics engine is active (in %).",
-        "# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge",
-        *(f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_labels(world, one)}}} {one.engine:.4f}" for world, one in found),
+        f"# HELP {sm} The ratio of cycles an SM has at least 1 warp assigned (in %).",
+        f"# TYPE {sm} gauge",
+        *(f"{sm}{{{_labels(world, one)}}} {one.sm:.4f}" for world, one in found),
+        f"# HELP {engine} Ratio of time the graphics engine is active (in %).",
+        f"# TYPE {engine} gauge",
+        *(f"{engine}{{{_labels(world, one)}}} {one.engine:.4f}" for world, one in found),
     ]
     return "\n".join(lines) + "\n"
 
@@ -76,7 +84,9 @@ def _instances(world: World, card: SimGpu) -> Iterator[Activity]:
             continue
         inside = [(life, process) for life, process in world.on_card(card) if world.instance_of(life) == instance]
         engine = min(1.0, sum(process.sm.get(card.index, 0.0) for _, process in inside))
-        yield Activity(card, sm=engine * _BUSY, engine=engine, instance=instance, holder=_holder(world, card, instance))
+        yield Activity(
+            card, sm=engine * BUSY_SMS, engine=engine, instance=instance, holder=_holder(world, card, instance)
+        )
 
 
 def _holder(world: World, card: SimGpu, instance: Instance) -> Life | None:
@@ -100,11 +110,20 @@ def _labels(world: World, one: Activity) -> str:
     return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
+def _asked(worlds: Sequence[World], request: bytes) -> list[World]:
+    """The nodes that a request is about."""
+    path = request.partition(b" ")[2].partition(b" ")[0].decode("ascii", "replace")
+    node = path.strip("/").partition("/")[0]
+    if node in NODES:
+        return [world for world in worlds if world.plan.name == node]
+    return [world for world in worlds if world.plan.name not in BESIDE]
+
+
 async def _answer(worlds: Sequence[World], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         async with asyncio.timeout(5):
-            await reader.readuntil(b"\r\n\r\n")
-            body = page(worlds).encode()
+            request = await reader.readuntil(b"\r\n\r\n")
+            body = page(_asked(worlds, request)).encode()
             head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
             await writer.drain()

@@ -3,10 +3,11 @@
 from vgpuscope.sim.hardware import Instance, SimGpu
 from vgpuscope.sim.jobs import Life, Process
 from vgpuscope.sim.state import NO_INSTANCE, CardState, DriverState, InstanceState, ProcessState, Utilization
-from vgpuscope.sim.world import World
+from vgpuscope.sim.world import World, engine_time
 
 _GARBAGE = 4294967280  # the value that real drivers return for zombies
 _MAX_INSTANCES = 7
+BUSY_SMS = 0.9  # share of SMs that are busy while kernels run
 
 
 def driver_state(world: World) -> DriverState:
@@ -51,6 +52,7 @@ def _card(world: World, card: SimGpu) -> CardState:
         processes=_processes(world, card),
         lost=card.lost,
         hung=card.hung,
+        gpm=_gpm(card.busy, card.load.sm * BUSY_SMS, links=card.busy) if spec.gpm else None,
     )
 
 
@@ -60,6 +62,7 @@ def _instance(world: World, card: SimGpu, instance: Instance) -> InstanceState:
         for life, process in world.on_card(card)
         if (place := world.instance_of(life)) and place.gpu_instance == instance.gpu_instance
     )
+    engine = engine_time(world, card, instance.gpu_instance)
     return InstanceState(
         index=instance.index,
         uuid=instance.uuid,
@@ -71,7 +74,18 @@ def _instance(world: World, card: SimGpu, instance: Instance) -> InstanceState:
         used=used,
         slices=instance.slices,
         memory_slices=int(instance.profile.split("g.")[0][-1]),
+        gpm=_gpm(engine, engine * BUSY_SMS) if card.spec.gpm else None,
     )
+
+
+def _gpm(engine: float, sm: float, *, links: float | None = None) -> dict[int, float]:
+    """What GPM measures of a GPU or GPU instance: percent, and MiB/s for links."""
+    percent = min(1.0, sm) * 100
+    found = {1: engine * 100, 2: percent, 3: percent * 0.5, 5: percent * 0.4, 10: engine * 58}
+    found |= {11: 0.0, 12: percent * 0.2, 13: percent * 0.1}
+    if links is not None:
+        found |= {20: links * 1335, 21: links * 2766, 60: links * 9000, 61: links * 9000}
+    return found
 
 
 def _processes(world: World, card: SimGpu) -> tuple[ProcessState, ...]:

@@ -1,24 +1,13 @@
-"""What a pod uses of each device: merges its assignments into one claim a device, by HAMi's init container rule."""
+"""A pod's part in the ledger of its node: its claims on devices, and who holds them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from vgpuscope.model.allocation import Assignment, PodState
+from vgpuscope.logic.claims import Claim, claims, counts, held
+from vgpuscope.model.allocation import PodState
 from vgpuscope.model.cluster import Holder, InstanceHolder, PodShare
-from vgpuscope.model.quantity import Bytes, DeviceUUID
-
-
-class Claim(Struct, frozen=True, gc=False):
-    """What one pod uses of one device."""
-
-    device: DeviceUUID
-    vendor: str
-    memory: Bytes
-    cores: int
-    slots: int
-    containers: int
 
 
 class Part(Struct, frozen=True):
@@ -40,32 +29,6 @@ def part(pod: PodState) -> Part:
     held_by, claimed = tuple(holders(pod)), claims(pod)
     shares = tuple(_shares(pod, held_by, claimed)) if len(held_by) > len(claimed) else ()
     return Part(order, True, held_by, claimed, tuple(instance_holders(pod)), shares)
-
-
-def counts(pod: PodState) -> bool:
-    """Whether the pod holds devices: from its assignment, which precedes the binding, until it ends or is deleted."""
-    return bool(pod.assignments) and pod.place != "" and not pod.ended
-
-
-def held(pod: PodState) -> tuple[Assignment, ...]:
-    """The assignments still in effect: those of init containers end when all init containers have succeeded."""
-    if not pod.init_done:
-        return pod.assignments
-    return tuple([one for one in pod.assignments if not one.init])
-
-
-def claims(pod: PodState) -> tuple[Claim, ...]:
-    """What a pod uses of each device: the sum of its app containers, or its largest init container if that is more.
-
-    This is HAMi's rule. While init containers hold devices, a device's sum may be less than the sum over its holders.
-    """
-    assignments = held(pod)
-    if len(assignments) == 1:
-        return (_together(assignments),)
-    found: dict[DeviceUUID, list[Assignment]] = {}
-    for one in assignments:
-        found.setdefault(one.device, []).append(one)
-    return tuple(_claim(on_device) for on_device in found.values())
 
 
 def holders(pod: PodState) -> list[Holder]:
@@ -110,46 +73,3 @@ def instance_holders(pod: PodState) -> Iterator[InstanceHolder]:
     for instance in pod.instances:
         if instance.container_index not in over:
             yield InstanceHolder(namespace=pod.namespace, pod=pod.name, pod_uid=pod.uid, instance=instance)
-
-
-def _claim(assignments: list[Assignment]) -> Claim:
-    """One pod's claim on one device: the maximum over the phases of its init and app containers."""
-    app = [one for one in assignments if not one.init]
-    if len(app) == len(assignments):
-        return _together(app)
-    phases = [_together(one_runs) for one_runs in _init_phases(assignments, app)]
-    if app:
-        phases.append(_together(app))
-    return Claim(
-        phases[0].device,
-        phases[0].vendor,
-        max(phase.memory for phase in phases),
-        max(phase.cores for phase in phases),
-        max(phase.slots for phase in phases),
-        max(phase.containers for phase in phases),
-    )
-
-
-def _init_phases(assignments: list[Assignment], app: list[Assignment]) -> Iterator[list[Assignment]]:
-    """Init containers run one after the other, each together with the sidecars started before it."""
-    for index in {one.container_index: None for one in assignments if one.init}:
-        sidecars = [one for one in app if one.container_index < index]
-        yield [one for one in assignments if one.init and one.container_index == index] + sidecars
-
-
-def _together(assignments: tuple[Assignment, ...] | list[Assignment]) -> Claim:
-    """The sum over containers that run at the same time; a device twice in one container is two MIG instances.
-
-    Each of them takes a slot.
-    """
-    first = assignments[0]
-    if len(assignments) == 1:
-        return Claim(first.device, first.vendor, first.memory, first.cores, 1, 1)
-    return Claim(
-        first.device,
-        first.vendor,
-        sum(one.memory for one in assignments),
-        sum(one.cores for one in assignments),
-        len(assignments),
-        len({one.container_index for one in assignments}),
-    )

@@ -125,17 +125,24 @@ def host_pid_missing(facts: DoctorFacts) -> Judgement:
 def mig_without_profiling(facts: DoctorFacts) -> Judgement:
     """MIG instances for which no profiling metric exists: NVML's utilisation is not defined for them."""
     series = known(facts.series)
-    instances = [one for one in series.now if one.labels.get("GPU_I_ID") and one.name.startswith("DCGM_")]
-    if not instances:
-        return nothing(series, "GPU_I_ID")
+    theirs = [one for one in series.now if one.labels.get("GPU_I_ID") and one.name.startswith("DCGM_")]
+    ours_ = {one.labels.get("mig_uuid", ""): _own_instance(one.labels) for one in named(series, m.MIG_INFO.name)}
+    if not theirs and not ours_:
+        return nothing(series, "GPU_I_ID", m.MIG_INFO.name)
     profiled = {_instance(one.labels) for one in named(series, *DCGM_PROFILING)}
-    blind = {_instance(one.labels) for one in instances} - profiled
+    measured = named(series, m.MIG_ENGINE_ACTIVE.name, m.MIG_SM_ACTIVE.name)
+    profiled |= {ours_[mig] for one in measured if (mig := one.labels.get("mig_uuid", "")) in ours_}
+    blind = {*(_instance(one.labels) for one in theirs), *ours_.values()} - profiled
     shown = [f"{uuid} GI {instance}" for uuid, instance in blind]
     return warned(shown, count=len(blind)) if blind else passed(count=len(profiled))
 
 
 def _instance(labels: dict[str, str]) -> tuple[str, str]:
     return gpu_of(labels), labels.get("GPU_I_ID", "")
+
+
+def _own_instance(labels: dict[str, str]) -> tuple[str, str]:
+    return gpu_of(labels), labels.get("gpu_instance", "")
 
 
 def container_sm_zero(facts: DoctorFacts) -> Judgement:

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vgpuscope.logic.node.attribution import ContainerOnGpu, ContainerShare, GpuPool
 from vgpuscope.model.device import Gpu
 from vgpuscope.model.quantity import DeviceUUID, Joules, Ratio, Seconds
-from vgpuscope.model.usage import Burst, Method
+from vgpuscope.model.usage import Burst, Certainty, Method
 
 _WindowKey: TypeAlias = tuple[object, str]
 
@@ -24,6 +25,7 @@ class Account(Struct, kw_only=True):
     sm_seconds: Seconds | None = None
     energy: Joules | None = None
     energy_method: Method | None = None
+    energy_certainty: Certainty | None = None
     power: float | None = None
     started: bool = False  # has had a process on the GPU at some time
 
@@ -40,6 +42,14 @@ class GpuAccount(Struct, kw_only=True):
     energy_unattributed: Joules = 0.0
     energy_ended: Joules = 0.0
     raw_energy: Joules | None = None  # the driver's counter at the last sample
+
+
+class InstanceAccount(Struct, kw_only=True):
+    """The totals of a GPU instance so far."""
+
+    busy_seconds: Seconds | None = None  # in seconds of the whole GPU
+    method: Method | None = None
+    energy: Joules | None = None
 
 
 class _Window:
@@ -72,6 +82,7 @@ class Accounts:
         self.at: float | None = None
         self.containers: dict[ContainerOnGpu, Account] = {}
         self.cards: dict[DeviceUUID, GpuAccount] = {}
+        self.instances: dict[tuple[DeviceUUID, int], InstanceAccount] = {}
         self.ended = 0
         self._windows: dict[_WindowKey, _Window] = {}
 
@@ -81,6 +92,7 @@ class Accounts:
         self.at = at
         self._windows = {key: window for key, window in self._windows.items() if window.reaches(at - self.window)}
         self._close(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
+        self._open_instances(pools, silent={gpu.uuid for gpu in gpus if gpu.health != "ok"})
         for gpu in gpus:
             mine = [pool for pool in pools if pool.gpu == gpu.uuid]
             card = self.cards.setdefault(gpu.uuid, GpuAccount())
@@ -132,11 +144,23 @@ class Accounts:
                 card.sm_ended += account.sm_seconds or 0.0
                 card.energy_ended += account.energy or 0.0
 
+    def _open_instances(self, pools: Iterable[GpuPool], silent: set[DeviceUUID]) -> None:
+        """An account for each GPU instance; that of a destroyed instance is dropped."""
+        if not self.instances and not any(pool.migs for pool in pools):
+            return
+        here = {(pool.gpu, pool.migs[0].gpu_instance) for pool in pools if pool.migs}
+        kept = {key: one for key, one in self.instances.items() if key in here or key[0] in silent}
+        self.instances = {**{key: InstanceAccount() for key in here}, **kept}
+
     def _add_sm(self, card: GpuAccount, pool: GpuPool, seconds: Seconds) -> None:
         if pool.utilization is not None:
             card.busy_seconds = (card.busy_seconds or 0.0) + pool.utilization * seconds
             card.sm_system += pool.system_sm * seconds
             card.sm_unattributed += pool.unattributed_sm * seconds
+            if pool.migs:
+                instance = self.instances[pool.gpu, pool.migs[0].gpu_instance]
+                instance.busy_seconds = (instance.busy_seconds or 0.0) + pool.utilization * seconds
+                instance.method = pool.sm_source
         for row in pool.rows.values():
             account = self._account(row.place)
             if row.sm is not None and pool.utilization is not None:
@@ -160,8 +184,12 @@ class Accounts:
             account = self._account(row.place)
             account.energy = (account.energy or 0.0) + drawn * weight
             account.energy_method = method
+            account.energy_certainty = "shared-out" if method == "share" else "derived"
             if gpu.power is not None:
                 account.power = gpu.power * weight
+        for pool, weight in weights.pools:
+            instance = self.instances[pool.gpu, pool.migs[0].gpu_instance]
+            instance.energy = (instance.energy or 0.0) + drawn * weight
 
 
 class _Weights(Struct, frozen=True):
@@ -170,10 +198,13 @@ class _Weights(Struct, frozen=True):
     rows: tuple[tuple[ContainerShare, Ratio, Method], ...]
     system: Ratio
     unattributed: Ratio
+    pools: tuple[tuple[GpuPool, Ratio], ...] = ()  # GPU instances; the rest is drawn outside of them
 
 
 def _weights(gpu: Gpu, pools: Collection[GpuPool]) -> _Weights:
     """By SM time if the GPU was busy, else by memory held; an exclusive container on the GPU gets all of it."""
+    if gpu.mig_enabled and any(pool.migs for pool in pools):
+        return _of_instances(pools)
     rows = [row for pool in pools for row in pool.rows.values()]
     if len(rows) == 1 and rows[0].mode == "exclusive" and (rows[0].processes > 0 or rows[0].allocated):
         return _Weights(((rows[0], 1.0, "podresources"),), 0.0, 0.0)
@@ -183,6 +214,21 @@ def _weights(gpu: Gpu, pools: Collection[GpuPool]) -> _Weights:
     system = sum(pool.system_memory - (memory.reserved or 0) for pool, memory in told)
     used = sum(memory.used for _, memory in told)
     return _by([(row, row.memory) for pool, _ in told for row in pool.rows.values()], system, used)
+
+
+def _of_instances(pools: Collection[GpuPool]) -> _Weights:
+    """By the busy time of the instances if all of them were measured and one worked, else by memory held."""
+    cut = [pool for pool in pools if pool.migs]
+    busy = [pool.utilization for pool in cut if pool.utilization is not None]
+    if len(busy) == len(cut) and sum(busy) > 0:
+        total = sum(busy)
+        found = _by([(row, row.sm) for pool in cut for row in pool.rows.values()], sum(p.system_sm for p in cut), total)
+        return replace(found, pools=tuple((pool, (pool.utilization or 0.0) / total) for pool in cut))
+    told = [(pool, pool.memory) for pool in cut if pool.memory is not None]
+    system = sum(pool.system_memory - (memory.reserved or 0) for pool, memory in told)
+    used = sum(memory.used for _, memory in told)
+    found = _by([(row, row.memory) for pool, _ in told for row in pool.rows.values()], system, used)
+    return replace(found, pools=tuple((pool, memory.used / used) for pool, memory in told) if used else ())
 
 
 def _by(parts: list[tuple[ContainerShare, float | int | None]], system: float, total: float) -> _Weights:

@@ -5,6 +5,7 @@ A *pool* is what memory and SM time are taken from: a GPU, or the GPU instance o
     memory:  total = Σ containers + system + unattributed + free
     SM:      utilisation = Σ containers + system + unattributed
 
+(the utilisation of a GPU instance is the busy time that profiling counters show, times its part of the GPU)
 holds exactly, nothing is negative, and no process is counted twice. Evidence has a rank. What the driver measured of a
 process whose cgroup names its pod comes first. A HAMi region is written by its tenant: it may name the container within
 that pod, and it may claim memory and SM time that the driver leaves over, up to the limit that was assigned. It never
@@ -17,12 +18,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from vgpuscope.knowledge.mig import SLICE_ERROR
 from vgpuscope.logic.node.holdings import Allocation, PodIndex
+from vgpuscope.logic.node.profiling import NO_PROFILE, Profile, share_of
 from vgpuscope.model.device import Gpu, GpuProcess, Memory, MigInstance
 from vgpuscope.model.pod import ProcessOwner
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, Ratio
 from vgpuscope.model.region import ContainerRegion, Region
-from vgpuscope.model.usage import ContainerKey, Method, Mode
+from vgpuscope.model.usage import Certainty, ContainerKey, Method, Mode
 
 # Processes that serve all users of a GPU, wherever they run. The kernel cuts names to 15 characters.
 _SYSTEM_COMMANDS = ("nvidia-cuda-mps", "nvidia-persiste")
@@ -56,7 +59,14 @@ class ContainerShare(Struct, kw_only=True):
     memory_method: Method | None = None
     sm: Ratio | None = None
     sm_method: Method | None = None
+    sm_measured: Ratio = 0.0  # by the driver, of processes that the kernel says are the container's
     sm_proven: bool = False  # the driver measured it of processes that the kernel says are the container's
+    memory_error: Bytes | None = None  # how far the figure can be off, as far as that is known
+    sm_error: Ratio | None = None
+    memory_certainty: Certainty | None = None
+    sm_certainty: Certainty | None = None
+    memory_cut: bool = False  # the figure was cut in proportion with others
+    sm_cut: bool = False
     region: bool = False  # HAMi has a region for it
     region_attached: bool = False  # and a process has attached to it at some time
 
@@ -75,6 +85,11 @@ class GpuPool(Struct, kw_only=True):
     unattributed_memory: Bytes = 0
     unattributed_sm: Ratio = 0.0
     scaled: set[str] = set()
+    memory_left: Bytes = 0  # in use, and not proven to be anyone's
+    sm_left: Ratio = 0.0
+    share: Ratio = 1.0  # the part of the GPU that the pool is
+    sm_source: Method | None = None  # what measured the utilisation of a GPU instance
+    keys: dict[Pid, ContainerKey] = {}  # of the processes that are a container's
 
 
 class _Claim(Struct):
@@ -95,10 +110,11 @@ def attribute(
     regions: Collection[ContainerRegion],
     owners: Mapping[Pid, ProcessOwner] | None,
     pod_index: PodIndex,
+    profile: Profile = NO_PROFILE,
 ) -> tuple[GpuPool, ...]:
     """Every pool of the node with its rows. Containers appear whether they were given a pool or merely use it."""
     ownership = _Ownership(regions, owners, pod_index)
-    pools = [pool for gpu in gpus for pool in _pools(gpu)]
+    pools = [pool for gpu in gpus for pool in _pools(gpu, profile)]
     for pool in pools:
         _open_rows(pool, holdings)
         holder = None if pod_index.known else _sole_holder(pool)
@@ -106,6 +122,7 @@ def attribute(
         _find_rows(pool, claims)
         _memory(pool, claims, ownership)
         _sm(pool, claims, ownership)
+        _judge(pool)
     pools += _homeless(gpus, holdings, ownership)
     return tuple(pools)
 
@@ -196,7 +213,7 @@ class _RegionPart(NamedTuple):
     attached: bool  # a process has attached at some time, even if it is gone by now
 
 
-def _pools(gpu: Gpu) -> Iterable[GpuPool]:
+def _pools(gpu: Gpu, profile: Profile) -> Iterable[GpuPool]:
     """A GPU is one pool; a MIG GPU has one for each GPU instance."""
     if not gpu.mig_enabled:
         yield GpuPool(
@@ -213,7 +230,12 @@ def _pools(gpu: Gpu) -> Iterable[GpuPool]:
     for group in groups.values():
         migs = tuple(sorted(group, key=lambda i: i.compute_instance))
         listed = all(i.processes is not None for i in migs)
-        yield GpuPool(gpu=gpu.uuid, migs=migs, memory=migs[0].memory, utilization=None, listed=listed)
+        made = GpuPool(gpu=gpu.uuid, migs=migs, memory=migs[0].memory, utilization=None, listed=listed)
+        measured, share = profile.of(gpu.uuid, migs[0].gpu_instance), share_of(gpu, migs)
+        busy = measured.activity.busy if measured else None
+        if measured is not None and busy is not None and share is not None:
+            made.utilization, made.share, made.sm_source = busy * share, share, measured.source
+        yield made
 
 
 def _processes(pool: GpuPool, gpus: Collection[Gpu]) -> list[GpuProcess]:
@@ -257,6 +279,7 @@ def _find_rows(pool: GpuPool, claims: Collection[_Claim]) -> None:
     for claim in claims:
         if claim.place is not None:
             claim.row = _row(pool, claim.place)
+            pool.keys[claim.process.pid] = claim.place.key
             claim.row.processes += 1
 
 
@@ -280,6 +303,7 @@ def _memory(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) ->
         return
     system = _cut_measured(pool, pool.memory.used, system)
     left = pool.memory.used - system - sum([row.measured for row in pool.rows.values()])
+    pool.memory_left = left
     for row, extra in _shared(pool, extras, left):
         _set_memory(row, extra)
     holder = _sole_holder(pool)
@@ -341,6 +365,7 @@ def _cut_measured(pool: GpuPool, used: Bytes, system: Bytes) -> Bytes:
         return system
     pool.scaled = pool.scaled | {"memory"}
     for row in pool.rows.values():
+        row.memory_cut = row.measured > 0
         row.measured = row.measured * used // whole
     return system * used // whole
 
@@ -353,6 +378,8 @@ def _shared(
     if claimed <= left:
         return extras
     pool.scaled = pool.scaled | {"memory"}
+    for row, extra in extras:
+        row.memory_cut = row.memory_cut or bool(extra)
     return [(row, None if extra is None else extra * left // claimed) for row, extra in extras]
 
 
@@ -386,9 +413,11 @@ def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> Non
             system += sm if claim.known else 0.0
         else:
             row.sm, row.sm_method = (row.sm or 0.0) + sm, claim.method
-            row.sm_proven = row.sm_proven or claim.proven
+            if claim.proven:
+                row.sm_measured, row.sm_proven = row.sm_measured + sm, True
     for row in pool.rows.values():
-        _sm_from_region(row, ownership)
+        if not pool.migs:  # HAMi's library reads the driver's samples of processes, and an instance has none
+            _sm_from_region(row, ownership)
         if row.sm is None and row.processes == 0 and pool.listed:
             row.sm = 0.0  # no process, so it does nothing: that is measured
             row.sm_method = "nvml-process"
@@ -396,7 +425,10 @@ def _sm(pool: GpuPool, claims: Collection[_Claim], ownership: _Ownership) -> Non
         pool.system_sm = system
         return
     system = _cut_sm(pool, pool.utilization, system)
-    _sm_to_holder(pool, pool.utilization, system)
+    if pool.migs:
+        system = _sm_of_instance(pool, pool.utilization, claims)
+    else:
+        _sm_to_holder(pool, pool.utilization, system)
     pool.system_sm = system
     rows = sum(row.sm or 0.0 for row in pool.rows.values())
     pool.unattributed_sm = max(0.0, pool.utilization - rows - system)
@@ -421,13 +453,30 @@ def _sm_to_holder(pool: GpuPool, utilization: Ratio, system: Ratio) -> None:
     holder.sm = max(0.0, utilization - system - others)
 
 
+def _sm_of_instance(pool: GpuPool, utilization: Ratio, claims: Collection[_Claim]) -> Ratio:
+    """Give a GPU instance's busy time to the only container that can have worked; the system's part comes back.
+
+    The driver does not tell the processes of an instance apart. If nothing worked, every container did nothing.
+    """
+    running = [row for row in pool.rows.values() if row.processes > 0 or not pool.listed]
+    strangers = [claim for claim in claims if claim.row is None]
+    if utilization <= _NOTHING:
+        for row in running:
+            row.sm, row.sm_method = 0.0, pool.sm_source
+    elif len(running) == 1 and not strangers:
+        running[0].sm, running[0].sm_method = utilization, pool.sm_source
+    elif not running and strangers and all(claim.known for claim in strangers):
+        return utilization
+    return 0.0
+
+
 def _cut_sm(pool: GpuPool, utilization: Ratio, system: Ratio) -> Ratio:
     """Cut first what the driver measured, if that alone passes the utilisation; claims share what it leaves over."""
     proven = [row for row in pool.rows.values() if row.sm_proven]
     claims = [row for row in pool.rows.values() if row.sm is not None and not row.sm_proven]
     measured = system + sum([row.sm or 0.0 for row in proven])
     system *= _cut(pool, proven, measured, utilization)
-    left = max(0.0, utilization - system - sum([row.sm or 0.0 for row in proven]))
+    left = pool.sm_left = max(0.0, utilization - system - sum([row.sm or 0.0 for row in proven]))
     _cut(pool, claims, sum([row.sm or 0.0 for row in claims]), left)
     return system
 
@@ -441,7 +490,49 @@ def _cut(pool: GpuPool, rows: Iterable[ContainerShare], whole: Ratio, most: Rati
     factor = most / whole
     for row in rows:
         row.sm = (row.sm or 0.0) * factor
+        row.sm_cut = row.sm_cut or whole > most + _ROUNDING
     return factor
+
+
+# ── how sure ─────────────────────────────────────────────────────────────────────────────────────────────────────
+def _judge(pool: GpuPool) -> None:
+    """Say of each figure whether it was measured, and how far it can be off.
+
+    What is not proven to be anyone's may be that of any container that runs here. What a container has beyond what was
+    measured of it may be another's. So nothing that a region claims changes what is said of another container.
+    """
+    for row in pool.rows.values():
+        runs = row.processes > 0 or not pool.listed
+        if row.memory is not None:
+            _judge_memory(row, pool, runs=runs)
+        if row.sm is not None:
+            _judge_sm(row, pool, runs=runs)
+
+
+def _judge_memory(row: ContainerShare, pool: GpuPool, *, runs: bool) -> None:
+    assert row.memory is not None
+    beyond = max(0, row.memory - row.measured)
+    row.memory_certainty = "derived" if beyond or row.memory_method in _BY_RULE else "measured"
+    if row.memory_cut:
+        row.memory_certainty = "shared-out"
+    elif pool.memory is not None:
+        row.memory_error = max(beyond, pool.memory_left - beyond) if runs else 0
+
+
+def _judge_sm(row: ContainerShare, pool: GpuPool, *, runs: bool) -> None:
+    assert row.sm is not None
+    beyond = max(0.0, row.sm - row.sm_measured)
+    if row.sm_cut:
+        row.sm_certainty = "shared-out"
+    elif pool.sm_source is not None and runs:
+        row.sm_certainty, row.sm_error = "derived", row.sm * SLICE_ERROR
+    else:
+        row.sm_certainty = "derived" if beyond > _ROUNDING else "measured"
+        if pool.utilization is not None:
+            row.sm_error = min(1.0, max(beyond, pool.sm_left - beyond) + _ROUNDING) if runs else 0.0
+
+
+_BY_RULE: frozenset[Method] = frozenset({"podresources", "mig"})
 
 
 # ── rows without a pool ──────────────────────────────────────────────────────────────────────────────────────────
@@ -466,4 +557,6 @@ def _homeless(gpus: Collection[Gpu], holdings: Collection[Allocation], ownership
         if holding.gpu not in shown:
             _set_memory(row, _extra_memory(row, ownership))
             _sm_from_region(row, ownership)
+            row.memory_certainty = None if row.memory is None else "derived"
+            row.sm_certainty = None if row.sm is None else "derived"
     return list(pools.values())

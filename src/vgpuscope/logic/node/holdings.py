@@ -7,8 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.knowledge.device_ids import DeviceRef, DraName, dra_profile, parse_device_id, parse_dra_name
+from vgpuscope.knowledge.dra_drivers import names_by_minor
 from vgpuscope.model.device import Gpu, MigInstance
-from vgpuscope.model.pod import Container, Grant, Pod, ProcessOwner
+from vgpuscope.model.pod import Container, Grant, Pod, ProcessOwner, PublishedDevice, RequestShare
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid, PodUID
 from vgpuscope.model.region import ContainerRegion
 from vgpuscope.model.usage import ContainerKey, Dispute, Mode
@@ -50,6 +51,9 @@ class PodIndex:
         for one in _from_annotations(self):
             self.annotated.setdefault((one.key, one.gpu, one.mig), one)
         self.assigned = _by_container(self.annotated)
+        self.claim_uses = {
+            (pod.namespace, pod.name, c.name): c.claims for pod in living for c in pod.containers if c.claims
+        }
         self.named = frozenset(uuid for _, gpu, mig in self.annotated for uuid in (gpu, mig) if uuid)
 
     def key(self, pod_uid: PodUID, container: str) -> ContainerKey:
@@ -77,6 +81,10 @@ class PodIndex:
         key, exact = self._container(*self._outermost(owner))
         self._containers[owner.pid] = (owner, key, exact)
         return key, exact
+
+    def container_id_of(self, owner: ProcessOwner) -> str:
+        """The id of the process' container; "" if its cgroup does not say."""
+        return self._outermost(owner)[1]
 
     def _outermost(self, owner: ProcessOwner) -> tuple[PodUID, str]:
         """Pod and container of the process: the outermost pod that is known. A pod names what is inside it freely."""
@@ -125,8 +133,8 @@ def holdings(
     were assigned to its container, or where no source tells assignments at all.
     """
     found, unknown = _annotated(pod_index, devices)
-    for allocation in _from_grants(gpus, pod_index, grants):
-        found.setdefault((allocation.key, allocation.gpu, allocation.mig), allocation)
+    for place, allocation in _granted(gpus, pod_index, grants).items():
+        found.setdefault(place, allocation)
     plain = not grants and not unknown
     assigned = pod_index.assigned if plain else _assigned(found, pod_index, grants, devices)
     # without pods a region cannot be joined to the kubelet's names: it may then speak of devices that were not granted
@@ -245,22 +253,60 @@ def _from_annotations(pod_index: PodIndex) -> Iterator[Allocation]:
                 yield Allocation(key=key, gpu=mig.gpu, mig=mig.mig, mode="mig")
 
 
+def _granted(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> dict[_Place, Allocation]:
+    """What the kubelet gave; a container with several claims of one GPU may use the memory of all."""
+    found: dict[_Place, Allocation] = {}
+    for one in _from_grants(gpus, pod_index, grants):
+        place = (one.key, one.gpu, one.mig)
+        known = found.get(place)
+        if known is not None and known.memory_limit is not None and one.memory_limit is not None:
+            one = replace(one, memory_limit=known.memory_limit + one.memory_limit)  # noqa: PLW2901
+        elif known is not None:
+            continue
+        found[place] = one
+    return found
+
+
 def _from_grants(gpus: Collection[Gpu], pod_index: PodIndex, grants: Collection[Grant]) -> Iterator[Allocation]:
-    shared_claims = _shared_claims(grants)
-    for grant in grants:
+    used = [grant for grant in grants if grant.claim is None or _uses(pod_index, grant)]
+    shared_claims = _shared_claims(used)
+    for grant in used:
         key = pod_index.key_of_grant(grant)
         place = _place(grant, gpus)
         if key is None or place is None:
             continue
         gpu, mig, replica, hami = place
+        limit = _claimed_memory(pod_index, grant)
         if mig is not None:
             yield Allocation(key=key, gpu=gpu.uuid, mig=mig.uuid, mode="mig")
         elif hami:
-            yield Allocation(key=key, gpu=gpu.uuid, mode="hami")
-        elif replica or (grant.claim, grant.device_id) in shared_claims:
-            yield Allocation(key=key, gpu=gpu.uuid, mode="mps" if _has_mps(gpu) else "time-slicing")
+            yield Allocation(key=key, gpu=gpu.uuid, mode="hami", memory_limit=limit)
+        elif replica or _claimed_device(grant) in shared_claims:
+            mode: Mode = "mps" if _has_mps(gpu) else "time-slicing"
+            yield Allocation(key=key, gpu=gpu.uuid, mode=mode, memory_limit=limit)
         else:
             yield Allocation(key=key, gpu=gpu.uuid, mode="exclusive")
+
+
+def _uses(pod_index: PodIndex, grant: Grant) -> bool:
+    """Whether the container uses a request of the claim that has this device: the kubelet lists the whole claim."""
+    return not grant.requests or bool(_used_requests(pod_index, grant))
+
+
+def _claimed_memory(pod_index: PodIndex, grant: Grant) -> Bytes | None:
+    """The memory that the claim limits the container to; None: it sets no limit."""
+    limits = [one.memory for one in _used_requests(pod_index, grant) if one.memory is not None]
+    return sum(limits) or None
+
+
+def _used_requests(pod_index: PodIndex, grant: Grant) -> tuple[RequestShare, ...]:
+    """The requests for this device that the container uses; all of them if the pod does not say."""
+    uses = pod_index.claim_uses.get((grant.namespace, grant.pod, grant.container), ())
+    names = {use.request for use in uses if f"{grant.namespace}/{use.claim}" == grant.claim}
+    if not names or "" in names:
+        return grant.requests
+    # of a request with alternatives, the result names the chosen one too: gpu/large
+    return tuple([one for one in grant.requests if one.request in names or one.request.partition("/")[0] in names])
 
 
 class _Granted(NamedTuple):
@@ -277,7 +323,9 @@ def _place(grant: Grant, gpus: Collection[Gpu]) -> _Granted | None:
 
     HAMi's kubelet ids say only that a GPU was asked for: which one, its annotation says.
     """
-    if grant.claim is not None and (name := parse_dra_name(grant.device_id)):
+    if grant.published is not None:
+        return _published(grant.published, gpus)
+    if grant.claim is not None and names_by_minor(grant.resource) and (name := parse_dra_name(grant.device_id)):
         return _claimed(name, gpus)
     ref = parse_device_id(grant.device_id)
     if ref.hami:
@@ -291,6 +339,32 @@ def _place(grant: Grant, gpus: Collection[Gpu]) -> _Granted | None:
         if instance is not None:
             return _Granted(gpu, instance, ref.replica)
     return None
+
+
+def _published(device: PublishedDevice, gpus: Collection[Gpu]) -> _Granted | None:
+    """The device by the UUID that its driver publishes; None if the node has no such device, now or at all."""
+    if device.mig:
+        return next((_Granted(g, i) for g in gpus for i in g.instances if i.uuid == device.mig), None)
+    gpu = next((g for g in gpus if g.uuid == device.gpu), None)
+    if gpu is None:
+        return None
+    if not device.part:
+        return _Granted(gpu, replica=device.shared, hami=device.hami)
+    mig = _instance_made(device, gpu.instances)
+    return None if mig is None else _Granted(gpu, mig)
+
+
+def _instance_made(device: PublishedDevice, instances: Collection[MigInstance]) -> MigInstance | None:
+    """The instance that was created for a claim, by profile and placement; without a placement, only if unique."""
+    alike = [i for i in instances if _same_profile(i.profile, device.profile)]
+    if device.start is not None:
+        exact = [i for i in alike if i.start == device.start]
+        alike = exact or [i for i in alike if i.start is None]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _same_profile(here: str | None, wanted: str) -> bool:
+    return here is not None and dra_profile(here) == dra_profile(wanted)
 
 
 def _claimed(name: DraName, gpus: Collection[Gpu]) -> _Granted | None:
@@ -328,10 +402,14 @@ def _has_mps(gpu: Gpu) -> bool:
     return any("mps" in process.kinds for process in gpu.processes or ())
 
 
-def _shared_claims(grants: Collection[Grant]) -> set[tuple[str | None, str]]:
+def _claimed_device(grant: Grant) -> tuple[str | None, ...]:
+    return grant.claim, grant.resource, grant.pool, grant.device_id
+
+
+def _shared_claims(grants: Collection[Grant]) -> set[tuple[str | None, ...]]:
     """Devices of claims that more than one container was given."""
-    seen: dict[tuple[str | None, str], set[tuple[str, str, str]]] = {}
+    seen: dict[tuple[str | None, ...], set[tuple[str, str, str]]] = {}
     for grant in grants:
         if grant.claim is not None:
-            seen.setdefault((grant.claim, grant.device_id), set()).add((grant.namespace, grant.pod, grant.container))
+            seen.setdefault(_claimed_device(grant), set()).add((grant.namespace, grant.pod, grant.container))
     return {claim for claim, containers in seen.items() if len(containers) > 1}

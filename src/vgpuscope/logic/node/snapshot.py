@@ -8,11 +8,15 @@ from msgspec.structs import replace
 
 from vgpuscope.logic.node.accounts import Account, Accounts
 from vgpuscope.logic.node.attribution import ContainerShare, GpuPool, attribute
+from vgpuscope.logic.node.beside import sought
 from vgpuscope.logic.node.holdings import PodIndex, holdings, named_devices
 from vgpuscope.logic.node.known_devices import KnownDevices
+from vgpuscope.logic.node.process_list import process_list
+from vgpuscope.logic.node.profiling import NO_PROFILE, Profile, own_activity
 from vgpuscope.logic.node.region_repair import ContainerName, RegionHistory, driver_sm, repair, shows_zero
 from vgpuscope.logic.node.second_look import doubtful
 from vgpuscope.model.device import DeviceReading, Gpu, MigInstance
+from vgpuscope.model.host import SoughtContainer
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.quantity import Bytes, DeviceUUID, Pid
 from vgpuscope.model.region import ContainerRegion, RegionReading
@@ -21,6 +25,7 @@ from vgpuscope.model.usage import (
     GpuUsage,
     Ledger,
     MigHolding,
+    MigUsage,
     Mode,
     NodeSnapshot,
     PodUsage,
@@ -44,6 +49,7 @@ class Readings(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] | None
     grants: tuple[Grant, ...] | None
     sources: tuple[SourceState, ...] = ()
+    profile: Profile = NO_PROFILE
 
 
 class NodeTracker:
@@ -74,6 +80,7 @@ class NodeTracker:
             regions=held.regions,
             owners=readings.owners,
             pod_index=pod_index,
+            profile=readings.profile,
         )
         self._accounts.settle(pools, gpus, readings.tick)
         for pool in pools:
@@ -88,7 +95,8 @@ class NodeTracker:
             ratio=ratio,
             driver_version=devices.driver_version if devices else None,
             cuda_version=devices.cuda_version if devices else None,
-            gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid]) for gpu in gpus),
+            gpus=tuple(self._card(gpu, [p for p in pools if p.gpu == gpu.uuid], readings.profile) for gpu in gpus),
+            instances=tuple(self._instances(pools, readings.profile)),
             ledgers=tuple(self._ledgers(gpus, pools)),
             containers=containers,
             migs=tuple(_mig_holdings(pod_index, self._known_devices.instances)),
@@ -102,14 +110,14 @@ class NodeTracker:
             sources=readings.sources,
             tally=Tally(
                 corrections=dict(self._corrections),
-                dropped=dict(devices.dropped) if devices else {},
+                dropped={**(dict(devices.dropped) if devices else {}), **readings.profile.dropped},
                 scaled=dict(self._scaled),
                 ended=self._accounts.ended,
                 errors=dict(errors),
             ),
             samples=self._samples,
         )
-        return NodeSample(snapshot, held.regions, pod_index)
+        return NodeSample(snapshot, held.regions, pod_index, owners=readings.owners, pools=pools)
 
     def doubtful(self, regions: Collection[ContainerRegion], gpus: Collection[Gpu]) -> frozenset[ContainerName]:
         """The containers whose region should be read again before this sample is concluded."""
@@ -139,7 +147,10 @@ class NodeTracker:
             sm, memory = sm or None, memory or None  # not started yet, which is not the same as using nothing
         elif row.processes == 0 and pool.listed and memory is None:
             memory, row.memory_method = 0, "nvml-process"  # its processes have ended, so 0 is a measured value
+            row.memory_certainty, row.memory_error = "measured", 0
         burst = self._accounts.burst(row.place, "sm", sm)
+        inside = sm / pool.share if pool.migs and sm is not None else None
+        drew = account.energy or account.started
         return ContainerUsage(
             key=row.place.key,
             gpu=row.place.gpu,
@@ -150,18 +161,27 @@ class NodeTracker:
             processes=row.processes if seen else None,
             memory=memory,
             memory_method=row.memory_method if memory is not None else None,
+            memory_certainty=row.memory_certainty if memory is not None else None,
+            memory_error=row.memory_error if memory is not None else None,
             memory_total=_may_use(row, pool, ratio),
             sm=sm,
             sm_method=row.sm_method if sm is not None else None,
+            sm_certainty=row.sm_certainty if sm is not None else None,
+            sm_error=row.sm_error if sm is not None else None,
             sm_burst=burst,
             sm_seconds=account.sm_seconds if account.started else None,
-            energy=account.energy if account.energy or account.started else None,
-            energy_method=account.energy_method if account.energy or account.started else None,
+            instance_sm=inside,
+            instance_sm_burst=self._accounts.burst(row.place, "instance_sm", inside),
+            energy=account.energy if drew else None,
+            energy_method=account.energy_method if drew else None,
+            energy_certainty=account.energy_certainty if drew else None,
             power=account.power if account.power or account.started else None,
         )
 
-    def _card(self, gpu: Gpu, pools: Collection[GpuPool]) -> GpuUsage:
+    def _card(self, gpu: Gpu, pools: Collection[GpuPool], profile: Profile) -> GpuUsage:
         rows = [row for pool in pools for row in pool.rows.values()]
+        measured = profile.of(gpu.uuid)
+        activity = measured.activity if measured else None
         account = self._accounts.cards.get(gpu.uuid)
         burst = self._accounts.burst
         return GpuUsage(
@@ -176,7 +196,33 @@ class NodeTracker:
             sm_clock_burst=burst(gpu.uuid, "sm_clock", gpu.sm_clock),
             busy_seconds=account.busy_seconds if account else None,
             energy=account.energy if account else None,
+            activity=activity,
+            activity_source=measured.source if measured else None,
+            activity_blind=profile.blind.get(gpu.uuid, ""),
+            engine_burst=burst(gpu.uuid, "engine", activity.engine if activity else None),
+            sm_active_burst=burst(gpu.uuid, "sm_active", activity.sm if activity else None),
         )
+
+    def _instances(self, pools: Collection[GpuPool], profile: Profile) -> Iterator[MigUsage]:
+        burst = self._accounts.burst
+        for pool in pools:
+            for instance in pool.migs:
+                measured = profile.of(pool.gpu, instance.gpu_instance)
+                activity = own_activity(instance, pool.migs, measured.activity) if measured else None
+                account = self._accounts.instances.get((pool.gpu, instance.gpu_instance))
+                account = account if len(pool.migs) == 1 else None
+                yield MigUsage(
+                    gpu=pool.gpu,
+                    mig=instance.uuid,
+                    activity=activity,
+                    activity_source=measured.source if measured and activity else None,
+                    engine_burst=burst(instance.uuid, "engine", activity.engine if activity else None),
+                    sm_active_burst=burst(instance.uuid, "sm_active", activity.sm if activity else None),
+                    busy_seconds=account.busy_seconds if account else None,
+                    energy=account.energy if account else None,
+                    energy_method="share" if account and account.energy is not None else None,
+                    method=account.method if account and account.busy_seconds is not None else None,
+                )
 
     def _ledgers(self, gpus: Collection[Gpu], pools: Collection[GpuPool]) -> Iterator[Ledger]:
         used = self._accounts.used_by_card()
@@ -220,9 +266,18 @@ class NodeTracker:
 class NodeSample:
     """One sample. Pods and vGPUs are derived from the rest only on request, because most samples are never viewed."""
 
-    def __init__(self, outline: NodeSnapshot, regions: Collection[ContainerRegion], pod_index: PodIndex) -> None:
-        self.outline = outline  # without pods and vGPUs
+    def __init__(
+        self,
+        outline: NodeSnapshot,
+        regions: Collection[ContainerRegion],
+        pod_index: PodIndex,
+        *,
+        owners: Mapping[Pid, ProcessOwner] | None = None,
+        pools: Collection[GpuPool] = (),
+    ) -> None:
+        self.outline = outline  # without pods, vGPUs and processes
         self._regions = regions
+        self._owners, self._pools = owners, pools
         self._pod_index = pod_index
         self._complete: NodeSnapshot | None = None
 
@@ -233,8 +288,13 @@ class NodeSample:
                 self.outline,
                 pods=tuple(_pods(self.outline.containers, [card.gpu for card in self.outline.gpus])),
                 vgpus=tuple(_vgpus(self._regions, self._pod_index)),
+                processes=process_list(self.outline, self._owners, self._pools),
             )
         return self._complete
+
+    def sought(self, owners: Mapping[Pid, ProcessOwner] | None) -> tuple[SoughtContainer, ...]:
+        """The containers whose use of the node is of interest: those that hold or use a GPU."""
+        return sought(self.outline.containers, owners, self._pod_index)
 
 
 def driver_pids(gpus: Collection[Gpu]) -> set[Pid]:

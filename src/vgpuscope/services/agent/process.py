@@ -4,7 +4,8 @@ nvml ───────┐
 regions ────┤
 /proc ──────┼──► Sampler.cycle() ──► NodeSample ───► Page ──► /metrics
 pods ───────┤      (a thread)            └─────────────────► /api/v1/node
-podresources┘
+podresources┤  (with slices and claims of the API server, where containers have claims)
+profiling ──┘  (the driver's own counters, or a dcgm-exporter on the node)
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vgpuscope.config import AgentConfig, Config, SettingsFile, pods_source
@@ -23,13 +24,16 @@ from vgpuscope.http.operations import Call, links, routes
 from vgpuscope.http.parameters import NoQuery
 from vgpuscope.http.server import App, Readiness, make_app
 from vgpuscope.logic.node.snapshot import NodeSample
+from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.errors import AnnotationMalformed, SourceDown
-from vgpuscope.model.pod import Pod
+from vgpuscope.model.pod import Grant, Pod
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.runtime.heap import one_heap
 from vgpuscope.runtime.log import OnChange
 from vgpuscope.services import frame
+from vgpuscope.services.agent import command_lines
 from vgpuscope.services.agent.api import TITLE, operations
+from vgpuscope.services.agent.claims import Claims, ClaimSource
 from vgpuscope.services.agent.sampler import Sampler
 from vgpuscope.services.frame import Loops, Restartable, Service
 from vgpuscope.sources.node.ratio import RatioFile
@@ -38,6 +42,7 @@ from vgpuscope.worker import Worker
 
 if TYPE_CHECKING:
     from vgpuscope.services.frame import Guard
+    from vgpuscope.sources.node.dcgm import DcgmExporter
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,7 @@ _GRANTS_EVERY = 10.0  # seconds; sooner when the pods of the node change
 _HEAR_WITHIN = 5.0  # seconds that the first sample waits for pods and kubelet: a name that comes later is a new series
 _SWITCH = 0.0001  # seconds until a scrape that arrives during a sample gets the interpreter; see docs/performance.md
 _SAMPLE = "sample"  # the name of that unit of work
+_SUBSTITUTED = {"claims"}  # without the API server, devices of claims are identified by their names
 _TIDY_EVERY = 60  # samples
 _GC_EVERY = 10_000  # objects, in case that many accumulate before tidy() runs
 
@@ -116,7 +122,8 @@ class Agent(Service):
         self._latest: tuple[NodeSample, Page] | None = None
         self._stop = threading.Event()
         self._pods_changed = asyncio.Event()
-        self._heard = {"pods": asyncio.Event(), "podresources": asyncio.Event()}  # set after the first answer or error
+        # each is set after the first answer or error
+        self._heard = {name: asyncio.Event() for name in ("pods", "podresources", "dcgm")}
         self.sampler = Sampler(
             node=config.node_name,
             families=config.families,
@@ -125,6 +132,8 @@ class Agent(Service):
             window=config.window,
             driver_deadline=config.driver_deadline,
             ratio=_ratio(config),
+            cgroup_root=None if config.cgroup_root == "none" else config.cgroup_root,
+            command_line=command_lines.reader(config),
             binding=binding,
             counters=self.counters,
         )
@@ -132,6 +141,14 @@ class Agent(Service):
         self._sampling, self._hearing = Worker("sampler"), Worker("xids")
         self._pods = _pod_source(config)
         self._grants = _grant_source(config)
+        self._claims = Claims(
+            _claim_source(config),
+            node=config.node_name,
+            resync=config.resync_interval,
+            health=self.sampler.source_health["claims"],
+            failed=lambda error: self.sampler.failed("claims", error),
+        )
+        self._dcgm = self._exporter(config)
         source_health = self.sampler.source_health
         if self._pods is None:
             source_health["pods"].none("--pods none")
@@ -139,6 +156,9 @@ class Agent(Service):
         if self._grants is None:
             source_health["podresources"].none("--podresources-socket none")
             self._heard["podresources"].set()
+        if self._dcgm is None:
+            source_health["dcgm"].none("--dcgm none")
+            self._heard["dcgm"].set()
         if not isinstance(_ratio(config), RatioFile):
             source_health["ratio"].none("no ratio file")
 
@@ -153,6 +173,8 @@ class Agent(Service):
             loops["pods"] = Restartable(self._follow_pods)
         if self._grants is not None:
             loops["podresources"] = Restartable(self._poll_grants)
+        if self._dcgm is not None:
+            loops["dcgm"] = Restartable(self._follow_dcgm)
         return loops
 
     def about(self) -> dict[str, object]:
@@ -172,12 +194,13 @@ class Agent(Service):
         )
 
     def readiness(self) -> Readiness:
-        """Ready once a sample was taken and every source is up or known to be absent."""
+        """Ready once a sample was taken and every source is up, known to be absent, or has a substitute."""
         if self._latest is None:
             return Readiness(missing=("first sample",))
         if _SAMPLE in self.sampler.units.failing:
             return Readiness(missing=("a new sample",))
-        down = [s.source for s in self._latest[0].outline.sources if not s.up and not s.absent]
+        sources = self._latest[0].outline.sources
+        down = [s.source for s in sources if not s.up and not s.absent and s.source not in _SUBSTITUTED]
         return Readiness(missing=tuple(f"source {source}" for source in down))
 
     async def heard(self) -> None:
@@ -190,6 +213,7 @@ class Agent(Service):
     async def close(self) -> None:
         """Let the threads end."""
         self._stop.set()
+        await self._claims.close()
 
     async def _node(self, call: Call[NoQuery, None]) -> NodeSnapshot:  # noqa: ARG002 - the shape of a handler
         if self._latest is None:
@@ -234,6 +258,42 @@ class Agent(Service):
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RETRY[1])
 
+    async def _follow_dcgm(self) -> None:
+        """Keep the profiling values of a dcgm-exporter up to date; values that are too old are no longer shown."""
+        assert self._dcgm is not None
+        pause = _RETRY[0]
+        while True:
+            try:
+                async for found in self._dcgm.follow():
+                    self._take_dcgm(found)
+                    pause = _RETRY[0]
+            except SourceDown as error:
+                self.sampler.failed("dcgm", error)
+            except Exception as error:
+                self.sampler.broken("dcgm", error)
+            self._heard["dcgm"].set()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _RETRY[1])
+
+    def _take_dcgm(self, found: ActivityReading) -> None:
+        from vgpuscope.sources.node.dcgm import check_usable
+
+        self.sampler.profiling.show(found)  # first: what is rejected is counted, even if that is everything
+        check_usable(found, {gpu.uuid for gpu in self.sampler.nvml.identities()})
+        self.sampler.source_health["dcgm"].good()
+        self._heard["dcgm"].set()
+
+    def _exporter(self, config: AgentConfig) -> "DcgmExporter | None":
+        """The configured dcgm-exporter. Its module is imported only when needed: an HTTP client costs memory."""
+        if config.dcgm == "none":
+            return None
+        from vgpuscope.sources.node.dcgm import DcgmExporter, exporter_url, page_url
+
+        if config.dcgm == "auto":
+            return DcgmExporter(lambda: exporter_url(self.sampler.pods))
+        url = page_url(config.dcgm)
+        return DcgmExporter(lambda: url)
+
     def _take_pods(self, pods: tuple[Pod, ...]) -> None:
         if pods != self.sampler.pods:
             self._pods_changed.set()
@@ -255,19 +315,28 @@ class Agent(Service):
         assert self._grants is not None
         began = time.perf_counter()
         try:
-            self.sampler.grants = await self._grants.read()
+            grants = await self._grants.read()
             self.sampler.source_health["podresources"].good(time.perf_counter() - began)
+            self.sampler.grants = await self._resolved(grants)
         except SourceDown as error:
             self.sampler.failed("podresources", error, time.perf_counter() - began)
         except Exception as error:
             self.sampler.broken("podresources", error)
         self._heard["podresources"].set()
 
+    async def _resolved(self, grants: tuple[Grant, ...]) -> tuple[Grant, ...]:
+        try:
+            return await self._claims.resolve(grants)
+        except Exception as error:
+            self.sampler.broken("claims", error)
+            return grants
+
     async def _poll_grants(self) -> None:
         while True:
             await self._read_grants()
             try:
-                await asyncio.wait_for(self._pods_changed.wait(), _GRANTS_EVERY)
+                async with asyncio.timeout(_GRANTS_EVERY):
+                    await self._pods_changed.wait()
                 await asyncio.sleep(1.0)  # the kubelet allocates shortly after the pod was bound
             except TimeoutError:
                 pass
@@ -307,6 +376,19 @@ def _pod_source(config: AgentConfig) -> PodSource | None:
     from vgpuscope.sources.kube import KubePods
 
     return KubePods(node=config.node_name, kubeconfig=config.kubeconfig, resync=config.resync_interval)
+
+
+def _claim_source(config: AgentConfig) -> Callable[[], ClaimSource] | None:
+    """Opens the source of slices and claims; None: the agent has no access to an API server."""
+    if pods_source(config, environ=os.environ) != "kube":
+        return None
+
+    def opened() -> ClaimSource:
+        from vgpuscope.sources.node.claims import KubeClaims
+
+        return KubeClaims(node=config.node_name, kubeconfig=config.kubeconfig)
+
+    return opened
 
 
 def _grant_source(config: AgentConfig) -> Any:

@@ -13,15 +13,26 @@ from vgpuscope.logic.node.region_repair import ContainerName, host_pids
 from vgpuscope.logic.node.second_look import busier
 from vgpuscope.logic.node.snapshot import NodeSample, NodeTracker, Readings, driver_pids
 from vgpuscope.model.device import DeviceReading
-from vgpuscope.model.errors import DriverHung, RatioInvalid, RegionRefused, RegionsUnreadable, ScopeError, SourceDown
+from vgpuscope.model.errors import (
+    ProfilingOff,
+    RatioInvalid,
+    RegionRefused,
+    RegionsUnreadable,
+    ScopeError,
+    SourceDown,
+)
+from vgpuscope.model.host import HostSide
 from vgpuscope.model.pod import Grant, Pod, ProcessOwner, SourceState
 from vgpuscope.model.region import Refusal, RegionReading
 from vgpuscope.model.usage import Dispute, NodeSnapshot
 from vgpuscope.runtime.build import this_build
 from vgpuscope.runtime.counters import Counters
+from vgpuscope.runtime.driver import DriverProbe
 from vgpuscope.runtime.log import DEBUG, DETAIL, SUMMARY, OnChange, fields
 from vgpuscope.runtime.probe import Probe
 from vgpuscope.runtime.units import Units
+from vgpuscope.services.agent.beside import Beside
+from vgpuscope.services.agent.profiling import Profiling
 from vgpuscope.sources import selfstat
 from vgpuscope.sources.node.nvml.driver import Nvml
 from vgpuscope.sources.node.proc import Proc
@@ -60,12 +71,12 @@ class SourceHealth:
 
     def bad(self, error: ScopeError, seconds: float | None = None) -> None:
         """A read failed."""
-        self._error = error
+        self._error, self._absent = error, None
         self._seconds = seconds if seconds is not None else self._seconds
 
     def none(self, why: str) -> None:
-        """The source is not configured."""
-        self._absent = why
+        """The source is not configured, or not needed."""
+        self._absent, self._error = why, None
 
     def state(self) -> SourceState:
         """The state to publish."""
@@ -105,6 +116,8 @@ class Sampler:
         window: float,
         driver_deadline: float,
         ratio: float | RatioFile = 1.0,
+        cgroup_root: str | None = None,
+        command_line: Callable[[bytes], str] | None = None,
         binding: Any = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
@@ -114,6 +127,7 @@ class Sampler:
         self.pods: tuple[Pod, ...] | None = None
         self.grants: tuple[Grant, ...] | None = None
         self.source_health = {name: SourceHealth(name, time.monotonic) for name in _SOURCES}
+        self.source_health["gpm"].none("no driver has answered yet")
         self.counters = counters or Counters()
         self.units = Units(log, self.counters.count)
         self.nvml.unexpected = self.units.failed
@@ -121,10 +135,19 @@ class Sampler:
         self._sleep = sleep
         self._driver_deadline = driver_deadline
         self._region_files = Regions(containers_dir, unexpected=self.units.failed)
-        self._driver_probe = self._new_driver_probe()
+        self._driver_probe = DriverProbe(self.nvml)
         self._doubtful: frozenset[ContainerName] | None = None  # None: all regions are read
         self._region_probe = Probe("regions", self._read_regions, error=RegionsUnreadable)
-        self._proc = Proc(proc_root)
+        self.profiling = Profiling(
+            self.nvml,
+            deadline=driver_deadline,
+            good=self.source_health["gpm"].good,
+            bad=self._profiling_failed,
+        )
+        self._proc = Proc(proc_root, command_line=command_line)
+        self._beside = Beside(cgroup_root=cgroup_root, proc_root=proc_root, window=window)
+        if cgroup_root is None:
+            self.source_health["cgroup"].none("--cgroup-root none")
         self._ratio_file = ratio if isinstance(ratio, RatioFile) else None
         self._ratio = ratio.read() if isinstance(ratio, RatioFile) else ratio
         self._tracker = NodeTracker(node=node, window=window)
@@ -142,9 +165,11 @@ class Sampler:
         at = self._clock()
         regions = self._regions()
         devices = self._devices(at)
+        self.profiling.begin(devices)
         regions = self._looked_again(regions, devices)
         owners = self._owners(devices, regions)
         self._reread_ratio()
+        profile = self.profiling.take(devices.gpus if devices else ())
         readings = Readings(
             at=at,
             tick=time.monotonic(),
@@ -153,10 +178,16 @@ class Sampler:
             owners=owners,
             pods=self.pods,
             grants=self.grants,
-            sources=tuple(standing.state() for standing in self.source_health.values()),
+            profile=profile,
         )
         sample = self._tracker.conclude(readings, ratio=self._ratio, errors=self.counters.errors)
-        sample.outline = structs.replace(sample.outline, sample_seconds=time.perf_counter() - began)
+        host = self._host(sample, owners, readings.tick)
+        sample.outline = structs.replace(
+            sample.outline,
+            host=host,
+            sources=tuple(standing.state() for standing in self.source_health.values()),
+            sample_seconds=time.perf_counter() - began,
+        )
         page = self._renderer.render(_Samples(sample, self._build, self._self_use()))
         self._report(sample.outline, regions)
         return sample, page
@@ -166,6 +197,12 @@ class Sampler:
         self.source_health[source].bad(error, seconds)
         if not getattr(error, "absent", False):
             self.count(error)
+
+    def _profiling_failed(self, error: ScopeError) -> None:
+        """Record why there are no profiling values; only that they were switched off is an error, counted once."""
+        if isinstance(error, ProfilingOff) and self.source_health["gpm"].state().code != error.code:
+            self.count(error)
+        self.source_health["gpm"].bad(error)
 
     def broken(self, source: str, error: Exception) -> None:
         """Record that reading a source ended with an unexpected error, which is logged and counted."""
@@ -191,26 +228,12 @@ class Sampler:
     def _devices(self, at: float) -> DeviceReading | None:
         """The driver's reading; while the driver does not answer, the last known GPUs without values."""
         reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
-        if reading is None and self._driver_probe.stuck_seconds is not None and self._left_behind():
+        if reading is None and self._driver_probe.left_behind():
             reading = self._read("nvml", lambda: self._driver_probe.read(self._driver_deadline))
         if reading is not None:
             return reading
         cards = self.nvml.identities()
         return DeviceReading(at=at, gpus=cards) if cards else None
-
-    def _left_behind(self) -> bool:
-        """Abandon the GPU in which a call hangs, if the call belongs to one GPU, so that the other GPUs are read."""
-        call = self.nvml.doing
-        gpu = self.nvml.leave_behind()
-        if gpu is None:
-            return False
-        self._driver_probe = self._new_driver_probe()
-        values = {"gpu": gpu, "call": call, "error_code": DriverHung.code}
-        log.warning("driver call hangs; this GPU is skipped, the others are read", extra=fields(**values))
-        return True
-
-    def _new_driver_probe(self) -> Probe[DeviceReading]:
-        return Probe("nvml", self.nvml.read, doing=lambda: self.nvml.doing or "a call", error=DriverHung)
 
     def _read_regions(self) -> RegionReading:
         return self._region_files.read(self._doubtful)
@@ -240,6 +263,13 @@ class Sampler:
         listed = driver_pids(devices.gpus if devices else ())
         recorded = host_pids(regions.containers if regions else ())
         return self._read("proc", lambda: self._proc.owners(listed | recorded, listed=listed))
+
+    def _host(self, sample: NodeSample, owners: dict[int, ProcessOwner] | None, tick: float) -> HostSide:
+        """The node beside its GPUs; while it cannot be read, without values."""
+        side = self._read("cgroup", lambda: self._beside.side(sample, owners, tick=tick, clock=time.monotonic))
+        if self._beside.error is not None:
+            self.failed("cgroup", self._beside.error)
+        return side or HostSide()
 
     def _reread_ratio(self) -> None:
         """Read the ratio file again; with a bad file, the last good ratio stays."""
@@ -321,7 +351,7 @@ class Sampler:
         )
 
 
-_SOURCES = ("nvml", "regions", "proc", "pods", "podresources", "ratio")
+_SOURCES = ("nvml", "gpm", "regions", "proc", "pods", "podresources", "claims", "dcgm", "ratio", "cgroup")
 
 
 def _summarise(snapshot: NodeSnapshot) -> None:

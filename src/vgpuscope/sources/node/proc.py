@@ -10,9 +10,10 @@ says nothing of zombies.
 
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, TypeAlias
 
+from vgpuscope.formats import kernel_text
 from vgpuscope.formats.cgroup import owners_of
 from vgpuscope.model.errors import SourceDown
 from vgpuscope.model.pod import ProcessOwner
@@ -20,6 +21,8 @@ from vgpuscope.model.quantity import Pid
 
 _STAT_LENGTH = 1024  # 50 numbers and a name of at most 64 bytes
 _CGROUP_LENGTH = 65536
+_STATUS_LENGTH = 4096
+_ARGUMENTS_LENGTH = 4096
 _START_TIME = 19  # field 22 of stat, counted from the state behind the name
 _ENDED = (b"Z", b"X")
 _READ_EVERY = 10  # looks, a multiple of the next: so late may a new name or a listed zombie be noticed
@@ -32,8 +35,10 @@ _Stamp: TypeAlias = tuple[int, int, int]
 class Proc:
     """The processes below one proc root: the host's, when the agent shares its pid namespace or mounts its /proc."""
 
-    def __init__(self, root: str = "/proc") -> None:
+    def __init__(self, root: str = "/proc", *, command_line: Callable[[bytes], str] | None = None) -> None:
+        """`command_line` makes the text of a command line from its bytes; without it, none is read."""
         self._root = root
+        self._command_line = command_line
         self._known: dict[Pid, ProcessOwner] = {}
         self._stamps: dict[Pid, _Stamp] = {}  # of the file that each of them was read from
         self._listed: frozenset[Pid] = frozenset()  # by the driver, at the last look
@@ -80,12 +85,15 @@ class Proc:
         if cgroup is None or again is None or again.start_time != now.start_time:
             return None
         *outer, (pod_uid, container_id) = owners_of(cgroup.decode(errors="replace"))
+        arguments = _read(f"{self._root}/{pid}/cmdline", _ARGUMENTS_LENGTH) if self._command_line else None
         return ProcessOwner(
             pid=pid,
             start_time=now.start_time,
             pod_uid=pod_uid,
             container_id=container_id,
             command=now.command,
+            uid=_uid(f"{self._root}/{pid}/status"),
+            command_line=self._command_line(arguments) if self._command_line and arguments else None,
             outer=tuple((pod, container) for pod, container in outer if pod),
         )
 
@@ -123,6 +131,14 @@ def _stat(path: str) -> _Stat | None:
     if begin < 0 or len(fields) <= _START_TIME or fields[0] in _ENDED or not fields[_START_TIME].isdigit():
         return None
     return _Stat(int(fields[_START_TIME]), line[begin + 1 : end].decode(errors="replace"))
+
+
+def _uid(path: str) -> int | None:
+    """The effective user of a process; None when the file does not say."""
+    try:
+        return kernel_text.status_uid(_read(path, _STATUS_LENGTH) or b"")
+    except kernel_text.Malformed:
+        return None
 
 
 def _read(path: str, length: int) -> bytes | None:

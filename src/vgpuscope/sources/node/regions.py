@@ -71,7 +71,7 @@ class Regions:
         except Exception as error:  # whoever wrote this region must not be able to hide all others
             self._unexpected(f"region {_printable(path)}", error)
             return Refusal(path=_printable(path), reason="unexpected")
-        return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region)
+        return ContainerRegion(pod_uid=choice.pod_uid, container=choice.container, region=region, path=choice.file)
 
     def _choose(self, entry: os.DirEntry[str], before: "_Choice | None") -> "_Choice":
         """What to read in a directory; the directory is listed again only when it has changed."""

@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from vgpuscope.catalog import node as m
 from vgpuscope.catalog.limits import (
     CONTAINER_MIGS,
+    HOST_CONTAINERS,
     NODE_CONTAINERS,
     NODE_MIG_HOLDINGS,
     NODE_OMISSIONS,
@@ -26,10 +27,22 @@ from vgpuscope.catalog.rows import (
     VgpuRow,
 )
 from vgpuscope.model.device import HEALTH, THROTTLE_REASONS, Gpu, MigInstance
-from vgpuscope.model.usage import MODES, STATES, ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split, Vgpu
+from vgpuscope.model.usage import (
+    MODES,
+    STATES,
+    ContainerUsage,
+    GpuUsage,
+    Ledger,
+    MigUsage,
+    NodeSnapshot,
+    Split,
+    Vgpu,
+)
 from vgpuscope.model.xid import advice
 from vgpuscope.views.build import Build
 from vgpuscope.views.exposition.page import Sample
+from vgpuscope.views.node.activity_metrics import container_certainty, gpu_activity, instance_sm, mig_activity
+from vgpuscope.views.node.host_metrics import host_samples, node_host_samples
 
 FREE = "free"
 
@@ -49,23 +62,33 @@ def node_samples(snapshot: NodeSnapshot, *, build: Build, self_use: SelfUse) -> 
     snapshot, omitted = _within_limits(snapshot)
     cards = {card.gpu.uuid: _gpu_row(snapshot, card) for card in snapshot.gpus}
     ledgers = {(ledger.gpu, ledger.mig): ledger for ledger in snapshot.ledgers}
+    used = {one.mig: one for one in snapshot.instances}
+    instances: dict[str, list[MigUsage]] = {}
+    for one in snapshot.instances:
+        instances.setdefault(one.gpu, []).append(one)
     yield from _node(snapshot, build, self_use, omitted)
     yield from _sources(snapshot)
     for card in snapshot.gpus:
         gpu_row = cards[card.gpu.uuid]
         yield from _gpu(gpu_row, card, ledgers.get((card.gpu.uuid, None)))
         yield from _xids(gpu_row, snapshot)
+        yield from gpu_activity(gpu_row, card, instances.get(card.gpu.uuid, ()))
         for instance in card.gpu.instances:
-            yield from _mig(
-                _mig_row(gpu_row, instance, snapshot), instance, ledgers.get((card.gpu.uuid, instance.uuid))
-            )
+            mig_row = _mig_row(gpu_row, instance, snapshot)
+            yield from _mig(mig_row, instance, ledgers.get((card.gpu.uuid, instance.uuid)))
+            yield from mig_activity(mig_row, used.get(instance.uuid))
     shown = {card.gpu.uuid: card for card in snapshot.gpus}
     tenants = Counter(usage.mig for usage in snapshot.containers)
+    cpu = {use.key: use.cpu_cores for use in snapshot.host.containers}
     for usage in snapshot.containers:
         row = _container_row(snapshot.node, usage, cards.get(usage.gpu), shown.get(usage.gpu))
         if usage.mig is not None and tenants[usage.mig] == 1:
             row = row._replace(shared="")
         yield from _container(row, usage)
+        if (cores := cpu.get(usage.key)) is not None:
+            yield Sample(m.CONTAINER_CPU, row, cores)
+    for use in snapshot.host.containers:
+        yield from host_samples(snapshot.node, use)
     yield from _pods(snapshot)
     for vgpu in snapshot.vgpus:
         yield from _vgpu(snapshot, vgpu)
@@ -82,7 +105,7 @@ def _within_limits(snapshot: NodeSnapshot) -> tuple[NodeSnapshot, Counter[NodeOm
         {
             "unknown-device": sum(one.devices for one in snapshot.unknown_devices),
             "container-limit": len(snapshot.migs) - len(numbered),
-            "node-limit": whole - len(containers) - len(vgpus) - len(migs),
+            "node-limit": whole - len(containers) - len(vgpus) - len(migs) + _without_host(snapshot),
         }
     )
     if not omitted["node-limit"] and not omitted["container-limit"]:
@@ -90,6 +113,13 @@ def _within_limits(snapshot: NodeSnapshot) -> tuple[NodeSnapshot, Counter[NodeOm
     kept = {(one.key.namespace, one.key.pod, one.key.pod_uid, one.gpu) for one in containers}
     pods = tuple(one for one in snapshot.pods if (one.namespace, one.pod, one.pod_uid, one.gpu) in kept)
     return structs.replace(snapshot, containers=containers, pods=pods, vgpus=vgpus, migs=migs), omitted
+
+
+def _without_host(snapshot: NodeSnapshot) -> int:
+    """Containers whose use of the node is not read because there are too many."""
+    if len(snapshot.containers) <= HOST_CONTAINERS.most:
+        return 0
+    return max(0, len({usage.key for usage in snapshot.containers}) - HOST_CONTAINERS.most)
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,6 +191,7 @@ def _container_row(node: str, usage: ContainerUsage, card: GpuRow | None, shown:
         gpu_instance=str(instance.gpu_instance) if instance else "",
         shared=apart,
         apart=apart,
+        sharing="" if usage.mig else apart,
     )
 
 
@@ -197,6 +228,7 @@ def _node(
     for reason in NODE_OMISSIONS:
         yield Sample(m.WITHOUT_SERIES, row, omitted[reason], (reason,))
     yield Sample(m.ENDED, row, tally.ended)
+    yield from node_host_samples(row, snapshot.host)
     yield from _counts(m.REGIONS_REFUSED, row, snapshot.regions_refused)
     yield from _counts(m.CORRECTIONS, row, tally.corrections)
     yield from _counts(m.DROPPED, row, tally.dropped)
@@ -219,6 +251,8 @@ def _sources(snapshot: NodeSnapshot) -> Iterator[Sample]:
         row = SourceRow(node=snapshot.node, source=source.source)
         yield Sample(m.SOURCE_UP, row, int(source.up))
         yield Sample(m.SOURCE_ABSENT, row, int(source.absent))
+        if source.code and not source.up:
+            yield Sample(m.SOURCE_ERROR, row, 1, (source.code,))
         yield Sample(m.SOURCE_READ_SECONDS, row, source.read_seconds)
         yield Sample(m.SOURCE_AGE_SECONDS, row, source.age_seconds)
 
@@ -341,13 +375,7 @@ def _mig(row: MigRow, instance: MigInstance, ledger: Ledger | None) -> Iterator[
 def _container(row: ContainerRow, usage: ContainerUsage) -> Iterator[Sample]:
     yield Sample(m.CONTAINER_INFO, row, 1, (usage.mode, "true" if usage.allocated else "false"))
     yield from _one_hot(m.CONTAINER_STATE, row, STATES, usage.state)
-    for resource, method in (
-        ("memory", usage.memory_method),
-        ("sm", usage.sm_method),
-        ("energy", usage.energy_method),
-    ):
-        if method is not None:
-            yield Sample(m.CONTAINER_METHOD, row, 1, (resource, method))
+    yield from container_certainty(row, usage)
     yield Sample(m.CONTAINER_PROCESSES, row, usage.processes)
     yield Sample(m.CONTAINER_MEMORY_TOTAL, row, usage.memory_total)
     for metric, value in _used(usage):
@@ -363,6 +391,7 @@ def _used(usage: ContainerUsage) -> Iterable[tuple[Metric, float | int | None]]:
         (m.CONTAINER_SM, usage.sm),
         (m.CONTAINER_SM_MEAN, usage.sm_burst.mean if usage.sm_burst else None),
         (m.CONTAINER_SM_MAX, usage.sm_burst.max if usage.sm_burst else None),
+        *instance_sm(usage),
         (m.CONTAINER_SM_SECONDS, usage.sm_seconds),
         (m.CONTAINER_ENERGY, usage.energy),
         (m.CONTAINER_POWER, usage.power),

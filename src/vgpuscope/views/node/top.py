@@ -1,6 +1,6 @@
 """`vgpuscope top`, the part without I/O: samples and keys update a state, and the screen is drawn from the state.
 
-text ◄─ top_rows ◄─ top_table ◄─ top ─► top_notes
+text ◄─ top_rows ◄─ top_processes ◄─ top_table ◄─ top ─► top_notes
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from rich.text import Text
 from vgpuscope.model.quantity import Seconds
 from vgpuscope.model.usage import NodeSnapshot
 from vgpuscope.views.node.top_notes import heading, notices
+from vgpuscope.views.node.top_processes import with_processes
 from vgpuscope.views.node.top_rows import DESCENDING, REST, SORTS, Sort, TopRow, narrowed, rows
 from vgpuscope.views.node.top_table import table_lines
 from vgpuscope.views.text import clean, span
@@ -53,6 +54,7 @@ class State(Struct, frozen=True, kw_only=True):
     typing: str | None = None  # a pattern being typed; None: keys are commands
     group: bool = True
     rest: bool = True  # show the rows that belong to no container
+    processes: bool = False  # show the processes below their containers
     paused: bool = False
     panel: Panel = ""
     quit: bool = False
@@ -69,7 +71,11 @@ class State(Struct, frozen=True, kw_only=True):
         if self.snapshot is None:
             return ()
         found = rows(self.snapshot, sort=self.sort, reverse=self.reverse, pattern=self.needle, group=self.group)
-        return found if self.rest else tuple(row for row in found if row.kind not in REST)
+        shown = found if self.rest else tuple(row for row in found if row.kind not in REST)
+        if not self.processes:
+            return shown
+        there = narrowed(self.snapshot, self.needle)
+        return with_processes(shown, there, sort=self.sort, reverse=self.reverse)
 
 
 def sampled(state: State, snapshot: NodeSnapshot, *, now: float) -> State:
@@ -128,6 +134,7 @@ _ACTIONS: dict[str, Callable[[State], State]] = {
     "/": lambda s: replace(s, typing=s.pattern),
     "g": lambda s: replace(s, group=not s.group, scroll=0),
     "l": lambda s: replace(s, rest=not s.rest),
+    "p": lambda s: replace(s, processes=not s.processes, scroll=0),
     " ": _unpaused,
     "n": lambda s: replace(s, panel="notices", scroll=0),
     "?": lambda s: replace(s, panel="help", scroll=0),
@@ -151,6 +158,7 @@ _HELP = (
     ("/", "filter by namespace, pod, container, UUID or model; Enter applies, Esc cancels"),
     ("g", "list containers below their GPU, or without GPUs"),
     ("l", "show or hide memory outside containers: system, unattributed, free"),
+    ("p", "show or hide the processes of each container: pid, command, user, SM, memory, running time"),
     ("n", "all notices: failed sources, lost GPUs, rejected regions"),
     ("space", "pause or continue updates"),
     ("j k ↑ ↓", "scroll; also PgUp PgDn Home End"),
@@ -159,6 +167,7 @@ _HELP = (
     ("–", "not measured; not the same as 0"),
     ("!", "before a name: uses a GPU without an allocation"),
     ("mean max", "over the agent's last window; includes bursts between two samples"),
+    ("method", "and measured, derived or shared-out; ± is how far the SM time can be off"),
     ("limit", "of HAMi, of the MIG instance, or the GPU's memory divided by the ratio"),
 )
 _MOST_NOTICES = 4

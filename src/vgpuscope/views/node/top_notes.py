@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
+from vgpuscope.model.activity import Blind
 from vgpuscope.model.device import Gpu, XidCount
 from vgpuscope.model.pod import SourceState
 from vgpuscope.model.quantity import Seconds
@@ -90,6 +91,12 @@ def _sources(sources: Iterable[SourceState]) -> Text:
 _ALARMING = {"hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}  # the other reasons are normal operation
 
 
+_SWITCHED_OFF: dict[Blind, str] = {
+    "hung": "because a call to the driver did not return",
+    "disturbs-memory": "because memory queries of MIG instances failed since it began",
+}
+
+
 def notices(snapshot: NodeSnapshot) -> list[Text]:
     """Problems that the numbers do not show, most severe first."""
     found = [*_gpu_notices(snapshot), *_source_notices(snapshot), *_region_notices(snapshot)]
@@ -121,6 +128,8 @@ def _gpu_notices(snapshot: NodeSnapshot) -> Iterator[tuple[str, str, str]]:
             yield _xid_notice(gpu, last_xid[gpu.uuid], [x for x in snapshot.xids if x.gpu == gpu.uuid])
         if slow := sorted(_ALARMING & (gpu.throttle or frozenset())):
             yield "!", "yellow", f"GPU {gpu.index} is throttled: {', '.join(slow)}"
+        if usage.activity_blind in _SWITCHED_OFF:
+            yield "!", "yellow", f"GPU {gpu.index}: profiling is switched off, {_SWITCHED_OFF[usage.activity_blind]}"
         if gpu.remap_failed or gpu.ecc_uncorrected:
             yield "!", "yellow", f"GPU {gpu.index} has uncorrectable memory errors"
 

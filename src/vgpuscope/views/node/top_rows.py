@@ -7,14 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vgpuscope.model.device import MigInstance
-from vgpuscope.model.quantity import Bytes, Celsius, DeviceUUID, Joules, Ratio, Watts
-from vgpuscope.model.usage import ContainerUsage, GpuUsage, Ledger, NodeSnapshot, Split
-from vgpuscope.views.text import clean, label
+from vgpuscope.model.quantity import Bytes, Celsius, DeviceUUID, Joules, Ratio, Seconds, Watts
+from vgpuscope.model.usage import ContainerUsage, GpuUsage, Ledger, MigUsage, NodeSnapshot, Split
+from vgpuscope.views.text import clean, label, percent
 
 Sort = Literal["gpu", "memory", "sm", "power", "name"]
 SORTS: tuple[Sort, ...] = ("gpu", "memory", "sm", "power", "name")
 
-Kind = Literal["gpu", "mig", "container", "system", "unattributed", "free", "ended"]
+Kind = Literal["gpu", "mig", "container", "process", "system", "unattributed", "free", "ended"]
 REST: frozenset[Kind] = frozenset({"system", "unattributed", "free", "ended"})  # rows that belong to no container
 
 
@@ -40,6 +40,7 @@ class TopRow(Struct, frozen=True, kw_only=True):
     energy: Joules | None = None
     temperature: Celsius | None = None
     processes: int | None = None
+    age: Seconds | None = None  # of a process
     method: str | None = None
 
 
@@ -51,7 +52,7 @@ def rows(
     if not group:
         places = _places(snapshot)
         found = [_container_row(u, places) for u in shown.containers]
-        return tuple(_ordered(found, sort, reverse))
+        return tuple(ordered(found, sort, reverse))
     whole = {gpu for gpu, n in _counts(snapshot).items() if n == _counts(shown).get(gpu, 0)}
     return tuple(row for card in _cards(shown, sort, reverse) for row in _tree(card, sort, reverse, card.gpu in whole))
 
@@ -76,6 +77,9 @@ def narrowed(snapshot: NodeSnapshot, pattern: str) -> NodeSnapshot:
         pods=tuple(p for p in snapshot.pods if (p.pod_uid, p.gpu) in pods),
         vgpus=tuple(v for v in snapshot.vgpus if (v.key, v.gpu) in held),
         migs=tuple(m for m in snapshot.migs if (m.key, m.gpu) in held),
+        processes=tuple(
+            p for p in snapshot.processes if p.gpu in named or (p.key is not None and (p.key, p.gpu) in held)
+        ),
     )
 
 
@@ -110,25 +114,27 @@ def _cards(snapshot: NodeSnapshot, sort: Sort, reverse: bool) -> list[_Branch]:
     for usage in snapshot.containers:
         at = usage.mig if (usage.gpu, usage.mig) in places else None
         below.setdefault((usage.gpu, at), []).append(_container_row(usage, places))
-    cards = {g.gpu.uuid: _card(g, below, ledgers) for g in snapshot.gpus}
+    used = {one.mig: one for one in snapshot.instances}
+    cards = {g.gpu.uuid: _card(g, below, ledgers, used) for g in snapshot.gpus}
     for (gpu, _), held in below.items():
         if gpu not in cards:  # a GPU that the driver no longer lists still has its containers
             row = TopRow(kind="gpu", name=f"? {clean(gpu)}", gpu=gpu, place="?", health="lost")
             cards[gpu] = _Branch(gpu=gpu, row=row, containers=tuple(held), ledger=ledgers.get((gpu, None)))
     by_row = {card.row: card for card in cards.values()}
-    return [by_row[row] for row in _ordered(list(by_row), sort, reverse)]
+    return [by_row[row] for row in ordered(list(by_row), sort, reverse)]
 
 
 def _card(
     usage: GpuUsage,
     below: dict[tuple[DeviceUUID, DeviceUUID | None], list[TopRow]],
     ledgers: dict[tuple[DeviceUUID, DeviceUUID | None], Ledger],
+    used: dict[DeviceUUID, MigUsage],
 ) -> _Branch:
     uuid = usage.gpu.uuid
     instances = tuple(
         _Branch(
             gpu=uuid,
-            row=_instance_row(usage, i, held=bool(below.get((uuid, i.uuid)))),
+            row=_instance_row(usage, i, used.get(i.uuid), held=bool(below.get((uuid, i.uuid)))),
             containers=tuple(below.get((uuid, i.uuid), ())),
             ledger=ledgers.get((uuid, i.uuid)),
         )
@@ -146,7 +152,7 @@ def _card(
 def _tree(card: _Branch, sort: Sort, reverse: bool, whole: bool) -> Iterator[TopRow]:
     """The GPU's row and those below it; rows outside containers are shown only if no container is filtered out."""
     yield card.row
-    children: list[_Branch | TopRow] = [*card.instances, *_ordered(card.containers, sort, reverse)]
+    children: list[_Branch | TopRow] = [*card.instances, *ordered(card.containers, sort, reverse)]
     children += _rest_rows(card) if whole else ()
     yield from _hang(children, "", sort, reverse, whole)
 
@@ -161,7 +167,7 @@ def _hang(
             yield replace(child, branch=branch)
             continue
         yield replace(child.row, branch=branch)
-        own: list[_Branch | TopRow] = [*_ordered(child.containers, sort, reverse)]
+        own: list[_Branch | TopRow] = [*ordered(child.containers, sort, reverse)]
         own += _rest_rows(child) if whole and own else ()
         yield from _hang(own, indent + ("  " if last else "│ "), sort, reverse, whole)
 
@@ -188,14 +194,18 @@ def _card_row(usage: GpuUsage) -> TopRow:
     )
 
 
-def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> TopRow:
-    memory = instance.memory
+def _instance_row(card: GpuUsage, instance: MigInstance, used: MigUsage | None, *, held: bool) -> TopRow:
+    memory, burst = instance.memory, used.engine_burst if used else None
     return TopRow(
         kind="mig",
         name=f"mig {instance.index}" + (f" {clean(instance.profile)}" if instance.profile else ""),
         gpu=card.gpu.uuid,
         place=f"{card.gpu.index}:{instance.index}",
         state="in use" if held or instance.processes else "free",
+        busy=used.activity.busy if used and used.activity else None,
+        busy_mean=burst.mean if burst else None,
+        busy_max=burst.max if burst else None,
+        energy=used.energy if used else None,
         memory=memory.used if memory else None,
         memory_total=memory.total if memory else None,
         processes=None if instance.processes is None else len(instance.processes),
@@ -205,7 +215,6 @@ def _instance_row(card: GpuUsage, instance: MigInstance, *, held: bool) -> TopRo
 def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceUUID | None], str]) -> TopRow:
     burst = usage.sm_burst
     place = places.get((usage.gpu, usage.mig)) or places.get((usage.gpu, None), "?")
-    methods = dict.fromkeys(m for m in (usage.memory_method, usage.sm_method) if m)
     return TopRow(
         kind="container",
         name=label(usage.key),
@@ -222,8 +231,16 @@ def _container_row(usage: ContainerUsage, places: dict[tuple[DeviceUUID, DeviceU
         power=usage.power,
         energy=usage.energy,
         processes=usage.processes,
-        method="/".join(methods) or None,
+        method=_method(usage),
     )
+
+
+def _method(usage: ContainerUsage) -> str | None:
+    """How memory and SM time were found out, how sure that is, and how far the SM time can be off."""
+    methods = dict.fromkeys(m for m in (usage.memory_method, usage.sm_method) if m)
+    sure = dict.fromkeys(c for c in (usage.memory_certainty, usage.sm_certainty) if c)
+    bound = "" if usage.sm_error is None else f"±{percent(usage.sm_error)}"
+    return " ".join(filter(None, ("/".join(methods), "/".join(sure), bound))) or None
 
 
 def _rest_rows(branch: _Branch) -> list[TopRow]:
@@ -267,7 +284,7 @@ _KEYS: dict[Sort, Callable[[TopRow], float | str | tuple[int, ...] | None]] = {
 DESCENDING = {"memory", "sm", "power"}  # the largest consumers first
 
 
-def _ordered(found: Sequence[TopRow], sort: Sort, reverse: bool) -> list[TopRow]:
+def ordered(found: Sequence[TopRow], sort: Sort, reverse: bool) -> list[TopRow]:
     """By one column, the unmeasured last in either direction, equals in the order of place and name."""
     key = _KEYS[sort]
     settled = sorted(found, key=lambda row: (_KEYS["gpu"](row), row.name))

@@ -8,8 +8,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from vgpuscope.model.quantity import Ratio
+from vgpuscope.views.node.top_processes import short_age
 from vgpuscope.views.node.top_rows import REST, TopRow
-from vgpuscope.views.text import UNKNOWN, bar, fit, joules, percent, size, sizes, watts
+from vgpuscope.views.text import UNKNOWN, bar, begun, fit, joules, percent, size, sizes, watts
 
 _STATES: dict[str, tuple[str, str]] = {  # the state of a container or GPU: sign before the word, colour
     "active": ("●", "green"),
@@ -123,14 +124,17 @@ def _state_text(row: TopRow, chosen: ColumnPlan) -> str:
     return f"{sign} {row.state}" if sign and chosen.spacious else row.state or ""
 
 
+_WITHOUT_POWER = REST | {"mig", "process"}  # and without a mean
+
+
 def _burst_text(row: TopRow) -> str:
-    if row.kind in REST or row.kind == "mig":
+    if row.kind in _WITHOUT_POWER and row.busy_mean is None:
         return ""
     return f"{percent(row.busy_mean):>4} {percent(row.busy_max):>4}"
 
 
 def _power_text(row: TopRow, chosen: ColumnPlan) -> str:
-    if row.kind in REST or row.kind == "mig":
+    if row.kind in _WITHOUT_POWER:
         return ""
     return watts(row.power, row.power_limit if chosen.spacious else None)
 
@@ -138,6 +142,8 @@ def _power_text(row: TopRow, chosen: ColumnPlan) -> str:
 def _extra_text(row: TopRow) -> str:
     if row.kind in REST:
         return ""
+    if row.kind == "process":
+        return short_age(row.age)
     if row.kind != "gpu":
         return UNKNOWN if row.processes is None else str(row.processes)
     return UNKNOWN if row.temperature is None else f"{row.temperature:.0f}°C"
@@ -158,7 +164,7 @@ _TEXTS: dict[str, Callable[[TopRow, ColumnPlan], str]] = {
     "state": _state_text,
     "burst": lambda row, _: _burst_text(row),
     "power": _power_text,
-    "energy": lambda row, _: "" if row.kind == "mig" else joules(row.energy),
+    "energy": lambda row, _: "" if row.kind in {"mig", "process"} and row.energy is None else joules(row.energy),
     "extra": lambda row, _: _extra_text(row),
     "method": lambda row, _: _method_text(row),
 }
@@ -189,7 +195,8 @@ def _line(row: TopRow, chosen: ColumnPlan, widths: dict[str, int]) -> Text:
     line = Text(" ")
     mark = "" if row.allocated else "! "
     room = max(0, chosen.name - cell_len(row.branch) - len(mark))
-    line.append(row.branch, "dim").append(mark, "bold yellow").append(fit(row.name, room), _name_style(row))
+    name = begun(row.name, room) if row.kind == "process" else fit(row.name, room)
+    line.append(row.branch, "dim").append(mark, "bold yellow").append(name, _name_style(row))
     line = _cropped(line, chosen.name + 1)
     for column, width in widths.items():
         line.append(_gap(chosen)).append_text(_cell(column, row, chosen, width))
@@ -199,7 +206,7 @@ def _line(row: TopRow, chosen: ColumnPlan, widths: dict[str, int]) -> Text:
 
 
 def _name_style(row: TopRow) -> str:
-    return {"gpu": "bold", "mig": "cyan", "container": ""}.get(row.kind, "dim italic")
+    return {"gpu": "bold", "mig": "cyan", "container": "", "process": "dim"}.get(row.kind, "dim italic")
 
 
 def _is_lost(row: TopRow) -> bool:
@@ -221,15 +228,15 @@ def _busy_cell(row: TopRow, chosen: ColumnPlan, width: int) -> Text:
         return Text(" " * width)
     style = "bold magenta" if row.busy is not None and row.busy > 1 else "cyan"
     number = f"{percent(row.busy):>4}"
-    if not chosen.busy_bar:
+    if not chosen.busy_bar or row.kind == "process":
         return Text(number.rjust(width), style)
     return bar(row.busy, chosen.busy_bar, style).append(f" {number}", style if row.busy else "")
 
 
 def _memory_cell(row: TopRow, chosen: ColumnPlan, width: int) -> Text:
     ratio = row.memory / row.memory_total if row.memory is not None and row.memory_total else None
-    text = f"{_memory_text(row)} {percent(ratio):>4}"
-    if row.kind in REST:
+    text = f"{_memory_text(row)} {'' if row.kind == 'process' else percent(ratio):>4}"
+    if row.kind in REST or row.kind == "process":
         return Text(text.rjust(width), "dim")
     if not chosen.memory_bar:
         return Text(text.rjust(width), _fullness(ratio))
@@ -243,7 +250,7 @@ def _fullness(ratio: Ratio | None) -> str:
 
 
 def _style(column: str, row: TopRow) -> str:
-    if row.kind in REST:
+    if row.kind in REST or row.kind == "process":
         return "dim"
     if column == "state" or (column == "method" and row.kind == "gpu"):
         if row.health not in {None, "ok"}:

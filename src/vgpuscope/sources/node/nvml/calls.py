@@ -126,7 +126,7 @@ class GpuHandle:
         """Keep the identity; forget everything that was learned under one initialisation of the library."""
         self.handle = None
         self.static: dict[str, float] = {}
-        self.places: dict[str, tuple[int | None, int]] = {}  # by MIG instance: its profile id and first slice
+        self.places: dict[str, tuple[int | None, int, int | None]] = {}  # by MIG instance: profile id, memory slices
         self.slow, self.calm = Kept(), Kept()
         self.quiet: dict[str, float] = {}  # unsupported calls, and when that was learned
         self.counters: dict[str, Counter] = {}

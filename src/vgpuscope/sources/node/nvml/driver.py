@@ -8,11 +8,13 @@ import ctypes
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+from vgpuscope.model.activity import ActivityReading
 from vgpuscope.model.device import DeviceReading, Gpu, Health, XidCount
 from vgpuscope.model.errors import DriverAbsent, DriverFailed, DriverHung, SourceDown
+from vgpuscope.model.quantity import DeviceUUID
 from vgpuscope.model.xid import advice
 from vgpuscope.sources.node.nvml.calls import (
     DRIVER_NOT_LOADED,
@@ -30,12 +32,13 @@ from vgpuscope.sources.node.nvml.calls import (
     Question,
     Refused,
 )
+from vgpuscope.sources.node.nvml.gpm import Gpm
 from vgpuscope.sources.node.nvml.gpu import read_card
 
 log = logging.getLogger("vgpuscope.sources.node.nvml.driver")
 
 _RESCAN = 60.0  # seconds between two scans for GPUs
-_LONGEST_WAIT = 60.0  # seconds; maximum of every back-off
+_LONGEST_WAIT = 60.0  # seconds; maximum of every back-off, unless a reader is less patient
 _LISTEN_MS = 1000  # the time a listener needs to notice that it should end
 _CLOSE = 1.0  # seconds that close() waits for a read to end
 _XID_CRITICAL = 8  # nvmlEventTypeXidCriticalError
@@ -57,14 +60,18 @@ class _Session:
 
 
 class Nvml:
-    """The driver of this node. One thread reads; another may listen for XIDs."""
+    """The driver of this node. One thread reads; another may listen for XIDs, a third may read profiling values."""
 
-    def __init__(self, binding: Any = None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, binding: Any = None, *, clock: Callable[[], float] = time.time, longest_wait: float = _LONGEST_WAIT
+    ) -> None:
+        """`longest_wait`: seconds until a GPU or a driver that failed is tried again, at most."""
         if binding is None:
             import pynvml as binding  # noqa: PLC0415 - 8,000 lines that only a real driver needs
         self._calls = Calls(binding)
         self._ears = Calls(binding)  # the listener's own, so that its waiting is never mistaken for a hang
         self._clock = clock
+        self._longest_wait = longest_wait
         self._cards: list[GpuHandle] = []
         self._hidden = 0  # GPUs that the library counts but that we have no permission to read
         self._known: tuple[Gpu, ...] = ()
@@ -80,6 +87,8 @@ class Nvml:
         self._stuck: set[str] = set()  # GPUs in which a call hangs; each has one abandoned thread
         self._session: _Session | None = None
         self._event_set = threading.Lock()  # held by the listener while it has an event set
+        self._gpm = Gpm(binding, clock=clock)
+        self._profiling = threading.Lock()  # held while profiling values are read
         self._xids: dict[tuple[str, int], int] = {}
         self._last_xid: dict[str, int] = {}
         self.unexpected: Callable[[str, Exception], object] = lambda _, __: None  # called with a GPU and its error
@@ -104,6 +113,21 @@ class Nvml:
                 raise DriverHung(f"{calls.left_with}: the call returned after its deadline") from None
             finally:
                 self._stuck.discard(calls.left_with)
+
+    def profile(self, gpus: Collection[Gpu]) -> ActivityReading | None:
+        """The profiling values of these GPUs since the last call; None while the driver is down. Own thread only."""
+        with self._profiling:
+            session = self._session
+            return None if session is None else self._gpm.round(session, session.handles, gpus)
+
+    @property
+    def profiling(self) -> str:
+        """The profiling call that is under way, and its GPU."""
+        return self._gpm.doing
+
+    def disturbed(self, reading: DeviceReading) -> DeviceUUID | None:
+        """A GPU whose memory queries began to fail when profiling began, if there is a new one."""
+        return self._gpm.look_at(reading)
 
     def leave_behind(self) -> str | None:
         """The GPU in which the current read hangs; from now on it is skipped, so that the others can be read.
@@ -147,7 +171,7 @@ class Nvml:
     def _connect(self, at: float) -> None:
         if self._up_since is not None:
             return
-        if self._tries and 0.0 <= at - self._tried < _backoff(1.0, self._tries):
+        if self._tries and 0.0 <= at - self._tried < self._backoff(1.0, self._tries):
             raise self._down()
         self._tried, self._tries = at, self._tries + 1
         try:
@@ -184,10 +208,14 @@ class Nvml:
         self._session, self._up_since = None, None
         for card in self._cards:
             card.forget()
-        # the library must not be shut down while a listener still waits in it
+        # the library must not be shut down while another thread still waits in it
         if self._event_set.acquire(timeout=3 * _LISTEN_MS / 1000):
             try:
-                self._shut_down()
+                if self._profiling.acquire(timeout=_CLOSE):
+                    try:
+                        self._shut_down()
+                    finally:
+                        self._profiling.release()
             finally:
                 self._event_set.release()
 
@@ -244,7 +272,7 @@ class Nvml:
         """The GPU's values; only its identity and health while it is down."""
         if card.uuid in self._stuck:
             return Gpu(**card.identity(), health="unresponsive")
-        if card.handle is None or _waits(card, at):
+        if card.handle is None or self._waits(card, at):
             return Gpu(**card.identity(), health=card.health)
         try:
             gpu = read_card(self._calls, card, self._clock)
@@ -270,6 +298,16 @@ class Nvml:
         card.slow.at = card.calm.at = NEVER
         return Gpu(**card.identity(), health=health)
 
+    def _backoff(self, first: float, tries: int) -> float:
+        """Seconds to wait after that many failures."""
+        return min(first * 2.0 ** min(tries - 1, 10), self._longest_wait)
+
+    def _waits(self, card: GpuHandle, at: float) -> bool:
+        """Whether a GPU that is down should not be tried yet."""
+        if card.down_since is None:
+            return False
+        return 0.0 <= at - card.down_since < self._backoff(5.0, card.down_tries)
+
     def _look_around(self, at: float) -> None:
         """List the GPUs again if their number changed, a GPU that is down is due, or a minute has passed.
 
@@ -283,7 +321,7 @@ class Nvml:
             if e.code in GONE:
                 raise DriverGone(str(e)) from None
             changed = False
-        due = any(card.down_since is not None and not _waits(card, at) for card in self._cards)
+        due = any(card.down_since is not None and not self._waits(card, at) for card in self._cards)
         if changed or due or not 0.0 <= at - self._scanned < _RESCAN:
             try:
                 self._scan(at)
@@ -409,18 +447,6 @@ class Nvml:
             self._ears.call("nvmlEventSetFree", events)
         except Refused as e:
             log.debug("event set was not freed", extra={"reason": str(e)})
-
-
-def _backoff(first: float, tries: int) -> float:
-    """Seconds to wait after that many failures."""
-    return min(first * 2.0 ** min(tries - 1, 10), _LONGEST_WAIT)
-
-
-def _waits(card: GpuHandle, at: float) -> bool:
-    """Whether a GPU that is down should not be tried yet."""
-    if card.down_since is None:
-        return False
-    return 0.0 <= at - card.down_since < _backoff(5.0, card.down_tries)
 
 
 def _guess(index: int, health: Health, missing: dict[str, GpuHandle]) -> GpuHandle | None:

@@ -330,7 +330,7 @@ def _instances(calls: Calls, card: GpuHandle) -> tuple[MigInstance, ...]:
         if handle is not None:  # numbers have gaps
             found.append(_instance(calls, card, index, handle))
     instances = tuple(instance for instance in found if instance is not None)
-    card.places = {i.uuid: (i.profile_id, i.start) for i in instances if i.start is not None}
+    card.places = {i.uuid: (i.profile_id, i.start, i.size) for i in instances if i.start is not None}
     return instances
 
 
@@ -344,7 +344,7 @@ def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInst
     memory = _memory(calls, card, _INSTANCE, handle)
     listed = read_processes(calls, card, _INSTANCE.lists, memory, handle)
     attributes = calls.ask(card, _ATTRIBUTES, handle=handle)
-    profile_id, start = card.places.get(uuid) or _place(calls, card, gi)
+    profile_id, start, size = card.places.get(uuid) or _place(calls, card, gi)
     return MigInstance(
         uuid=uuid,
         index=index,
@@ -356,14 +356,15 @@ def _instance(calls: Calls, card: GpuHandle, index: int, handle: Any) -> MigInst
         slices=None if attributes is None else attributes.computeInstanceSliceCount or None,
         profile_id=profile_id,
         start=start,
+        size=size,
     )
 
 
-def _place(calls: Calls, card: GpuHandle, gi: int) -> tuple[int | None, int | None]:
-    """Profile id and first memory slice of a GPU instance, which never change; some drivers give them only to root."""
+def _place(calls: Calls, card: GpuHandle, gi: int) -> tuple[int | None, int | None, int | None]:
+    """Profile id and memory slices of a GPU instance, which never change; some drivers give them only to root."""
     handle = calls.ask(card, _BY_ID, gi)
     info = calls.ask(card, _INFO, handle=handle) if handle else None
-    return (info.profileId, info.placement.start) if info is not None else (None, None)
+    return (info.profileId, info.placement.start, info.placement.size) if info is not None else (None, None, None)
 
 
 def _placed(process: GpuProcess, gi: int, ci: int) -> GpuProcess:

@@ -2,6 +2,8 @@
 
 A published device is a whole GPU or a part of one. A driver that partitions GPUs on demand publishes the GPU and all
 parts it could have; they draw from the same counters. For a GPU with fixed partitions, only the parts are published.
+
+The cluster exporter and the node agent resolve devices by the same rules.
 """
 
 from collections.abc import Iterable
@@ -73,6 +75,11 @@ def _card(pool: PoolKey, devices: list[DraDevice]) -> DraGpu:
 
 def _card_id(pool: PoolKey, device: DraDevice, *, cut: bool) -> DeviceUUID:
     return (device.parent if cut else device.uuid) or synthetic_id(*pool, device.card if cut else device.name)
+
+
+def real_id(card: DraGpu) -> DeviceUUID:
+    """The GPU's UUID; "" if its driver publishes none."""
+    return "" if card.registered.id.startswith(synthetic_id(*card.pool, "")) else card.registered.id
 
 
 def synthetic_id(driver: str, pool: str, device: str) -> DeviceUUID:

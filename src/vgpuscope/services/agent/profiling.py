@@ -1,0 +1,130 @@
+"""Profiling values of one sample: the driver's from a thread of their own, then a dcgm-exporter's.
+
+The driver's calls may hang. A round that misses its deadline is the last one: its thread stays with the call, and
+everything else goes on without these values.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+
+from vgpuscope.logic.node.profiling import Profile, joined, strange
+from vgpuscope.model.activity import ActivityReading, Blind
+from vgpuscope.model.device import DeviceReading, Gpu
+from vgpuscope.model.errors import ProfilingAbsent, ProfilingOff, ScopeError
+from vgpuscope.model.quantity import Seconds
+from vgpuscope.runtime.log import fields
+from vgpuscope.sources.node.nvml.driver import Nvml
+from vgpuscope.worker import Worker
+
+log = logging.getLogger(__name__)
+
+_PATIENCE: Seconds = 0.25  # a sample waits so long for a round; a round takes milliseconds
+_KEPT: Seconds = 5.0  # how long the values of a slow round are shown
+_QUIET: Seconds = 60.0  # between two rounds if no GPU has counters: the answer changes only with the driver
+_DCGM_KEPT: Seconds = 30.0  # the same of a dcgm-exporter, which is read every ten seconds
+
+
+class Profiling:
+    """The driver's profiling values, round by round, and the newest page of a dcgm-exporter."""
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        *,
+        deadline: Seconds,
+        good: Callable[[Seconds], None],
+        bad: Callable[[ScopeError], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._nvml, self._deadline, self._clock = nvml, deadline, clock
+        self._good, self._bad = good, bad
+        self._worker = Worker("profiling")
+        self._round: tuple[Future[ActivityReading | None], float] | None = None
+        self._latest: tuple[ActivityReading, float] | None = None
+        self._hung = False
+        self._due = 0.0  # when the next round may begin
+        self._dcgm: tuple[ActivityReading, float] | None = None
+        self._checked: ActivityReading | None = None
+        self._strange: dict[str, int] = {}
+
+    def show(self, reading: ActivityReading) -> None:
+        """A dcgm-exporter has been read."""
+        self._dcgm = reading, self._clock()
+
+    def begin(self, reading: DeviceReading | None) -> None:
+        """Start a round for the GPUs of this reading, unless one is under way."""
+        if reading is None or self._hung:
+            return
+        if (gpu := self._nvml.disturbed(reading)) is not None:
+            self._off(f"{gpu}: memory queries of MIG instances fail since profiling counters are read", gpu=gpu)
+        if self._round is None and reading.gpus and self._clock() >= self._due:
+            gpus = reading.gpus
+            self._round = self._worker.submit(lambda: self._nvml.profile(gpus)), self._clock()
+
+    def take(self, gpus: Collection[Gpu]) -> Profile:
+        """The profile of this sample."""
+        self._collect()
+        return joined(self._of_driver(gpus), self._of_exporter(gpus))
+
+    def _collect(self) -> None:
+        """Take the result of the round if it is there; a round that misses the deadline is the last one."""
+        if self._round is None:
+            return
+        job, began = self._round
+        age = self._clock() - began
+        try:
+            found = job.result(timeout=max(0.0, _PATIENCE - age))
+        except TimeoutError:
+            if not job.done():
+                if age > self._deadline and not self._hung:
+                    self._hung = True
+                    self._off(f"{self._nvml.profiling} has not come back for {age:.1f} s", gpu=None)
+                return
+            found = None
+        except Exception as e:
+            self._round = None
+            self._bad(ProfilingOff(f"unexpected: {type(e).__name__}: {e}"))
+            return
+        self._round = None
+        if not self._hung and found is not None:
+            self._take_round(found, self._clock() - began)
+
+    def _take_round(self, found: ActivityReading, seconds: Seconds) -> None:
+        self._latest = found, self._clock()
+        self._due = 0.0 if found.places or not found.blind else self._clock() + _QUIET
+        if found.places or not found.blind:
+            self._good(seconds)
+        elif "disturbs-memory" in found.blind.values():
+            self._bad(ProfilingOff("profiling counters disturbed memory queries of MIG instances"))
+        else:
+            reasons = ", ".join(sorted(set(found.blind.values())))
+            self._bad(ProfilingAbsent(f"no GPU has profiling counters: {reasons}"))
+
+    def _off(self, why: str, *, gpu: str | None) -> None:
+        log.warning("profiling is switched off", extra=fields(reason=why, gpu=gpu, error_code=ProfilingOff.code))
+        self._bad(ProfilingOff(why))
+
+    def _of_driver(self, gpus: Collection[Gpu]) -> ActivityReading | None:
+        if self._hung:
+            blind: dict[str, Blind] = {gpu.uuid: "hung" for gpu in gpus}
+            dropped = self._latest[0].dropped if self._latest else {}
+            return ActivityReading(source="gpm", blind=blind, dropped=dropped)
+        if self._latest is None:
+            return None
+        found, at = self._latest
+        return found if self._clock() - at <= _KEPT or self._clock() < self._due else None
+
+    def _of_exporter(self, gpus: Collection[Gpu]) -> ActivityReading | None:
+        """The exporter's values; those of GPUs and instances that the node does not have are counted, page by page."""
+        if self._dcgm is None or self._clock() - self._dcgm[1] > _DCGM_KEPT:
+            return None
+        reading = self._dcgm[0]
+        if reading is not self._checked:
+            self._checked = reading
+            for reason, count in strange(reading, gpus).items():
+                self._strange[reason] = self._strange.get(reason, 0) + count
+        if not self._strange:
+            return reading
+        return ActivityReading(source="dcgm", places=reading.places, dropped={**reading.dropped, **self._strange})

@@ -1,0 +1,89 @@
+"""The profiling values of a dcgm-exporter on this node, for GPUs whose driver has none (Ampere and older)."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection
+from typing import TYPE_CHECKING
+
+from vgpuscope.formats.prom.dcgm import DcgmPages
+from vgpuscope.model.activity import ActivityReading
+from vgpuscope.model.errors import DcgmNotFound, DcgmUnreadable, DcgmUnusable, DcgmWithoutFields
+from vgpuscope.model.pod import Pod
+from vgpuscope.model.quantity import DeviceUUID, Seconds
+from vgpuscope.sources.bodies import BodyRefused, plain_body
+
+if TYPE_CHECKING:
+    import httpx2
+
+_LARGEST = 16 * 1024 * 1024  # bytes; the page of 16 GPUs with 7 instances each has less than 1 MiB
+_POLL: Seconds = 10.0  # an exporter collects every 30 s by default
+_TIMEOUT: Seconds = 5.0
+
+
+class DcgmExporter:
+    """Reads an exporter's page at every poll. `find` gives its address each time: an exporter's pod may be replaced."""
+
+    def __init__(
+        self,
+        find: Callable[[], str],
+        *,
+        poll: Seconds = _POLL,
+        timeout: Seconds = _TIMEOUT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._find, self._poll, self._timeout, self._clock = find, poll, timeout, clock
+        self._pages = DcgmPages()
+
+    async def follow(self) -> AsyncGenerator[ActivityReading, None]:
+        """What was read at every poll, even if nothing of it can be used; DcgmNotFound or DcgmUnreadable."""
+        import httpx2  # noqa: PLC0415 - 6 MB that only this choice needs
+
+        async with httpx2.AsyncClient(timeout=self._timeout, trust_env=False) as client:
+            while True:
+                url = self._find()
+                yield self._pages.read(await self._get(client, url), at=self._clock())
+                await asyncio.sleep(self._poll)
+
+    async def _get(self, client: "httpx2.AsyncClient", url: str) -> bytes:
+        import httpx2  # noqa: PLC0415
+
+        try:
+            async with asyncio.timeout(self._timeout):  # the client's own timeout is per read: a trickle would pass it
+                async with client.stream("GET", url, headers={"accept-encoding": "gzip"}) as answer:
+                    body = await plain_body(answer, most=_LARGEST)
+        except (httpx2.TimeoutException, TimeoutError) as e:
+            raise DcgmUnreadable(f"{url}: no answer within {self._timeout:g} s") from e
+        except (httpx2.HTTPError, httpx2.InvalidURL, BodyRefused) as e:
+            raise DcgmUnreadable(f"{url}: {str(e) or type(e).__name__}") from e
+        if answer.status_code != 200:
+            raise DcgmUnreadable(f"{url}: status {answer.status_code}")
+        return body
+
+
+def page_url(setting: str) -> str:
+    """The address of the page, from a setting that may have no path."""
+    host = setting.partition("://")[2]
+    return setting if "/" in host.rstrip("/") else f"{setting.rstrip('/')}/metrics"
+
+
+def exporter_url(pods: Collection[Pod] | None) -> str:
+    """The page of the only dcgm-exporter among the pods of this node; DcgmNotFound if there is not exactly one."""
+    if pods is None:
+        raise DcgmNotFound("the pods of this node are not known")
+    found = sorted((f"{pod.namespace}/{pod.name}", pod.dcgm) for pod in pods if pod.dcgm and not pod.ended)
+    if not found:
+        raise DcgmNotFound("no pod of this node runs dcgm-exporter")
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found[:3])
+        raise DcgmNotFound(f"{len(found)} pods of this node run dcgm-exporter ({names}); choose one with --dcgm URL")
+    return f"http://{found[0][1]}/metrics"
+
+
+def check_usable(found: ActivityReading, here: Collection[DeviceUUID]) -> None:
+    """Whether a page has values of this node's GPUs; if not, an error that says why. Without GPUs, all are taken."""
+    if not found.places:
+        if not found.rejected:
+            raise DcgmWithoutFields("the exporter's page has no profiling field (DCGM_FI_PROF_…)")
+        raise DcgmUnusable(f"no profiling value can be used: {', '.join(sorted(found.rejected))}")
+    if here and not any(gpu in here for gpu, _ in found.places):
+        raise DcgmUnusable("the exporter reports no GPU of this node: it runs on another one")

@@ -1,0 +1,305 @@
+"""The driver's profiling counters (GPM, Hopper and later), for each GPU and each GPU instance of a MIG GPU.
+
+A value is the mean between two samples, so the first round has none. Some drivers hang in these calls, and on some the
+memory queries of MIG instances fail while GPM is in use. So they run on a thread of their own, and a GPU whose memory
+queries fail after its first sample is no longer sampled.
+"""
+
+import ctypes
+import logging
+import math
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from vgpuscope.model.activity import Activity, ActivityPlace, ActivityReading, Blind
+from vgpuscope.model.device import DeviceReading, Gpu
+from vgpuscope.model.quantity import MIB, DeviceUUID
+from vgpuscope.sources.node.nvml.calls import (
+    FUNCTION_NOT_FOUND,
+    GONE,
+    INVALID_ARGUMENT,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    QUIET,
+    SUCCESS,
+    UNSUPPORTED,
+    Calls,
+    Refused,
+)
+
+log = logging.getLogger(__name__)
+
+_MOST_TRAFFIC = 1e13  # bytes per second; no link is as fast
+_ROUNDING = 1 + 1e-6  # 100.00003 % is 100 %
+_VERSION = 1  # NVML_GPM_METRICS_GET_VERSION
+_MEMORY_FAILURES = 2  # consecutive readings without the memory of an instance that had it before
+
+
+class _Metric(NamedTuple):
+    number: int  # NVML_GPM_METRIC_…
+    field: str  # of Activity
+    percent: bool  # otherwise MiB per second
+
+
+_COMPUTE = (
+    _Metric(1, "engine", True),
+    _Metric(2, "sm", True),
+    _Metric(3, "occupancy", True),
+    _Metric(5, "tensor", True),
+    _Metric(10, "dram", True),
+    _Metric(11, "fp64", True),
+    _Metric(12, "fp32", True),
+    _Metric(13, "fp16", True),
+)
+_LINKS = (
+    _Metric(20, "pcie_sent", False),
+    _Metric(21, "pcie_received", False),
+    _Metric(60, "nvlink_received", False),
+    _Metric(61, "nvlink_sent", False),
+)
+# Of an instance no other call tells whether it decodes video; of its engines the busiest counts.
+_VIDEO = tuple(
+    _Metric(number, field, True)
+    for field, first, count in (("decoder", 30, 8), ("jpeg", 40, 8), ("ofa", 50, 2))
+    for number in range(first, first + count)
+)
+_OF_GPU = (*_COMPUTE, *_LINKS)
+_OF_INSTANCE = (*_COMPUTE, *_VIDEO)  # links belong to no instance
+
+
+class _Pair:
+    """The two samples of one place: the earlier and the one that is taken next."""
+
+    __slots__ = ("filled", "new", "old")
+
+    def __init__(self, old: Any, new: Any) -> None:
+        self.old, self.new = old, new
+        self.filled = False  # whether `old` has been taken
+
+
+class _Answers:
+    """The structure in which the library returns values; made once, because it has room for hundreds of metrics."""
+
+    def __init__(self, binding: Any, metrics: tuple[_Metric, ...]) -> None:
+        kind, one = binding.c_nvmlGpmMetricsGet_t, binding.c_nvmlGpmMetric_t
+        self._metrics = metrics
+        self.raw = kind()
+        self.raw.version = getattr(binding, "NVML_GPM_METRICS_GET_VERSION", _VERSION)
+        self.raw.numMetrics = len(metrics)
+        self._bytes = memoryview(self.raw).cast("B")[kind.metrics.offset :][: len(metrics) * ctypes.sizeof(one)]
+        # read as plain bytes: each attribute of the binding's structures costs a call of Python code
+        skipped = ctypes.sizeof(one) - one.value.offset - one.value.size
+        self._layout = struct.Struct(f"={one.nvmlReturn.offset}xI{one.value.offset - 8}xd{skipped}x")
+        assert self._layout.size == ctypes.sizeof(one)
+        self._numbers = [(self.raw.metrics[at], metric.number) for at, metric in enumerate(metrics)]
+
+    def between(self, pair: _Pair) -> Any:
+        """The structure, ready for the values between two samples."""
+        self.raw.sample1, self.raw.sample2 = pair.old, pair.new
+        for metric, number in self._numbers:
+            metric.metricId = number
+        return self.raw
+
+    def values(self) -> Iterable[tuple[_Metric, tuple[int, float]]]:
+        """Each metric with its code and value."""
+        return zip(self._metrics, self._layout.iter_unpack(self._bytes), strict=True)
+
+
+class _Support(Struct):
+    """Whether one GPU has GPM."""
+
+    there: bool = False
+    asked: float = float("-inf")
+    blind: Blind = ""
+
+
+class _MemoryWatch(Struct):
+    """Whether the memory of a GPU's MIG instances can be read."""
+
+    readable: frozenset[DeviceUUID] = frozenset()  # instances whose memory could be read
+    failures: int = 0
+
+
+class Gpm:
+    """Samples all GPUs of one session of the library. One thread samples; another may look at the results."""
+
+    def __init__(self, binding: Any, *, clock: Callable[[], float]) -> None:
+        self._binding = binding
+        self._calls = Calls(binding)
+        self._clock = clock
+        self._answers: dict[bool, _Answers] = {}  # of GPUs, and of instances
+        self._pairs: dict[ActivityPlace, _Pair] = {}
+        self._support: dict[DeviceUUID, _Support] = {}
+        self._sampled: frozenset[DeviceUUID] = frozenset()  # GPUs of whose instances samples were taken
+        self._watches: dict[DeviceUUID, _MemoryWatch] = {}  # only for look_at()
+        self._disturbed: frozenset[DeviceUUID] = frozenset()
+        self._session: object = None
+
+    @property
+    def doing(self) -> str:
+        """The current call and its GPU."""
+        return " ".join(filter(None, self._calls.under_way or ())) or "a call"
+
+    def round(self, session: object, handles: Iterable[tuple[DeviceUUID, Any]], gpus: Iterable[Gpu]) -> ActivityReading:
+        """The values since the last round. A GPU or instance without values is absent; `blind` says why."""
+        if session is not self._session:
+            self._begin(session)
+        self._calls.now = self._clock()
+        known = {gpu.uuid: gpu for gpu in gpus if gpu.health == "ok"}
+        found: dict[ActivityPlace, Activity] = {}
+        places: set[ActivityPlace] = set()
+        for uuid, handle in handles:
+            gpu = known.get(uuid)
+            if gpu is None or not self._sees(uuid, handle):
+                continue
+            instances = {instance.gpu_instance for instance in gpu.instances} if gpu.mig_enabled else set()
+            if instances and uuid not in self._sampled:
+                self._sampled |= {uuid}
+            for place in ((uuid, None), *((uuid, number) for number in sorted(instances))):
+                places.add(place)
+                if (values := self._measured(place, handle)) is not None:
+                    found[place] = values
+                if self._support[uuid].blind:
+                    break
+        self._forget(self._pairs.keys() - places)
+        return ActivityReading(
+            source="gpm",
+            places=found,
+            blind={uuid: blind for uuid in known if (blind := self._blind(uuid))},
+            dropped=dict(self._calls.dropped),
+        )
+
+    def look_at(self, reading: DeviceReading) -> DeviceUUID | None:
+        """The GPU whose memory queries fail since it is sampled, if there is a new one; it is not sampled again."""
+        for gpu in reading.gpus:
+            if not gpu.mig_enabled or gpu.health != "ok" or gpu.uuid in self._disturbed:
+                continue
+            watch = self._watches.setdefault(gpu.uuid, _MemoryWatch())
+            readable = frozenset(i.uuid for i in gpu.instances if i.memory is not None)
+            if gpu.uuid not in self._sampled:
+                watch.readable = readable
+                continue
+            lost = (watch.readable - readable).intersection(i.uuid for i in gpu.instances)
+            watch.failures = watch.failures + 1 if lost else 0
+            watch.readable |= readable
+            if watch.failures >= _MEMORY_FAILURES:
+                self._disturbed |= {gpu.uuid}
+                return gpu.uuid
+        return None
+
+    # -- one GPU ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, session: object) -> None:
+        """Start again: handles and samples belong to one initialisation of the library."""
+        self._forget(list(self._pairs))
+        self._session, self._support = session, {}
+
+    def _blind(self, uuid: DeviceUUID) -> Blind:
+        if uuid in self._disturbed:
+            return "disturbs-memory"
+        return self._support[uuid].blind if uuid in self._support else ""
+
+    def _sees(self, uuid: DeviceUUID, handle: Any) -> bool:
+        """Whether the GPU has GPM and may be sampled; a GPU without it is asked again from time to time."""
+        if uuid in self._disturbed:
+            return False
+        support = self._support.setdefault(uuid, _Support())
+        if support.there and not support.blind:
+            return True
+        if 0.0 <= self._calls.now - support.asked < QUIET:
+            return False
+        support.asked = self._calls.now
+        try:
+            told = self._calls.call("nvmlGpmQueryDeviceSupport", handle, about=uuid)
+            support.there = bool(told.isSupportedDevice)
+            support.blind = "" if support.there else "unsupported"
+        except Refused as e:
+            support.there, support.blind = False, _why(e)
+        return support.there
+
+    def _measured(self, place: ActivityPlace, handle: Any) -> Activity | None:
+        """The values of one place since its last sample; None if there are none."""
+        uuid, instance = place
+        try:
+            pair = self._pairs.get(place) or self._new_pair(place)
+            if instance is None:
+                self._calls.call("nvmlGpmSampleGet", handle, pair.new, about=uuid)
+            else:
+                self._calls.call("nvmlGpmMigSampleGet", handle, instance, pair.new, about=uuid)
+            values = self._between(pair, uuid, whole=instance is None) if pair.filled else None
+        except Refused as e:
+            self._refused(place, e)
+            return None
+        pair.old, pair.new, pair.filled = pair.new, pair.old, True
+        return values
+
+    def _new_pair(self, place: ActivityPlace) -> _Pair:
+        first = self._calls.call("nvmlGpmSampleAlloc", about=place[0])
+        try:
+            pair = _Pair(first, self._calls.call("nvmlGpmSampleAlloc", about=place[0]))
+        except Refused:
+            self._free(first)
+            raise
+        self._pairs[place] = pair
+        return pair
+
+    def _between(self, pair: _Pair, uuid: DeviceUUID, *, whole: bool) -> Activity:
+        answers = self._answers.get(whole)
+        if answers is None:
+            answers = self._answers[whole] = _Answers(self._binding, _OF_GPU if whole else _OF_INSTANCE)
+        self._calls.call("nvmlGpmMetricsGet", answers.between(pair), about=uuid)
+        found: dict[str, float] = {}
+        for metric, (code, value) in answers.values():
+            if code == SUCCESS:
+                self._put(found, metric, value)
+        return Activity(**found)
+
+    def _put(self, found: dict[str, float], metric: _Metric, value: float) -> None:
+        if math.isnan(value):
+            self._calls.drop("gpm-nan")
+        elif metric.percent and 0.0 <= value <= 100.0 * _ROUNDING:
+            found[metric.field] = max(found.get(metric.field, 0.0), min(1.0, value / 100.0))
+        elif not metric.percent and 0.0 <= value * MIB <= _MOST_TRAFFIC:
+            found[metric.field] = value * MIB
+        else:
+            self._calls.drop("gpm-over-100" if metric.percent else "gpm-traffic-implausible")
+
+    def _refused(self, place: ActivityPlace, error: Refused) -> None:
+        """Handle an error: an instance may be gone, and a call that is not supported is not tried again soon."""
+        uuid, instance = place
+        if pair := self._pairs.get(place):
+            pair.filled = False  # the time between two samples must not include the failure
+        if instance is not None and error.code in (INVALID_ARGUMENT, NOT_FOUND):
+            self._calls.drop("gpm-instance-gone")
+        elif error.code in UNSUPPORTED and instance is None:
+            self._support[uuid].blind = _why(error)
+        else:
+            self._calls.drop("gpm-failed")
+
+    # -- samples ------------------------------------------------------------------------------------------------------
+
+    def _forget(self, places: Iterable[ActivityPlace]) -> None:
+        for place in places:
+            pair = self._pairs.pop(place)
+            self._free(pair.old)
+            self._free(pair.new)
+
+    def _free(self, sample: Any) -> None:
+        try:
+            self._calls.call("nvmlGpmSampleFree", sample)
+        except Refused as e:
+            log.debug("a GPM sample was not freed", extra={"reason": str(e)})
+
+
+def _why(error: Refused) -> Blind:
+    if error.code == FUNCTION_NOT_FOUND:
+        return "no-symbols"
+    if error.code == NO_PERMISSION:
+        return "no-permission"
+    if error.code in GONE:
+        return "no-driver"
+    return "unsupported" if error.code == NOT_SUPPORTED else "failed"
